@@ -18,6 +18,7 @@ from blake3 import blake3
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft, draft_and_sign, sign
 from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
 from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.events.entries import read_event
@@ -280,6 +281,16 @@ class Ledger(Actors):
         """Return the size and root: equal only if nothing was appended."""
         with self.log.snapshot() as snapshot:
             return snapshot.size, snapshot.root()
+
+    def refusal_of(self, action: Callable[[], object]) -> Refused:
+        """Return the refusal of an action that leaves no trace."""
+        before = self.head()
+        try:
+            action()
+        except Refused as refused:
+            assert self.head() == before
+            return refused
+        raise AssertionError("it was accepted")
 
     def event(self, index: int) -> Event:
         """Return the event of an entry; negative indexes count from the end."""

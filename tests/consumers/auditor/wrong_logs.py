@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from building import NO_EVENT
 from forge import SESSION
 from forged_steps import (
     ASKED,
@@ -45,13 +44,8 @@ from deedbook.ledger.events.handoff import (
     HandoffApproved,
     HandoffCompleted,
     HandoffSuperseded,
-    HandoffWaiverAsked,
 )
 from deedbook.ledger.events.review import ReviewAnswered
-from deedbook.ledger.events.session import FindingRetracted
-
-RETRACTED: Final = FindingRetracted(target=NO_EVENT, reason="it does not hold")
-ASKED_WAIVER: Final = HandoffWaiverAsked(position=0, reason="it cannot be run here")
 
 WHAT_AN_EVENT_IS: Final = (
     odd("a JSON key stands once", "DUPLICATE_KEY", '"finding":"x"', '"finding":"y","finding":"x"'),

@@ -193,4 +193,4 @@ class HandoffMachine(RuleBasedStateMachine):
 
 
 TestHandoffMachine = HandoffMachine.TestCase
-TestHandoffMachine.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestHandoffMachine.settings = settings(stateful_step_count=30, deadline=None)

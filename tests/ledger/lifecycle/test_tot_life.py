@@ -316,6 +316,13 @@ DIFFERENT = {
         )
     },
     "left out": {"tree": msgspec.structs.replace(story.tree(), nodes={"root": NODES["root"]})},
+    "problem": {"tree": msgspec.structs.replace(story.tree(), problem="1 1 1 1")},
+    "task type": {"tree": msgspec.structs.replace(story.tree(), task_type="planning")},
+    "search": {
+        "tree": msgspec.structs.replace(
+            story.tree(), search_config=msgspec.structs.replace(story.CONFIG, strategy="BFS")
+        )
+    },
     "root": {"tree": msgspec.structs.replace(story.tree(), root_id="node_1_1")},
     "task": {"tree": story.tree("tot-20260212-100000-zzzzzz")},
     "its own digest": {

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+import inside
 from building import trusted
 
 from deedbook.consumers.interfaces.cli.program import run
@@ -102,6 +103,10 @@ class Deed:
         assert said.err.startswith(f"{code}: "), said
         assert said.out == ""
         assert said.code == CODES[code].exit
+        return self.refuses_programs(code, *arguments)
+
+    def refuses_programs(self, code: str, *arguments: object) -> dict[str, Any]:
+        """Call a verb with ``--json`` that is refused with ``code``; return the error."""
         said = self.run(*arguments, "--json")
         document: dict[str, Any] = json.loads(said.out)
         assert said.err == ""
@@ -164,9 +169,9 @@ def call(*arguments: object, cwd: Path | None = None, **changed: str) -> Said:
 
 
 def call_all(home: Path, *verbs: Sequence[object], **changed: str) -> None:
-    """Call verbs that succeed, each as a process of its own: what is built before a test has its output captured."""
+    """Call verbs that succeed, in this process: what is built before a test prints nothing into it."""
     for verb in verbs:
-        answer = call("--home", home, *verb, **changed)
+        answer = inside.deed("--home", home, *verb, **changed)
         assert answer.code == 0, answer.err
 
 

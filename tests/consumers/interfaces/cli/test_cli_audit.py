@@ -120,16 +120,3 @@ def test_bundle_verifies_where_there_is_no_ledger(alone: Deed, tmp_path: Path) -
     empty.mkdir()
     said = call("verify", "--bundle", tmp_path / "bundle.tar", "--json", cwd=empty)
     assert json.loads(said.out)["data"]["size"] == 2
-
-
-def test_bundle_of_one_stream_verifies(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
-    stream = start_session(deed, fresh("one"))
-    emit_finding(deed, stream)
-    file = tmp_path / "stream.tar"
-    assert deed.data("export", file, "--stream", stream)["stream"] == stream
-    report = deed.data("verify", "--bundle", file)
-    assert (report["outcome"], report["stream"], report["missing"]) == ("VALID", stream, [])
-    deed.refuses("NOT_FOUND", "export", tmp_path / "other.tar", "--stream", "session/nobody-started-this")
-    assert "--bundle" in deed.refuses("USAGE", "verify", "--partial")["message"]
-    for option in ("--bundle", "--checkpoint"):
-        assert "Errno" not in deed.refuses("NOT_FOUND", "verify", option, tmp_path / "none")["message"]

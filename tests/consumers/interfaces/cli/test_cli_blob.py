@@ -7,9 +7,10 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import inside
 import pytest
 from blake3 import blake3
-from calling import Deed, Serving, call
+from calling import Deed, Serving
 
 from deedbook.ledger.bus import connection
 from deedbook.ledger.client.author import Author
@@ -135,18 +136,18 @@ def test_one_agents_blobs_end_at_its_quota_while_others_append_and_a_revoked_one
         asked = ("--home", alone.home, "--server", serving.place.server)
         for number in range(4):
             file, _ = file_of(tmp_path, f"f{number}", size)
-            said = call(*asked, "blob", "put", file, "--as", "mallory", "--json")
+            said = inside.deed(*asked, "blob", "put", file, "--as", "mallory", "--json")
             assert said.code == (0 if number < 2 else 7), said
             if said.code:
                 error = json.loads(said.out or said.err)["error"]
                 assert (error["code"], error["recoverable"]) == ("QUOTA_EXCEEDED", True)
                 assert "[quota] in config.toml" in error["message"]
             stream = ("--stream", f"session/{number}")
-            assert call(*asked, "emit", "session.started", *stream, "--as", "kuro", "--data", "{}").code == 0
+            assert inside.deed(*asked, "emit", "session.started", *stream, "--as", "kuro", "--data", "{}").code == 0
         file, _ = file_of(tmp_path, "small", 10)
-        assert call(*asked, "blob", "put", file, "--as", "kuro").code == 0
-        keys = json.loads(call("--home", alone.home, "key", "list", "--json").out)["data"]["keys"]
+        assert inside.deed(*asked, "blob", "put", file, "--as", "kuro").code == 0
+        keys = json.loads(inside.deed("--home", alone.home, "key", "list", "--json").out)["data"]["keys"]
         (key,) = [one["key"] for one in keys if one["agent"] == "mallory"]
-        assert call("--home", alone.home, "key", "revoke", key, "--as", "root").code == 0
-        assert call(*asked, "blob", "put", file, "--as", "mallory").code == 5
+        assert inside.deed("--home", alone.home, "key", "revoke", key, "--as", "root").code == 0
+        assert inside.deed(*asked, "blob", "put", file, "--as", "mallory").code == 5
     alone.refuses("KEY_REVOKED", "blob", "put", file, "--as", "mallory")

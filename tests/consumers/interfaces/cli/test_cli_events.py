@@ -103,12 +103,6 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
     deed.refuses("USAGE", "emit", "session.started", "--data", "{}", "--as", "a")
 
 
-def test_show_refuses_what_is_not_there(deed: Deed) -> None:
-    deed.refuses("NOT_FOUND", "show", 999_999)
-    deed.refuses("NOT_FOUND", "show", "0" * 64)
-    deed.refuses("NOT_FOUND", "show", "no/such/stream")
-
-
 @pytest.mark.served
 def test_dsse_of_an_event_can_be_submitted_again_elsewhere(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
     accepted = emit_finding(deed, start_session(deed, fresh("dsse")))
@@ -160,14 +154,6 @@ def test_log_pages_on_with_the_command_it_prints(deed: Deed, fresh: Fresh) -> No
     deed.refuses("USAGE", "log", "--before", 3, "--reverse")
 
 
-def test_log_filters_and_says_when_nothing_fits(deed: Deed, fresh: Fresh) -> None:
-    stream = start_session(deed, fresh("filter"))
-    assert deed.data("log", "--stream", stream, "--author", "b")["events"] == []
-    assert "(none)" in deed("log", "--stream", stream, "--author", "b")
-    assert "did you mean finding.logged or" in deed.refuses("UNKNOWN_KIND", "log", "--kind", "finding.loged")["message"]
-    assert "unknown.logged" in deed.refuses("UNKNOWN_KIND", "log", "--kind", "x")["message"]
-
-
 @pytest.mark.served
 def test_followed_log_prints_one_document_a_line_until_it_is_interrupted(deed: Deed, fresh: Fresh) -> None:
     stream = start_session(deed, fresh("follow"))
@@ -195,17 +181,6 @@ def test_followed_log_begins_with_what_the_log_shows(deed: Deed, fresh: Fresh, o
         index = emit_finding(deed, stream, "what comes")["index"]
         assert json.loads(following.line())["index"] == index
         following.signal(signal.SIGINT)
-
-
-@pytest.mark.served
-def test_expected_version_and_idempotency_are_passed_on(deed: Deed, fresh: Fresh) -> None:
-    stream = start_session(deed, fresh("idem"))
-    first = emit_finding(deed, stream, "once", "--idem", stream)
-    again = emit_finding(deed, stream, "once", "--idem", stream)
-    assert (again["id"], again["is_repeat"]) == (first["id"], True)
-    data = ["--stream", stream, "--as", "a", "--data", '{"finding":"other"}']
-    deed.refuses("IDEMPOTENCY_CONFLICT", "emit", "finding.logged", *data, "--idem", stream)
-    deed.refuses("STREAM_CONFLICT", "emit", "finding.logged", *data, "--expect", 9)
 
 
 def test_data_comes_from_the_argument_a_file_or_standard_input(

@@ -82,50 +82,6 @@ def test_text_that_moved_is_a_note_and_what_nobody_looked_up_no_failure(
     reasoned.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 
 
-def test_problem_of_the_whole_graph_is_shown_as_such_and_goes_to_a_human(reasoned: Deed) -> None:
-    reasoned("reasoning", "start", "--id", "one", "--task", "t", "--as", "a")
-    reasoned("reasoning", "step", "one", "--type", "conclusion", "--content", "Only this", "--as", "a")
-    reasoned("reasoning", "conclude", "one", "--conclusion", "Only this", "--as", "a")
-    assert "no report: `deed reasoning validate ID" in reasoned("reasoning", "validations", "one")
-    said = reasoned.run("reasoning", "validate", "one", "--as", "b").err
-    problem = "the graph: CONCLUSION_UNREACHABLE: The conclusion does not lead back to any other step"
-    assert problem in said
-    assert "one does not pass: 2 issues; no evidence" in said
-    assert f"    {problem}\n" in reasoned("reasoning", "validations", "one")
-    assert (
-        "-- ask a human about the whole graph before acting: b found it wrong"
-        in reasoned.run("reasoning", "brief", "one").err
-    )
-
-
-def test_assumption_is_shown_with_how_it_may_be_checked(reasoned: Deed) -> None:
-    reasoned("reasoning", "assume", "r", "--content", "One interface", "--check", "grep the handlers", "--as", "a")
-    said = reasoned("reasoning", "validate", "r", "--no-publish")
-    assert "assumption, step 4: not checked: One interface (check: grep the handlers)\n" in said
-
-
-@pytest.mark.parametrize(
-    ("reference", "why"),
-    [
-        ("src/auth.py:9-5", "step 4 cannot be checked: The range 9-5 runs backwards. A reference is path:line"),
-        ("a:1-10000", "step 4 cannot be checked: The range 1-10000 has more than 500 lines. A reference is path:line"),
-        ("src/auth.py", "step 4 cannot be checked: A reference is path:line"),
-    ],
-)
-def test_refused_evidence_says_what_is_wrong_with_its_range(reasoned: Deed, reference: str, why: str) -> None:
-    assert why in reasoned.run(*SEEN, "No", "--evidence", reference).err
-
-
-@pytest.mark.parametrize(
-    "reference", ["just words", "src/auth.py", "src/auth.py:9-5", "../src/auth.py:1", "/etc/passwd:1", "a:1-10000"]
-)
-def test_evidence_that_nobody_could_ever_check_is_refused_before_it_is_signed(reasoned: Deed, reference: str) -> None:
-    size = reasoned.size()
-    refused = reasoned.refuses("INVALID_FIELD", *SEEN, "No", "--evidence", reference)
-    assert refused["details"]["field"] == "evidence"
-    assert reasoned.size() == size
-
-
 def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned: Deed, project: Path) -> None:
     (project / "a b:c.txt").write_text("x\n", "utf-8")
     (project / "link.py").symlink_to("src/auth.py")

@@ -88,35 +88,6 @@ def test_what_was_imported_renders_byte_for_byte(deed: Deed, files: Path, tmp_pa
     assert (shown["status"], shown["claimed_status"]) == ("pending", "in_progress, since Monday")
 
 
-def test_one_tick_changes_one_line(deed: Deed, files: Path) -> None:
-    deed("handoff", "import", files, "--as", "a", "--reviewer", "rita")
-    name = name_in(files)
-    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
-    deed("handoff", "claim", name, "--as", "b")
-    before = deed("handoff", "render", name).splitlines()
-    deed("handoff", "check", name, "--task", 2, "--as", "b")
-    after = deed("handoff", "render", name).splitlines()
-    assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]] == [("- [ ] two", "- [x] two")]
-    assert "- Status: in_progress, since Monday" in after
-    assert "kept   as they are" in after
-
-
-@pytest.mark.served
-def test_changed_file_is_imported_until_it_is_confirmed(deed: Deed, files: Path) -> None:
-    name = name_in(files)
-    path = files / "deep" / f"{name}.md"
-    deed("handoff", "import", path, "--as", "a", "--reviewer", "rita")
-    path.write_text(path.read_text().replace("- [ ] two", "- [x] two"))
-    assert deed.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")["mapped"] == 1
-    assert [one["done"] for one in deed.data("handoff", "show", name)["tasks"]] == [True, True]
-    deed("handoff", "verify", name, "--as", "rita", *deed.as_read(name))
-    path.write_text(path.read_text().replace("- [x] two", "- [ ] two again"))
-    said = deed.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")
-    assert (said["mapped"], said["unmapped"], said["lost"]) == (0, 1, 0)
-    assert deed.data("handoff", "show", name)["status"] == "verified"
-    assert "- [x] two" in deed("handoff", "render", name)
-
-
 def test_file_is_parsed_and_printed_without_a_ledger(nowhere: Deed, tmp_path: Path) -> None:
     path = tmp_path / "x.md"
     for text in (FILE, TABLE, FILE.replace("\n", "\r\n")):
@@ -134,22 +105,6 @@ def test_real_folder_comes_back_byte_for_byte(nowhere: Deed) -> None:
         return
     for path in sorted(CASES.glob("*.md")):
         assert nowhere.data("handoff", "render", "--from-file", path)["content"].encode() == path.read_bytes()
-
-
-def test_file_of_a_handoff_made_by_a_command_follows_its_life(deed: Deed, fresh: Fresh) -> None:
-    name = fresh("made")
-    options = ["--as", "a", "--to", "b", "--reviewer", "rita", "--task", "one", "--criterion", "green"]
-    deed("handoff", "create", "--id", name, "--title", "x", *options)
-    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
-    deed("handoff", "claim", name, "--as", "b")
-    deed("handoff", "waive", name, "--criterion", 1, "--reason", "nobody asks", "--as", "rita")
-    deed("handoff", "block", name, "--reason", "no key", "--as", "b")
-    text = deed("handoff", "render", name)
-    for wanted in ("- Status: blocked", "- [ ] one", "- [x] green", "[rita] criterion waived", "blocked: no key"):
-        assert wanted in text
-    deed("handoff", "unblock", name, "--as", "b")
-    deed("handoff", "cancel", name, "--reason", "no need", "--as", "a")
-    assert "- Status: cancelled" in deed("handoff", "render", name)
 
 
 def test_nothing_to_import_is_refused(deed: Deed, tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from deedbook.consumers.handoffs.files.syntax.parser import parse
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -57,53 +55,10 @@ def refs_of(deed: Deed, name: str, of: str = "reasoning_refs") -> list[str]:
     return refs
 
 
-def test_a_reasoning_is_named_by_its_id_a_ref_or_the_beginning_of_one(deed: Deed, fresh: Fresh) -> None:
-    ref, other = reason(deed, fresh("r")), reason(deed, own := fresh("r"))
-    named = ["--reasoning", own, "--reasoning", ref[7:19], "--reasoning", ref]
-    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, *named)
-    assert refs_of(deed, name) == [other, ref]
-    assert f"- Reasoning: {other}, {ref}\n" in deed("handoff", "render", name)
-    deed("handoff", "amend", name, "--reasoning", ref, "--as", "a")
-    assert refs_of(deed, name) == [ref]
-    deed("handoff", "amend", name, "--reasoning", "none", "--as", "a")
-    assert refs_of(deed, name) == []
-
-
-def test_what_is_signed_is_the_version_of_that_moment(deed: Deed, fresh: Fresh) -> None:
-    deed("reasoning", "start", "--id", own := fresh("r"), "--task", "why?", "--as", "a")
-    deed("reasoning", "step", own, "--type", "observation", "--content", "it is so", "--as", "a")
-    ref = ref_of(deed, own)
-    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
-    deed("reasoning", "conclude", own, "--conclusion", "because", "--as", "a")
-    assert refs_of(deed, name) == [ref] != [ref_of(deed, own)]
-
-
-@pytest.mark.parametrize("named", ["nothere", ELSEWHERE[:30], "sha256:xyz", "", "../r"])
-def test_what_names_no_reasoning_is_refused_before_it_is_signed(deed: Deed, fresh: Fresh, named: str) -> None:
-    size = deed.size()
-    deed.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("h"), *PARTIES, "--reasoning", named)
-    assert deed.size() == size
-
-
 def test_more_than_a_handoff_holds_is_refused(deed: Deed, fresh: Fresh) -> None:
     named = [word for number in range(9) for word in ("--reasoning", f"sha256:{number:064x}")]
     error = deed.refuses("INVALID_FIELD", "handoff", "create", "--id", fresh("h"), *PARTIES, *named)
     assert error["message"] == "9 reasonings: a handoff cites at most 8"
-
-
-@pytest.mark.served
-def test_a_return_brings_the_reasoning_behind_the_result(deed: Deed, fresh: Fresh, rob: str) -> None:
-    ref, result = reason(deed, fresh("r")), reason(deed, own := fresh("r"))
-    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reviewer", rob, "--reasoning", ref)
-    deed("handoff", "approve", name, "--as", rob, *deed.as_read(name))
-    deed("handoff", "claim", name, "--as", "b")
-    deed("handoff", "complete", name, "--reasoning", own, "--as", "b")
-    assert (refs_of(deed, name), refs_of(deed, name, "result_refs")) == ([ref], [result])
-    rendered = deed("handoff", "render", name)
-    (completed,) = [line.text for line in parse(rendered.encode()).log if result in line.text]
-    assert completed == f"completed (Reasoning: {result})"
-    (waiting,) = deed.data("next", "--as", rob)["items"]
-    assert waiting["reasoning_refs"] == [result, ref]
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from calling import Deed, Place
 
 from deedbook.ledger.format.identity import read_key_file
-from deedbook.ledger.lifecycle.clock import clock_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,30 +135,6 @@ def test_root_is_replaced_and_its_fingerprint_stays(mine: Deed) -> None:
     mine.refuses("USAGE", "key", "rotate", "--as", "a", "--unprotected")
 
 
-def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_compromised(mine: Deed) -> None:
-    mine("session", "start", "--as", "a", "--task", "before", "s1")
-    stolen = mine.data("log", "--limit", "500")["events"][0]["index"] + 1
-    mine("session", "start", "--as", "a", "--task", "after", "s2")
-    said = mine.data("key", "compromised", "a", "--since", str(stolen), "--reason", "phished")
-    assert (said["since"], said["introduced"]) == (stolen, [])
-    assert "COMPROMISED" not in mine("session", "show", "s1")
-    assert mine("session", "show", "s2").startswith("COMPROMISED SIGNATURE: s2 may be")
-    marked = {one["index"]: one.get("compromised") for one in mine.data("log", "--limit", "500")["events"]}
-    assert {index for index, mark in marked.items() if mark is not None} == {stolen}
-    assert mine.data("show", str(stolen))["compromised"] == said["index"]
-    assert f"COMPROMISED: {said['index']}" in mine("log", "--limit", "500")
-    assert f"compromised since {stolen}" in mine("key", "list")
-    mine.refuses("TRANSITION_NOT_ALLOWED", "key", "compromised", said["key"][:12], "--since", str(stolen))
-    mine.refuses("INVALID_FIELD", "key", "compromised", "b", "--since", "9" * 5_000)
-    mine.refuses("NOT_FOUND", "key", "compromised", "b", "--since", "2100-01-01T00:00:00Z")
-    accepted = mine.data("show", str(stolen))["accepted_ms"]
-    assert mine.data("key", "compromised", "b", "--since", clock_text(accepted))["since"] == stolen
-    assert mine.data("key", "compromised", "b", "--since", "2020-01-01T00:00:00Z")["since"] == 0
-    mine("key", "rotate", "--as", "a", "--lost")
-    mine("session", "start", "--as", "a", "--task", "again", "s3")
-    assert "views equal" in mine("verify", "--views")
-
-
 def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -> None:
     mine("session", "start", "--as", "a", "--task", "hers or the thief's", "s1")
     stolen = mine.data("log", "--limit", "500")["events"][0]["index"]
@@ -169,33 +144,6 @@ def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -
     keys = {one["key"]: one["compromised_since"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
     assert keys == {said["key"]: stolen, said["earlier"][0]: stolen}
     assert all(mine("session", "show", one).startswith("COMPROMISED SIGNATURE") for one in ("s1", "s2"))
-
-
-def test_approval_by_a_stolen_key_is_asked_for_again(mine: Deed) -> None:
-    mine("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", "h1")
-    version = mine.data("handoff", "show", "h1")["version"]
-    mine("handoff", "approve", "h1", "--as", "rita", "--version", version)
-    mine("key", "compromised", "rita", "--since", "0", "--reason", "phished")
-    mine.refuses("NOT_APPROVED", "handoff", "claim", "h1", "--as", "b")
-    assert "rita must approve it again" in mine("handoff", "why", "h1")
-    (item,) = mine.data("next", "--as", "rita")["items"]
-    assert (item["action"], item["id"]) == ("approve", "h1")
-    mine("key", "rotate", "--as", "rita", "--lost", "--unprotected")
-    mine("handoff", "approve", "h1", "--as", "rita", "--version", version)
-    mine("handoff", "claim", "h1", "--as", "b")
-
-
-def test_removed_agent_leaves_the_lists_and_its_work_goes_back_to_its_sender(mine: Deed) -> None:
-    mine("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", "h1")
-    index = mine.data("agent", "remove", "b", "--reason", "withdrawn")["index"]
-    assert "b" not in [one["name"] for one in mine.data("agent", "list")["agents"]]
-    removed = [one for one in mine.data("agent", "list", "--all")["agents"] if one["name"] == "b"]
-    assert removed[0]["removed_index"] == index
-    mine.refuses("AGENT_EXISTS", "agent", "add", "b")
-    mine.refuses("KEY_REVOKED", "session", "start", "--as", "b", "--task", "t", "s1")
-    assert f"was removed at entry {index}" in mine("handoff", "why", "h1")
-    (item,) = mine.data("next", "--as", "a")["items"]
-    assert (item["action"], item["id"]) == ("amend", "h1")
 
 
 @pytest.mark.served

@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import inside
 import pytest
-from calling import Deed, Place, call, emit_finding, start_session
+from calling import Deed, Place, emit_finding, start_session
 
 from deedbook.consumers.interfaces.cli.app import App
 
@@ -55,10 +56,10 @@ def test_first_steps_work_in_an_empty_folder_without_any_server(tmp_path: Path) 
         ["emit", "finding.logged", "--stream", "session/s1", "--as", "a", "--data", '{"finding":"x"}'],
         ["log"],
     ):
-        said = call(*arguments, cwd=tmp_path)
+        said = inside.deed(*arguments, cwd=tmp_path)
         assert (said.code, said.err) == (0, "")
-    assert "finding.logged" in call("show", 3, cwd=tmp_path).out
-    verified = json.loads(call("verify", "--json", cwd=tmp_path).out)["data"]
+    assert "finding.logged" in inside.deed("show", 3, cwd=tmp_path).out
+    verified = json.loads(inside.deed("verify", "--json", cwd=tmp_path).out)["data"]
     assert (verified["ok"], verified["size"], verified["signatures"]) == (True, 4, 4)
 
 
@@ -98,12 +99,6 @@ def test_init_seals_the_root_key_with_a_passphrase(nowhere: Deed, passphrase: Ca
     nowhere("key", "delegate", "--as", "a")
     assert nowhere.run("key", "delegate", "--as", "rita", "--passphrase-fd", passphrase("\udc00")).code == 2
     assert nowhere.run("key", "delegate", "--as", "rita", "--passphrase-fd", passphrase("hers")).code == 0
-
-
-def test_agent_add_twice_is_refused(alone: Deed) -> None:
-    alone("agent", "add", "a")
-    alone.refuses("AGENT_EXISTS", "agent", "add", "a")
-    alone.refuses("INVALID_FIELD", "agent", "add", "Not A Name")
 
 
 def test_human_without_a_passphrase_is_refused_off_a_terminal(alone: Deed) -> None:
@@ -158,29 +153,6 @@ def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Deed, monke
     monkeypatch.setenv("DEEDBOOK_AGENT", "a")
     error = alone.refuses("NOT_AUTHORIZED", "agent", "add", "rita", "--role", "human")
     assert "--as root" in error["message"]
-
-
-@pytest.mark.served
-def test_agents_are_listed_and_shown(deed: Deed) -> None:
-    listed = {one["name"]: one for one in deed.data("agent", "list")["agents"]}
-    assert listed["rita"]["roles"] == ["human", "reviewer"]
-    shown = deed.data("agent", "show", "a")
-    assert shown["key"] == listed["a"]["key"]
-    assert listed["a"]["key"][:16] in deed("agent", "list")
-    deed.refuses("NOT_FOUND", "agent", "show", "nobody")
-
-
-def test_admin_registers_agents(deed: Deed, fresh: Fresh) -> None:
-    name = fresh("carl")
-    added = deed.data("agent", "add", name, "--role", "agent", "--ai-id", "model-1", "--as", "ada")
-    assert deed.data("show", added["index"])["author"] == "ada"
-    assert deed.data("agent", "show", name)["ai_id"] == "model-1"
-    deed.refuses("NOT_AUTHORIZED", "agent", "add", fresh("eve"), "--as", "a")
-
-
-def test_root_registers_agents_when_nobody_is_named(deed: Deed, fresh: Fresh) -> None:
-    added = deed.data("agent", "add", fresh("dora"))
-    assert deed.data("show", added["index"])["author"] == "root"
 
 
 def test_ledger_is_found_in_a_parent_folder_and_by_the_environment(
@@ -288,11 +260,3 @@ def test_session_key_that_does_not_cover_a_kind_is_not_used(alone: Deed) -> None
     alone("key", "delegate", "--as", "a", "--kind", "reasoning.*")
     stream = start_session(alone, "s1")
     assert alone.data("show", emit_finding(alone, stream)["index"])["key"] == identity
-
-
-@pytest.mark.served
-def test_key_verbs_refuse_what_they_cannot_do(deed: Deed) -> None:
-    deed.refuses("USAGE", "key", "delegate", "--as", "a", "--ttl", "soon")
-    deed.refuses("USAGE", "key", "delegate", "--ttl", "1h")
-    deed.refuses("NOT_FOUND", "key", "revoke", "ffffffff", "--as", "a")
-    deed.refuses("REF_AMBIGUOUS", "key", "revoke", "", "--as", "a")

@@ -52,13 +52,11 @@ def test_times_are_those_of_every_option_that_takes_a_time(deed: Deed, handed: t
         deed.refuses("NOT_FOUND", "handoff", "list", "--as-of", text)
 
 
-@pytest.mark.served
 @pytest.mark.parametrize("text", ["-1", "soon", "", "tomorrow", "1e3"])
 def test_what_is_no_moment_is_refused(deed: Deed, text: str) -> None:
     deed.refuses("INVALID_FIELD", "handoff", "list", "--as-of", text)
 
 
-@pytest.mark.served
 def test_moment_beyond_the_end_names_the_last_entry(deed: Deed) -> None:
     said = deed.refuses("NOT_FOUND", "next", "--as-of", 10**6)
     assert "its last entry is" in said["message"]

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
-from reported_sessions import AS_A, CACHE, begin, finish
+from reported_sessions import begin, finish
 
 if TYPE_CHECKING:
     from calling import Deed
@@ -59,37 +59,3 @@ def test_pattern_that_explodes_elsewhere_is_answered(deed: Deed, fresh: Fresh) -
     found = deed.data("report", "query", "--ai-id", label, "--task-pattern", "^(a+)+$")
     assert found["total_found"] == 0
     assert deed.data("report", "query", "--ai-id", label, "--task-pattern", "^(a+)+!$")["total_found"] == 1
-
-
-def test_similar_overlap_and_calibration_are_told(alone: Deed) -> None:
-    alone("agent", "add", "a")
-    for name, task in (("one", CACHE), ("two", f"{CACHE} again"), ("three", "Water the plants")):
-        begin(alone, name, task)
-        finish(alone, name)
-    found = alone.data("report", "similar", "leak in the cache of the bus")
-    assert {one["session_id"] for one in found["sessions"][:2]} == {"one", "two"}
-    assert alone.data("report", "similar", "leak in the cache", "--since", "1 hour ago")["total_found"] == 2
-    assert "far" in alone("report", "similar", "unrelated words here").splitlines()[1]
-    assert "these are the nearest, and far" in alone("report", "similar", "unrelated words here")
-    pairs = alone.data("report", "overlap")["overlaps"]
-    assert {one["session_id"] for one in pairs[0]["sessions"]} == {"one", "two"}
-    assert "both speak of " in alone("report", "overlap", "--since", "yesterday")
-    (agent,) = alone.data("report", "calibration", "--ai-id", "a")["agents"]
-    assert (agent["total"], agent["counts"]["well_calibrated"]) == (3, 3)
-    said = alone("report", "calibration")
-    assert "3 reports: well calibrated 3" in said
-    assert "+0.40      +0.40" in said
-    assert alone("report", "calibration", "--ai-id", "nobody") == "(none)\n"
-
-
-def test_start_names_what_failed_in_similar_sessions(alone: Deed) -> None:
-    alone("agent", "add", "a")
-    begin(alone, "one")
-    alone("session", "dead-end", "one", "Raise the limit", "--why", "It only fails later", *AS_A)
-    finish(alone, "one")
-    said = alone("session", "start", "two", *AS_A, "--task", f"{CACHE} for good")
-    assert said.startswith("two\n")
-    assert "Dead ends of similar tasks\n  - Raise the limit: It only fails later  [one]" in said
-    data = alone.data("session", "start", "three", *AS_A, "--task", f"{CACHE} again")
-    assert [one["approach"] for one in data["dead_ends"]] == ["Raise the limit"]
-    assert alone.data("session", "start", "four", *AS_A, "--task", "Water the plants")["dead_ends"] == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import inside
 import pytest
-from calling import Running, call, wait_until
+from calling import Running, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,8 +82,8 @@ def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: 
 
 
 def run_once(deed: Deed) -> str:
-    """Let a router handle what there is, in a process of its own: it takes the signals of its process."""
-    done = call("--home", deed.home, "router", "run", "--once")
+    """Let a router handle what there is."""
+    done = inside.deed("--home", deed.home, "router", "run", "--once")
     assert done.code == 0, done.err
     return done.out
 

@@ -126,7 +126,6 @@ def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     assert [hit["event_index"] for hit in seen + rest["data"]["hits"]] == indexes[::-1]
 
 
-@pytest.mark.served
 def test_a_question_that_cannot_be_asked_is_refused(deed: Deed) -> None:
     deed.refuses("INVALID_FIELD", "search", "?!")
     deed.refuses("INVALID_FIELD", "search", "")

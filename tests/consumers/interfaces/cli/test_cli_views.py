@@ -6,9 +6,10 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
+import inside
 import psycopg
 import pytest
-from calling import Running, call, emit_finding, start_session
+from calling import Running, emit_finding, start_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,11 +62,11 @@ def test_store_is_refused_in_words_and_a_password_not_repeated(alone: Deed) -> N
 
 def test_setting_names_the_store_once_it_is_trusted(alone: Deed, database: str, tmp_path: Path) -> None:
     (alone.home / "config.toml").write_text(f'[views]\nstore = "{database}"\nother = "x"\n')
-    call("trust", "--yes", "--home", str(alone.home))
-    assert "UNKNOWN_FIELD" in call("session", "list", "--home", str(alone.home)).err
+    inside.deed("trust", "--yes", "--home", str(alone.home))
+    assert "UNKNOWN_FIELD" in inside.deed("session", "list", "--home", str(alone.home)).err
     (alone.home / "config.toml").write_text(f'[views]\nstore = "{database}"\n')
-    call("trust", "--yes", "--home", str(alone.home))
-    assert call("session", "list", "--home", str(alone.home)).code == 0
+    inside.deed("trust", "--yes", "--home", str(alone.home))
+    assert inside.deed("session", "list", "--home", str(alone.home)).code == 0
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'deedbook\\_%'").fetchone() == (
             1,

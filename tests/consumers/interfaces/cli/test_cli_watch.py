@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import inside
-from calling import Deed, Place, call
+from calling import Deed, Place
 
 from deedbook.consumers.interfaces.cli.commands import watch
 from deedbook.consumers.sdk.reactor import Reactor
@@ -31,11 +31,13 @@ def test_dead_letter_is_listed_and_forgotten_once_its_retry_succeeds(
 
     def watch(*arguments: str) -> dict[str, Any]:
         common = ("--home", home, "--as", "a", "watch", "--kind", "session.started", "--exec", f"test -e {flag}")
-        said = call(*common, "--json", *arguments)
+        said = inside.deed(*common, "--json", *arguments)
         assert said.code == ("--once" in arguments), said.err  # which ends with 1 after a dead letter
         return json.loads(said.out)["data"] if said.out else {}
 
-    emitted = call("--home", home, "--as", "a", "emit", "session.started", "--stream", "session/s1", "--data", "{}")
+    emitted = inside.deed(
+        "--home", home, "--as", "a", "emit", "session.started", "--stream", "session/s1", "--data", "{}"
+    )
     index = int(emitted.out.split()[0])
     watch("--from-start", "--once")
     (letter,) = watch("--dead")["dead_letters"]

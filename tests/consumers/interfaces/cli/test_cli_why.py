@@ -41,16 +41,6 @@ def test_why_goes_back_and_forward_or_one_way(deed: Deed, chain: list[dict[str, 
     assert (forward["causes"], indexes(forward["effects"]), forward["is_complete"]) == ([], [third], False)
 
 
-@pytest.mark.served
-def test_the_text_says_what_rests_on_what_and_what_is_behind(deed: Deed, chain: list[dict[str, Any]]) -> None:
-    first, second, third, _ = (one["index"] for one in chain)
-    text = deed("why", second, "--depth", 1)
-    assert f"rests on (1):\n  {first}  finding.logged" in text
-    assert f"led to (1):\n  {third}  finding.logged" in text
-    assert f"[causes of {second}]" in text
-    assert text.endswith("there is more behind: --depth goes further\n")
-
-
 def test_a_page_ends_with_the_command_that_goes_on(deed: Deed, chain: list[dict[str, Any]]) -> None:
     document = deed.document("why", chain[0]["index"], "--forward", "--limit", 2)
     following = shlex.split(document["next"])
