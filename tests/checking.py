@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from deedbook.ledger.admission.check import Candidate
-from deedbook.ledger.admission.decide import apply, check_versions
-from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.admission.replay import Replay, read_entry
+from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import batch_pae, decode_entry, event_id, pae
@@ -21,44 +20,19 @@ if TYPE_CHECKING:
     from deedbook.ledger.log.log import Log
 
 
-class Memory(Base):
-    """A base without a log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: dict[bytes, Any] = {}
-        self.indexes: dict[str, int] = {}
-
-    def record(self, key: bytes) -> Any:
-        return self.records.get(key)
-
-    def index_of(self, stream: str, event_id: str) -> int | None:
-        return self.indexes.get(event_id)
-
-    def take(self, layer: Layer) -> None:
-        self.records |= layer.records
-        self.indexes |= layer.indexes
-        self.size = layer.size
-        self.ledger = layer.ledger
-        self.authority_version = layer.authority_version
+def replayed(entries: list[bytes]) -> Replay:
+    """Return the replay of entries by each entry's own clock. Raises Refused: one of them does not count."""
+    replay = Replay(MemoryState())
+    for index, data in enumerate(entries):
+        step = replay.step(index, *read_entry(data))
+        if (refusal := step.refused or step.misplaced) is not None:
+            raise refusal
+    return replay
 
 
-def replayed(entries: list[bytes]) -> Memory:
-    """Return the state after deciding every entry anew, by the entry's own clock."""
-    memory = Memory()
-    for data in entries:
-        entry = decode_entry(data)
-        body, content = decode_body(entry.body)
-        layer = Layer(memory)
-        apply(Candidate(body, content, event_id(pae(entry.body)), entry.body), entry.key, layer, entry.accepted_ms)
-        check_versions(entry, body.stream, layer)
-        memory.take(layer)
-    return memory
-
-
-def packed(memory: Memory) -> dict[bytes, bytes]:
-    """Return the records of a memory in their stored form."""
-    return {key: encode_packed(record) for key, record in memory.records.items()}
+def packed(replay: Replay) -> dict[bytes, bytes]:
+    """Return the records of a replay in their stored form."""
+    return {key: encode_packed(record) for key, record in replay.state.records.items()}
 
 
 def stored_state(log: Log) -> dict[bytes, bytes]:

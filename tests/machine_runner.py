@@ -11,7 +11,7 @@ from rule_cases import SESSION, Story, cast, lines_of, state_at
 
 from deedbook.ledger.admission.authority import OF_KIND
 from deedbook.ledger.admission.rules import MACHINES
-from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.admission.state import Layer, MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Event
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class _Memory(Layer):
     """A layer that remembers the streams of events, because their ids here are mere numbers."""
 
-    def __init__(self, below: Base) -> None:
+    def __init__(self, below: MemoryState) -> None:
         super().__init__(below)
         self.streams: dict[str, str] = {}
 
@@ -41,7 +41,7 @@ class MachineRunner:
 
     def __init__(self) -> None:
         self.actors = Actors(agents=cast()["agents"])
-        self.layer = _Memory(Base())
+        self.layer = _Memory(MemoryState())
         self.layer.ledger = self.actors.id
         self.now_ms = GIVEN_MS
         self.events: list[Event] = []

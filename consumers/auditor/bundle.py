@@ -16,7 +16,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, ReplayOutcome
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
@@ -57,7 +57,7 @@ def verify_bundle(
 
 def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:
     size = bundle.manifest.size
-    replay = Replay(findings, size, roots_at={size, *anchor.sizes})
+    replay = LogReplay(findings, size, roots_at={size, *anchor.sizes})
     hashes: list[bytes] = []
     try:
         for number, width in layout.tiles_of(size, 0):
@@ -111,21 +111,11 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     for index, refusal in sorted((part.notes | part.doubtful).items()):
         findings.note(index, refusal.code, refusal.message)
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
-    replay = ReplayOutcome(
-        size=manifest.size,
-        roots={manifest.size: root},
-        frontier=None,
-        kinds=part.kinds,
-        created=part.created,
-        ledger=part.state.ledger,
-        authority=part.authority,
-        checkpoint_keys=part.state.checkpoint_keys(),
-        lost_from=min(part.refused, default=None),
-        verified=part.kinds.total(),
-        compromised_signatures=sorted(part.compromised_signatures),
-    )
-    checkpoint = _check_members(bundle, replay, findings)
-    return anchor.report("bundle", replay, checkpoint=checkpoint, stream=manifest.stream, missing=part.missing)
+    verified, suspects = part.kinds.total(), sorted(part.compromised_signatures)
+    lost_from, roots = min(part.refused, default=None), {manifest.size: root}
+    outcome = ReplayOutcome(part, manifest.size, root, roots, lost_from, verified, suspects)
+    checkpoint = _check_members(bundle, outcome, findings)
+    return anchor.report("bundle", outcome, checkpoint=checkpoint, stream=manifest.stream, missing=part.missing)
 
 
 def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
@@ -181,9 +171,9 @@ def _check_upper_tiles(bundle: Bundle, hashes: list[bytes], findings: Findings) 
         hashes = above
 
 
-def _check_members(bundle: Bundle, replay: ReplayOutcome, findings: Findings) -> Checkpoint | None:
+def _check_members(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -> Checkpoint | None:
     """Compare all other files of the bundle with its entries; return the checkpoint if the ledger signed it."""
-    manifest, created = bundle.manifest, replay.created
+    manifest, replay, created = bundle.manifest, outcome.replay, outcome.replay.created
     _check_files(bundle, findings)
     if (manifest.content == "log") != (manifest.stream is None):
         findings.problem(None, "CORRUPTED", "manifest.json names a stream of a whole log, or none of a stream bundle")
@@ -199,9 +189,11 @@ def _check_members(bundle: Bundle, replay: ReplayOutcome, findings: Findings) ->
         findings.problem(0, "VERIFICATION_FAILED", message)
         return None
     try:
-        _check_keys(bundle, replay, findings)
+        _check_keys(bundle, outcome, findings)
         note = bundle.read("checkpoint").decode("utf-8")
-        checkpoint = verify_checkpoint(note, *verifiers_of(created.origin, replay.checkpoint_keys.at(manifest.size)))
+        checkpoint = verify_checkpoint(
+            note, *verifiers_of(created.origin, replay.state.checkpoint_keys().at(manifest.size))
+        )
     except (DeedbookError, UnicodeDecodeError) as error:
         findings.problem(None, "VERIFICATION_FAILED", f"the checkpoint: {message_of(error)}")
         return None
@@ -222,11 +214,11 @@ def _check_files(bundle: Bundle, findings: Findings) -> None:
             findings.problem(None, "CORRUPTED", f"{layout.home_name(file)} does not match its hash in manifest.json")
 
 
-def _check_keys(bundle: Bundle, replay: ReplayOutcome, findings: Findings) -> None:
-    if replay.lost_from is not None:
-        findings.note(replay.lost_from, "VERIFICATION_FAILED", "keys/ was not compared, because an entry is lost")
+def _check_keys(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -> None:
+    if outcome.lost_from is not None:
+        findings.note(outcome.lost_from, "VERIFICATION_FAILED", "keys/ was not compared, because an entry is lost")
         return
-    for name, wanted in layout.key_members(replay.authority).items():
+    for name, wanted in layout.key_members(outcome.replay.authority).items():
         if bundle.read(name) != wanted:
             findings.problem(None, "CORRUPTED", f"{name} contradicts the entries")
 

@@ -24,7 +24,7 @@ from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tables import FORMAT, Head, head_decoder
 
 if TYPE_CHECKING:
-    from deedbook.consumers.auditor.replay import Replay
+    from deedbook.consumers.auditor.replay import LogReplay
     from deedbook.ledger.admission.check import Candidate
 
 _ID_KEY_BYTES = 48
@@ -68,9 +68,9 @@ def table_records(reader: PageReader, table: str, findings: Findings) -> Iterato
         findings.problem(None, "CORRUPTED", f"table {table}: only the first {count} records can be read ({error})")
 
 
-def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
+def check_state(reader: PageReader, replay: LogReplay, findings: Findings) -> None:
     """Compare every stored record, and the head, with the replayed ones."""
-    expected = replay.state.packed
+    expected = replay.memory.packed
     seen: set[bytes] = set()
     for key, value in table_records(reader, "state", findings):
         if key == HEAD_KEY:
@@ -92,7 +92,7 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
         findings.problem(_last_index(key, expected[key]), "CORRUPTED", f"the record of {_named(key)} is missing")
 
 
-def check_ids(reader: PageReader, replay: Replay, marks: StreamMarks, findings: Findings) -> None:
+def check_ids(reader: PageReader, replay: LogReplay, marks: StreamMarks, findings: Findings) -> None:
     """Compare the ids table, which detects duplicates, with the events' ids."""
     seen = bytearray(replay.size)
     for key, value in table_records(reader, "ids", findings):
@@ -101,7 +101,7 @@ def check_ids(reader: PageReader, replay: Replay, marks: StreamMarks, findings: 
             findings.problem(None, "CORRUPTED", f"the ids table names entry {index}, which is beyond the log's end")
             continue
         seen[index] = 1
-        is_right = replay.state.indexes.get(key[16:]) == index and marks.of(index) == key[:16]
+        is_right = replay.memory.indexes.get(key[16:]) == index and marks.of(index) == key[:16]
         if not (is_right and len(key) == _ID_KEY_BYTES):
             message = f"the ids table has entry {index} under a wrong id or stream"
             findings.problem(index, "CORRUPTED", message)
@@ -197,7 +197,7 @@ def read_head(reader: PageReader) -> Head | None:
     return head if is_possible else None
 
 
-def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
+def _check_head(value: bytes, replay: LogReplay, findings: Findings) -> None:
     frontier = replay.frontier
     try:
         head = head_decoder.decode(value)
@@ -210,7 +210,7 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
         "size": head.size == replay.size,
         "frontier": frontier is None or head.frontier == frontier.to_bytes(),
         "accepted_ms": head.accepted_ms == replay.clock_ms,
-        "authority_version": head.authority_version == replay.state.authority_version or replay.lost_from is not None,
+        "authority_version": head.authority_version == replay.memory.authority_version or replay.lost_from is not None,
     }
     if wrong := [name for name in is_right if not is_right[name]]:
         findings.problem(None, "CORRUPTED", f"the head contradicts the entries in: {', '.join(wrong)}")

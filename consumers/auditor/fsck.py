@@ -25,7 +25,7 @@ from deedbook.consumers.auditor.derived import (
     table_records,
 )
 from deedbook.consumers.auditor.page_reader import PageReader
-from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.format.envelope import decode_entry
@@ -83,7 +83,7 @@ class _Check:
         self._tree = TreeCheck(dict(table_records(reader, "tiles", findings)), findings)
         self._last: list[bytes | None] = []
         size = 0 if head is None else head.size
-        self.replay = Replay(findings, size, roots_at=anchor.sizes, observe=self._marks.observe)
+        self.replay = LogReplay(findings, size, roots_at=anchor.sizes, observe=self._marks.observe)
 
     def entries(self, progress: Callable[[int, int], None]) -> None:
         size = _SIZE_UNKNOWN if self._head is None else self._head.size

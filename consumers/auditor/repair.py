@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from deedbook.consumers.auditor.derived import is_same_record
-from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Findings, Problem
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.errors import Corrupted
@@ -60,14 +60,14 @@ def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | 
         def observe(index: int, candidate: Candidate) -> None:
             ids.setdefault(id_key(candidate.body.stream, candidate.id), index_key(index))
 
-        replay = Replay(findings, head.size, observe=observe)
+        replay = LogReplay(findings, head.size, observe=observe)
         try:
             _replay_all(snapshot, head.size, replay, progress or (lambda _done, _total: None))
             replay.finish()
         finally:
             replay.stop()
         _require_whole(replay, head, findings)
-        state = _state(txn, log.tables.state, replay.state.packed | {HEAD_KEY: _head(head, replay)})
+        state = _state(txn, log.tables.state, replay.memory.packed | {HEAD_KEY: _head(head, replay)})
         # If we crash here, or before the commit, LMDB drops the transaction, and the tables are as before.
         changes = [_rewrite(txn, log.tables.state, state), _rewrite(txn, log.tables.ids, ids)]
     written, removed = (sum(counts) for counts in zip(*changes, strict=True))
@@ -75,7 +75,7 @@ def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | 
     return FsckRepair(head.size, written, removed, skipped)
 
 
-def _replay_all(snapshot: Snapshot, size: int, replay: Replay, progress: Callable[[int, int], None]) -> None:
+def _replay_all(snapshot: Snapshot, size: int, replay: LogReplay, progress: Callable[[int, int], None]) -> None:
     while replay.size < size:
         limit = min(range_events_max, size - replay.size)
         entries = snapshot.entries(replay.size, limit=limit, size_max_bytes=range_size_max_bytes)
@@ -85,7 +85,7 @@ def _replay_all(snapshot: Snapshot, size: int, replay: Replay, progress: Callabl
         progress(replay.size, size)
 
 
-def _require_whole(replay: Replay, head: Head, findings: Findings) -> None:
+def _require_whole(replay: LogReplay, head: Head, findings: Findings) -> None:
     frontier = replay.frontier
     damage = [problem for problem in findings.sorted_problems() if problem.code in _OF_THE_LOG]
     if damage or replay.lost_from is not None:
@@ -99,8 +99,8 @@ def _require_whole(replay: Replay, head: Head, findings: Findings) -> None:
         raise Corrupted("CORRUPTED", message)
 
 
-def _head(head: Head, replay: Replay) -> bytes:
-    versions = {"authority_version": replay.state.authority_version}
+def _head(head: Head, replay: LogReplay) -> bytes:
+    versions = {"authority_version": replay.memory.authority_version}
     return msgspec.msgpack.encode(msgspec.structs.replace(head, accepted_ms=replay.clock_ms, **versions))
 
 

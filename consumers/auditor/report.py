@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, assert_
 
 import msgspec
 
-from deedbook.ledger.admission.replay import MissingEntries
+from deedbook.ledger.admission.replay import MissingEntries, Replay
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Sequence
-
-    from deedbook.ledger.events.authority import LedgerCreated
-    from deedbook.ledger.events.fields import EventData
-    from deedbook.ledger.format.merkle import Frontier
-    from deedbook.ledger.lifecycle.authority import CheckpointKeys
 
 Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "INVALID"]
 """The verdict; the package's docstring explains it."""
@@ -179,16 +173,12 @@ def is_root(wanted: str, root_key: str) -> bool:
 
 
 class ReplayOutcome(NamedTuple):
-    """The outcome of a replay, from which a report is made (``Replay.outcome``)."""
+    """The outcome of a replay, from which a report is made: ``root`` of its tree of ``size``, None if one is lost."""
 
+    replay: Replay
     size: int
+    root: bytes | None
     roots: dict[int, bytes]
-    frontier: Frontier | None
-    kinds: Counter[str]
-    created: LedgerCreated | None
-    ledger: str | None
-    authority: list[tuple[int, str, EventData]]
-    checkpoint_keys: CheckpointKeys
     lost_from: int | None
     verified: int
     compromised_signatures: list[int]
@@ -211,7 +201,7 @@ class Anchor:
     def report(
         self,
         source: str,
-        replay: ReplayOutcome,
+        outcome: ReplayOutcome,
         *,
         checkpoint: Checkpoint | None = None,
         stream: str | None = None,
@@ -219,30 +209,28 @@ class Anchor:
         resumed_at: int = 0,
     ) -> AuditReport:
         """Compare the expectations with a finished replay and return the report."""
-        created = replay.created
-        findings, frontier = self._findings, replay.frontier
-        root = replay.roots.get(replay.size) if frontier is None else frontier.root()
-        head = None if root is None else root.hex()
+        findings, replay = self._findings, outcome.replay
+        created, head = replay.created, None if outcome.root is None else outcome.root.hex()
         is_root_right = self._check_root(None if created is None else created.root, head)
-        is_checkpoint_right = self._check_checkpoint(replay)
+        is_checkpoint_right = self._check_checkpoint(outcome)
         return AuditReport(
             source=source,
             ledger=replay.ledger,
             origin=None if created is None else created.origin,
             root_key=None if created is None else created.root,
             root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)),
-            size=replay.size,
+            size=outcome.size,
             tree_head=head,
             checkpoint_size=None if checkpoint is None else checkpoint.size,
-            signatures=replay.verified,
+            signatures=outcome.verified,
             kinds=dict(sorted(replay.kinds.items())),
             problems=findings.sorted_problems(),
             problems_total=findings.problems_total,
             notes=findings.notes,
             notes_total=findings.notes_total,
             anchored=is_root_right or is_checkpoint_right,
-            compromised_signatures=replay.compromised_signatures[:problems_listed_max],
-            compromised_signatures_total=len(replay.compromised_signatures),
+            compromised_signatures=outcome.compromised_signatures[:problems_listed_max],
+            compromised_signatures_total=len(outcome.compromised_signatures),
             resumed_at=resumed_at,
             stream=stream,
             missing=list(missing),
@@ -260,31 +248,31 @@ class Anchor:
         self._findings.problem(0, "VERIFICATION_FAILED", message)
         return False
 
-    def _check_checkpoint(self, replay: ReplayOutcome) -> bool:
+    def _check_checkpoint(self, outcome: ReplayOutcome) -> bool:
         if self._note is None or self._trusted is None:
             return False
-        trusted, created = self._trusted, replay.created
+        trusted, created = self._trusted, outcome.replay.created
         if created is None:
             message = "entry 0 names no checkpoint key, so the trusted checkpoint cannot be checked"
             self._findings.problem(0, "VERIFICATION_FAILED", message)
             return False
         try:
-            keys = replay.checkpoint_keys.at(trusted.size)
+            keys = outcome.replay.state.checkpoint_keys().at(trusted.size)
             verify_checkpoint(self._note, *verifiers_of(created.origin, keys))
         except DeedbookError as error:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
             return False
-        if replay.size < trusted.size:
+        if outcome.size < trusted.size:
             message = (
-                f"the log was cut off: it has {replay.size} entries, and had {trusted.size} at the trusted checkpoint"
+                f"the log was cut off: it has {outcome.size} entries, and had {trusted.size} at the trusted checkpoint"
             )
-            self._findings.problem(replay.size, "VERIFICATION_FAILED", message, end=trusted.size)
+            self._findings.problem(outcome.size, "VERIFICATION_FAILED", message, end=trusted.size)
             return False
-        if trusted.size not in replay.roots:
+        if trusted.size not in outcome.roots:
             message = f"the trusted checkpoint was not compared: some of its {trusted.size} entries cannot be read"
             self._findings.note(None, "VERIFICATION_FAILED", message)
             return False
-        if replay.roots[trusted.size] != trusted.root:
+        if outcome.roots[trusted.size] != trusted.root:
             message = f"the history forked: the first {trusted.size} entries do not match the trusted checkpoint"
             self._findings.problem(0, "VERIFICATION_FAILED", message, end=trusted.size)
             return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from deedbook.consumers.auditor.cache import AuditCache, CachedReplay, read_cached_replay
 from deedbook.consumers.auditor.child import Child
-from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
 from deedbook.consumers.auditor.signatures import cores, pooled_events_min
 from deedbook.ledger.client.local import LocalClient
@@ -59,9 +59,9 @@ def verify_log(
         beside = _begin_comparison(views, stack) if views is not None and is_long else None
         report_progress = progress or (lambda _done, _total: None)
         total = head.size if views is None else 2 * head.size  # entries are replayed, and compared with the views
-        replay, lost = Replay(findings, head.size - (last.size if last else 0), roots_at=anchor.sizes), None
+        replay, lost = LogReplay(findings, head.size - (last.size if last else 0), roots_at=anchor.sizes), None
         if last is not None and not _rehash(client, head.size, replay, last, lambda done: report_progress(done, total)):
-            replay, lost = Replay(findings, head.size, roots_at=anchor.sizes), last
+            replay, lost = LogReplay(findings, head.size, roots_at=anchor.sizes), last
         last, resumed_at = None, replay.size  # the replay has taken it over: do not hold it twice
         stack.callback(replay.stop)
         audit_cache = None if cache is None else AuditCache(cache, findings)
@@ -127,7 +127,9 @@ def _check_views(
         findings.problem(None, error.code, f"the views: {error.message}")
 
 
-def _rehash(client: Client, size: int, replay: Replay, cached: CachedReplay, progress: Callable[[int], None]) -> bool:
+def _rehash(
+    client: Client, size: int, replay: LogReplay, cached: CachedReplay, progress: Callable[[int], None]
+) -> bool:
     """Resume a replay from the cache; return whether the log still begins with the cached entries."""
     if size < cached.size:
         return False
@@ -146,18 +148,18 @@ def _rehash(client: Client, size: int, replay: Replay, cached: CachedReplay, pro
     return True
 
 
-def _abandons(replay: Replay, lost: CachedReplay) -> ResetPoint | None:
+def _abandons(replay: LogReplay, lost: CachedReplay) -> ResetPoint | None:
     """Return the history reset since the last audit that abandons the cached entries; None if there is none yet."""
     cached = TrustedHead(lost.size, lost.root.hex())
     for index, _, data in replay.authority:
-        if isinstance(data, HistoryReset) and replay.state.indexes.get(lost.id_at(index)) != index:
+        if isinstance(data, HistoryReset) and replay.memory.indexes.get(lost.id_at(index)) != index:
             reset = ResetPoint(index, data.abandoned_size, data.abandoned_root, data.reason)
             if reset.covers(cached):
                 return reset
     return None
 
 
-def _report_lost(replay: Replay, lost: CachedReplay, findings: Findings) -> None:
+def _report_lost(replay: LogReplay, lost: CachedReplay, findings: Findings) -> None:
     """Report a history reset that abandons the cached entries; without one, report that the log lost them."""
     if (reset := _abandons(replay, lost)) is not None:
         findings.note(reset.index, "HISTORY_CHANGED", str(reset))
@@ -175,7 +177,9 @@ def _read(client: Client, start: int, size: int) -> list[bytes]:
     return entries[: size - start]
 
 
-def _replay_all(client: Client, size: int, replay: Replay, findings: Findings, progress: Callable[[int], None]) -> None:
+def _replay_all(
+    client: Client, size: int, replay: LogReplay, findings: Findings, progress: Callable[[int], None]
+) -> None:
     while replay.size < size:
         position = replay.size
         try:

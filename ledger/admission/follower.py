@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.gate import Transaction, first_head, records_cached_max
-from deedbook.ledger.admission.replay import decide_again, read_entry
+from deedbook.ledger.admission.replay import Replay, read_entry
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import ClockSet
@@ -74,22 +74,21 @@ class LogFollower:
     def _decide(self, snapshot: Snapshot, signed: Sequence[SignedEntry]) -> tuple[Layer, PendingEntries]:
         if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:
             self._cache = {}
-        base = Transaction(snapshot, self._cache)
         # After a failed commit the cache may hold more than the log, so it is not used again.
         self._cached_size = -1
-        layer = Layer(base)
-        above = Layer(layer)
+        replay = Replay(Transaction(snapshot, self._cache))
         pending = PendingEntries(accepted_ms=0 if snapshot.head is None else snapshot.head.accepted_ms)
         for index, (data, entry, candidate) in enumerate(signed, snapshot.size):
             # A jump ahead is accepted: the later entry in which root corrected it may not be among these yet.
             if entry.accepted_ms < pending.accepted_ms and not isinstance(candidate.data, ClockSet):
                 raise _unfit(index, "its time is before the time of the entry before it")
-            replayed = decide_again(index, candidate, entry, above, entry.accepted_ms)
+            replayed = replay.step(index, entry, candidate)
             if (refusal := replayed.refused or replayed.misplaced) is not None:
                 raise _unfit(index, str(refusal)) from refusal
             pending.entries.append(data)
             pending.id_keys.append(id_key(candidate.body.stream, candidate.id))
             pending.accepted_ms = entry.accepted_ms
+        layer = replay.state
         pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
         pending.authority_version = layer.authority_version
         return layer, pending

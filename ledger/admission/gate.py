@@ -22,7 +22,7 @@ import msgspec
 from deedbook.ledger.admission.authority import OF_KIND
 from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
-from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import TermStarted
 from deedbook.ledger.events.blob import blobs_of
@@ -118,8 +118,16 @@ class RecordVerifier:
 
 
 def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
-    """Return the records that result from the events of one agent and of the stream ``ledger``."""
-    layer = Layer(_OtherAgents(name))
+    """Return the records that result from the events of one agent and of the stream ``ledger``.
+
+    All other agents are taken to be admins, so that their events are allowed.
+    """
+
+    def other(key: bytes) -> AgentRecord | None:
+        is_other = key[:1] == b"a" and key != agent_key(name)
+        return AgentRecord(key[1:].decode(), "", frozenset({"admin"})) if is_other else None
+
+    layer = Layer(MemoryState(other))
     events = sorted((*_events(snapshot, "ledger"), *_events(snapshot, f"agent/{name}")), key=lambda event: event.index)
     for event in events:
         attempt = Layer(layer)
@@ -130,19 +138,6 @@ def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
             continue
         attempt.merge_down()
     return layer.records
-
-
-class _OtherAgents(Base):
-    """A ``Base`` in which every agent but one is an admin, so that its events are allowed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._own = agent_key(name)
-
-    def record(self, key: bytes) -> Any:
-        if key[:1] != b"a" or key == self._own:
-            return None
-        return AgentRecord(key[1:].decode(), "", frozenset({"admin"}))
 
 
 def _last_term(snapshot: Snapshot) -> Term | None:

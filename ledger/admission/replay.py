@@ -1,5 +1,9 @@
 """Replays stored entries with the rules of the gate: those of a whole log, or of a part of it.
 
+``Replay.step`` decides each stored entry, whoever replays: a follower, a reader who acts, the audit of a part or of a
+whole log. The gate decides new entries with the same ``decide.apply``. The callers read the entries, verify their
+signatures in the way that suits their source, and report.
+
 A *part* has all entries of authority and those of some streams. The versions in the entries show gaps between them,
 and the rules show which other streams they read. So a replay either confirms a part or names the missing entries. It
 does not check facts that only the whole log shows: that an idempotency key was used once, how many events a session
@@ -10,9 +14,9 @@ Pure: the caller reads the entries and vouches for their indexes in the log.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,7 +24,7 @@ from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
 from deedbook.ledger.admission.decide import apply, check_versions, count_refused, go_on_from
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
-from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Body, Event, decode_body
@@ -41,27 +45,79 @@ class ReplayedEntry(msgspec.Struct, frozen=True):
     misplaced: Refused | None
 
 
-def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, now_ms: int) -> ReplayedEntry:
-    """Decide the entry at ``index`` again on an empty ``layer``, and merge its changes into the layer below.
+class Replay:
+    """Decides stored entries again, in the order of their indexes.
 
-    A refused entry changes nothing but is counted, because it is in the log. A caller that replays many entries passes
-    the same layer each time, because it caches reads (a new layer for each took a tenth of a replay).
+    ``source`` holds the state before them. ``state`` is the state after them, above it. The other attributes are of the
+    replayed entries: ``kinds`` counts them, ``created`` and ``ledger`` are of entry 0, and ``authority`` has the index,
+    author and data of each event of authority. With a ``clock``, times are compared, and a rule sees the clock's time;
+    without one, the caller compares them.
     """
-    event, refused, misplaced = None, None, None
-    layer.size = index
-    try:
-        event = apply(candidate, entry.key, layer, now_ms)
-    except Refused as refusal:
-        refused = refusal
-        layer.forget()
-        count_refused(candidate, layer, index)
-    try:
-        check_versions(entry, candidate.body.stream, layer)
-    except Refused as refusal:
-        misplaced = refusal
-        go_on_from(entry, candidate.body.stream, layer)  # so a damaged entry is reported once, not for all after it
-    layer.merge_down()
-    return ReplayedEntry(event, refused, misplaced)
+
+    def __init__(self, source: Base, clock: Clock | None = None) -> None:
+        self._source = source
+        self.start_layers()
+        self._clock = clock
+        self.kinds: Counter[str] = Counter()
+        self.created: LedgerCreated | None = None
+        self.ledger: str | None = None
+        self.authority: list[tuple[int, str, EventData]] = []
+        self.signed_by: dict[bytes, array[int]] = {}
+
+    def start_layers(self) -> None:
+        """Begin an empty ``state``, after the source has taken over the last one."""
+        self.state = Layer(self._source)
+        # Reused for all entries, because it caches reads: a new layer for each took a tenth of a replay.
+        self._layer = Layer(self.state)
+
+    def step(self, index: int, entry: Entry, candidate: Candidate, *, has_time: bool = True) -> ReplayedEntry:
+        """Decide the next entry again, and add its changes to ``state``.
+
+        A refused entry changes nothing but is counted, because it is in the log. ``has_time`` is False if the entry is
+        damaged, so that its time means nothing.
+        """
+        self.count(index, candidate.body, candidate.data)
+        now_ms = entry.accepted_ms
+        if self._clock is not None:
+            if has_time:
+                self._clock.check(index, now_ms, candidate.data)
+            now_ms = self._clock.now
+        layer, stream = self._layer, candidate.body.stream
+        event, refused, misplaced = None, None, None
+        layer.size = index
+        try:
+            event = apply(candidate, entry.key, layer, now_ms)
+        except Refused as refusal:
+            refused = refusal
+            layer.forget()
+            count_refused(candidate, layer, index)
+        try:
+            check_versions(entry, stream, layer)
+        except Refused as refusal:
+            misplaced = refusal
+            go_on_from(entry, stream, layer)  # so a damaged entry is reported once, not for all after it
+        layer.merge_down()
+        if event is not None:
+            self.signed_by.setdefault(entry.key, array("Q")).append(index)
+        return ReplayedEntry(event, refused, misplaced)
+
+    def count(self, index: int, body: Body, data: EventData) -> None:
+        """Count an entry; ``step`` calls this."""
+        self.kinds[body.kind] += 1
+        if index == 0:
+            self.ledger = body.ledger
+            self.created = data if isinstance(data, LedgerCreated) else None
+        if body.kind in AUTHORITY_KINDS:
+            self.authority.append((index, body.author, data))
+
+    def compromised(self) -> Iterator[tuple[int, int]]:
+        """Yield the index of each compromised signature, with that of the entry that reports its key."""
+        key_of = self.state.key
+        for key, indexes in self.signed_by.items():
+            # A key in doubt is in doubt from some index on, so the last one tells whether to look at the others.
+            if compromised_at(key_of, key.hex(), indexes[-1]) is not None:
+                reports = ((index, compromised_at(key_of, key.hex(), index)) for index in indexes)
+                yield from ((index, report) for index, report in reports if report is not None)
 
 
 def read_entry(data: bytes) -> tuple[Entry, Candidate]:
@@ -95,29 +151,26 @@ class MissingEntries(msgspec.Struct, frozen=True):
         return f"{which} of {'authority' if self.stream is None else self.stream}"
 
 
-class PartialReplay:
+class PartialReplay(Replay):
     """Replays a part of a log. Feed it the entries in the order of their indexes, then call ``finish``.
 
-    ``events`` are the events that count, and ``state`` the state after them. Three dicts are by index: ``refused`` are
-    the errors; ``doubtful`` are refusals after a gap, which may be their reason; ``compromised_signatures`` are
-    the entries that report the signing key as compromised. ``missing`` is known after ``finish``.
+    ``events`` are the events that count. These dicts are by index: ``refused`` are the errors; ``doubtful`` are
+    refusals after a gap, which may be their reason; ``compromised_signatures`` are the entries that report the signing
+    key as compromised. ``missing`` is known after ``finish``.
     """
 
     def __init__(self) -> None:
-        self._nothing = _EmptyBase()
-        self.state = Layer(self._nothing)
-        self._layer = Layer(self.state)
-        self.events: list[Event] = []
-        self.created: LedgerCreated | None = None
-        self.authority: list[tuple[int, str, EventData]] = []
-        self.kinds: Counter[str] = Counter()
         self.refused: dict[int, Refused] = {}
-        self.doubtful: dict[int, Refused] = {}
         self.notes: dict[int, Refused] = {}
+        self._times = Clock(self._refuse, self._note)
+        super().__init__(MemoryState(self._note_missing), self._times)
+        self.events: list[Event] = []
+        self.doubtful: dict[int, Refused] = {}
         self.missing: list[MissingEntries] = []
         self.compromised_signatures: dict[int, int] = {}
         self._batches: dict[bytes, tuple[int, int]] = {}
-        self._clock = Clock(self._refuse, self._note)
+        self._index = 0
+        self._streams_read: dict[str, int] = {}
 
     def feed(self, index: int, data: bytes, batch_path: Sequence[bytes] = (), *, is_verified: bool = False) -> None:
         """Replay the next entry. ``is_verified``: the caller has verified its signature."""
@@ -129,21 +182,14 @@ class PartialReplay:
         if not (is_verified or is_signed(entry, batch_path)):
             self._refuse(index, "SIGNATURE_INVALID", "its signature is not valid")
             return
-        body, content = candidate.body, candidate.data
-        self.kinds[body.kind] += 1
-        if body.kind in AUTHORITY_KINDS:
-            self.authority.append((index, body.author, content))
-        if index == 0 and isinstance(content, LedgerCreated):
-            self.created = content
         if entry.batch_size > 1:
             position = (index - entry.batch_index, entry.accepted_ms)
             if self._batches.setdefault(entry.sig, position) != position:
                 message = "its time or its position differs from those of its batch"
                 self._refuse(index, "VERIFICATION_FAILED", message)
-        self._clock.check(index, entry.accepted_ms, content)
-        self._find_gaps(index, body, entry)
-        self._nothing.index = index
-        replayed = decide_again(index, candidate, entry, self._layer, self._clock.now)
+        self._index = index
+        self._count_gaps(index, candidate.body, entry)
+        replayed = self.step(index, entry, candidate)
         if replayed.event is not None:
             self.events.append(replayed.event)
         if replayed.misplaced is not None:
@@ -157,22 +203,17 @@ class PartialReplay:
         ``stream_versions`` are the versions of the streams, and ``authority`` the version of authority, in a log of
         ``size`` entries: entries up to these are missing, too. Without them, missing entries at the end are not found.
         """
-        self._clock.end()
-        for stream, index in self._nothing.streams_read.items():
+        self._times.end()
+        for stream, index in self._streams_read.items():
             if self.state.stream(stream) is None:
                 self.missing.append(MissingEntries(stream, 1, None, index, index))
         if stream_versions is not None:
-            counts: dict[str | None, int] = {None: authority}
-            counts.update((name, version) for name, version in stream_versions.items())
-            self._compare_versions(counts, size)
+            self._compare_versions(dict[str | None, int](stream_versions) | {None: authority}, size)
         self.missing.sort(key=lambda gap: (gap.shown_by, gap.stream or ""))
         unsure_since = min((gap.since for gap in self.missing), default=None)
         for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
             self.refused.setdefault(index, self.doubtful.pop(index))
-        for event in self.events:
-            reported_by = compromised_at(self.state.key, event.key, event.index)
-            if reported_by is not None:
-                self.compromised_signatures[event.index] = reported_by
+        self.compromised_signatures = dict(self.compromised())
 
     def _refuse(self, index: int, code: str, message: str) -> None:
         self.refused.setdefault(index, Refused(code, message))
@@ -180,7 +221,12 @@ class PartialReplay:
     def _note(self, index: int, code: str, message: str) -> None:
         self.notes.setdefault(index, Refused(code, message))
 
-    def _find_gaps(self, index: int, body: Body, entry: Entry) -> None:
+    def _note_missing(self, key: bytes) -> None:
+        """Note a stream that the rules read and that has no entry so far, with the first index at which they did."""
+        if key[:1] == b"s":
+            self._streams_read.setdefault(key[1:].decode(), self._index)
+
+    def _count_gaps(self, index: int, body: Body, entry: Entry) -> None:
         """Note missing entries before this one, and count them, so that the later versions fit again."""
         record = self.state.stream(body.stream)
         if entry.stream_version > (0 if record is None else record.version) + 1:
@@ -215,16 +261,3 @@ class PartialReplay:
             return self.state.authority_version, self.authority[-1][0] if self.authority else -1
         record = self.state.stream(stream)
         return (0, -1) if record is None else (record.version, record.last_index)
-
-
-class _EmptyBase(Base):
-    """The empty base of a part. It notes which streams were read, and at which index first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.index = 0
-        self.streams_read: dict[str, int] = {}
-
-    def record(self, key: bytes) -> Any:
-        if key[:1] == b"s":
-            self.streams_read.setdefault(key[1:].decode(), self.index)

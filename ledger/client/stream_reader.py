@@ -23,9 +23,9 @@ import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import Candidate
-from deedbook.ledger.admission.replay import decide_again, read_entry
+from deedbook.ledger.admission.replay import Replay, read_entry
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
-from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.format.codec import UNREADABLE, encode_packed
@@ -131,29 +131,6 @@ class Authority:
         for key, record in records.items():
             if key[:1] in _AUTHORITY_RECORDS:
                 self.stored.records.setdefault(key, []).append((index, encode_packed(record)))
-
-
-class StateBefore(Base):
-    """The state before one entry: authority as it was then, and the entry's own stream as folded so far."""
-
-    def __init__(
-        self, authority: Authority, size: int, ledger: str | None, own: tuple[str, int, Any, dict[str, int]]
-    ) -> None:
-        super().__init__()
-        self.size, self.ledger, self.authority_version = size, ledger, authority.count(size)
-        self._authority, (self._stream, self._version, self._state, self._ids) = authority, own
-
-    def record(self, key: keys.Key[Any]) -> Any:
-        """Return the record of a state key, or None."""
-        if key[:1] != b"s":
-            return self._authority.record(key, self.size)
-        if key[1:].decode() != self._stream:
-            return _DONE
-        return StreamRecord(self._version, 0, self._state) if self._version else None
-
-    def index_of(self, _stream: str, event_id: str) -> int | None:
-        """Return the index of an event of the stream, or None."""
-        return self._ids.get(event_id)
 
 
 class StreamReader:
@@ -285,15 +262,14 @@ class _Run:
         self.entries: list[tuple[int, bytes]] = []
         self.ignored: list[IgnoredEntry] = []
         self.size_bytes = _cached_overhead_bytes
-        self.state: StreamState | None = None
         self.state_at_size: StreamState | None = None  # the state in the first ``size`` entries of the log
         self._size = consistency_proof.size if size is None else size
         self.head = consistency_proof.head
         self.ledger = ledger
         self._stream = stream
         self._authority = authority
-        self._version = 0
-        self._ids: dict[str, int] = {}
+        self._record: StreamRecord | None = None
+        self._ids: dict[str, tuple[str, int]] = {}
         self._last = -1
 
     def fork(self, consistency_proof: ConsistencyProof) -> _Run:
@@ -314,10 +290,8 @@ class _Run:
         if not is_signed(entry, proven.batch_path):
             raise unproven(f"the signature of entry {index} is not valid", index=index)
         self._last = index
-        fold = (self._version, self.state, self._ids) if is_own else (entry.stream_version - 1, None, {})
-        own = body.stream, *fold
-        state = Layer(StateBefore(self._authority, index, self.ledger if index else None, own))
-        replayed = decide_again(index, candidate, entry, Layer(state), entry.accepted_ms)
+        replay = self._replay_before(index, entry, body.stream)
+        replayed, state = replay.step(index, entry, candidate), replay.state
         if replayed.misplaced is not None:
             raise unproven(f"entry {index}: {replayed.misplaced.message}: an entry before it was left out", index=index)
         if index == 0 and replayed.event is None:
@@ -329,16 +303,31 @@ class _Run:
             self._authority.add(index, state.records)
         if not is_own:
             return
-        self._version += 1
+        self._record = state.stream(body.stream)
         if replayed.refused is not None:
             self.ignored.append(IgnoredEntry(index, replayed.refused.code, replayed.refused.message))
             return
-        record = state.stream(body.stream)
-        self.state = None if record is None else record.state
-        self.state_at_size = self.state if index < self._size else self.state_at_size
-        self._ids[candidate.id] = index
+        if index < self._size:
+            self.state_at_size = None if self._record is None else self._record.state
         self.entries.append((index, proven.data))
         self.size_bytes += len(proven.data)
+
+    def _replay_before(self, index: int, entry: Entry, stream: str) -> Replay:
+        """Return a replay with the state before one entry: authority as it was then, and the entry's own stream."""
+
+        def other(key: keys.Key[Any]) -> Any:
+            return _DONE if key[:1] == b"s" and key != own else self._authority.record(key, index)
+
+        own, ledger = keys.stream_key(stream), self.ledger if index else None
+        source = MemoryState(other, size=index, ledger=ledger, authority_version=self._authority.count(index))
+        replay, is_own = Replay(source), stream == self._stream
+        # Only the number of the entries is known of another stream of authority.
+        record = self._record if is_own else StreamRecord(entry.stream_version - 1, 0)
+        if record is not None:
+            replay.state.put(own, record)
+        if is_own:
+            replay.state.indexes = self._ids
+        return replay
 
     def check_end(self, last: ProvenEntry) -> int:
         """Check that all entries of authority up to the log's end were read, and return the time of its last entry."""
@@ -357,8 +346,9 @@ class _Run:
         except DeedbookError as error:
             raise unproven(f"its key did not sign the length of {self._stream} ({error.message})") from error
         signed = ends.streams.get(self._stream)
-        if (ends.size, ends.root, signed) != (self.head.size, self.head.root, self._version):
-            reason = f"it sent {self._version} of {signed} entries of {self._stream}, which its key signed"
+        version = 0 if self._record is None else self._record.version
+        if (ends.size, ends.root, signed) != (self.head.size, self.head.root, version):
+            reason = f"it sent {version} of {signed} entries of {self._stream}, which its key signed"
             raise unproven(f"{reason} for a log of {ends.size} entries", size=ends.size, note=note)
 
     def _entry(self, proven: ProvenEntry) -> tuple[Entry, Candidate]:

@@ -17,7 +17,7 @@ from view_ledger import ViewLedger
 
 from deedbook.consumers.auditor import cache as cache_module
 from deedbook.consumers.auditor.cache import AuditCache, read_cached_replay
-from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Findings
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.ledger.client.local import LocalClient
@@ -43,16 +43,16 @@ def audit(ledger: Ledger, file: Path | None, **options: str) -> AuditReport:
         return verify_log(client, cache=file, **options)
 
 
-def replayed(entries: list[bytes], before: Replay | None = None) -> Replay:
+def replayed(entries: list[bytes], before: LogReplay | None = None) -> LogReplay:
     """Feed a replay, a new one unless one is given, as an audit of these entries does."""
-    replay = before or Replay(Findings(), len(entries))
+    replay = before or LogReplay(Findings(), len(entries))
     replay.feed(entries)
     return replay
 
 
-def outcome(replay: Replay) -> tuple[object, ...]:
+def outcome(replay: LogReplay) -> tuple[object, ...]:
     replay.finish()
-    state = replay.state
+    state = replay.memory
     found = replay._findings
     return (
         replay.size,
@@ -85,7 +85,7 @@ def test_a_replay_that_goes_on_at_any_entry_ends_as_one_of_the_whole(tmp_path: P
         kept = read_cached_replay(file, ledger.id)
         assert kept is not None
         assert kept.size == cut
-        again = Replay(Findings(), size)
+        again = LogReplay(Findings(), size)
         again.rehash(entries[:cut])
         again.resume(kept, {index: entries[index] for index in kept.reread_indexes})
         assert outcome(replayed(entries[cut:], again)) == whole
@@ -99,8 +99,12 @@ def test_only_what_is_new_is_verified(ledger: Ledger, file: Path, monkeypatch: p
     assert (first.ok, first.resumed_at) == (True, 0)
     ledger.emit("alice", SESSION, finding(77))
     decided: list[int] = []
-    real = Replay._decide
-    monkeypatch.setattr(Replay, "_decide", lambda self, index, *rest: (decided.append(index), real(self, index, *rest)))
+    real = LogReplay.step
+    monkeypatch.setattr(
+        LogReplay,
+        "step",
+        lambda self, index, *args, **options: (decided.append(index), real(self, index, *args, **options))[1],
+    )
     report = audit(ledger, file)
     assert decided == [first.size]
     assert report.resumed_at == first.size

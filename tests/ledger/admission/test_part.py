@@ -84,6 +84,15 @@ def test_what_is_missing_is_named(entries: dict[int, bytes]) -> None:
     assert "entries 3 to 4 of authority" in map(str, part.missing)
 
 
+def test_an_entry_of_authority_after_missing_ones_is_only_doubtful(entries: dict[int, bytes]) -> None:
+    kinds = {event.index: event.kind for event in part_of(entries).events}
+    kept = {index: entries[index] for index, kind in kinds.items() if kind in ("ledger.created", "key.delegated")}
+    part = part_of(kept, stream_versions=None)
+    delegated = max(kept)
+    assert (part.refused, list(part.doubtful)) == ({}, [delegated])
+    assert MissingEntries(None, 2, 4, delegated, 1) in part.missing
+
+
 def test_streams_that_rules_looked_at_are_missed(entries: dict[int, bytes]) -> None:
     names = {event.index: event.stream for event in part_of(entries).events}
     without = {index: data for index, data in entries.items() if names[index] != "handoff/b"}

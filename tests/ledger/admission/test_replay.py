@@ -50,9 +50,9 @@ def lived(ledger: Ledger) -> Ledger:
 
 
 def test_replay_of_the_log_gives_identical_state_records(lived: Ledger) -> None:
-    memory = replayed(stored_entries(lived.log))
-    assert packed(memory) == stored_state(lived.log)
-    assert (memory.size, memory.ledger) == (lived.head()[0], lived.id)
+    replay = replayed(stored_entries(lived.log))
+    assert packed(replay) == stored_state(lived.log)
+    assert (replay.state.size, replay.ledger) == (lived.head()[0], lived.id)
 
 
 def test_log_in_which_most_things_have_happened_is_whole(lived: Ledger) -> None:
@@ -61,22 +61,22 @@ def test_log_in_which_most_things_have_happened_is_whole(lived: Ledger) -> None:
 
 def test_replay_finds_every_event_where_it_stands(lived: Ledger) -> None:
     entries = stored_entries(lived.log)
-    memory = replayed(entries)
+    indexes = replayed(entries).state.indexes
     with lived.log.snapshot() as snapshot:
-        for identity, (stream, index) in memory.indexes.items():
+        for identity, (stream, index) in indexes.items():
             assert stream == head_of(decode_entry(entries[index]).body).stream
             assert snapshot.index_of(stream, identity) == index
-    assert sorted(index for _, index in memory.indexes.values()) == list(range(len(entries)))
+    assert sorted(index for _, index in indexes.values()) == list(range(len(entries)))
 
 
 @pytest.mark.parametrize("lost", [1, 4, 5, 6])
 def test_replay_without_one_entry_does_not_pass_for_the_whole(lived: Ledger, lost: int) -> None:
     entries, state = stored_entries(lived.log), stored_state(lived.log)
     try:
-        memory = replayed(entries[:lost] + entries[lost + 1 :])
+        replay = replayed(entries[:lost] + entries[lost + 1 :])
     except Refused:
         return
-    assert packed(memory) != state
+    assert packed(replay) != state
 
 
 def test_repeated_entry_is_refused_in_a_replay(lived: Ledger) -> None:
