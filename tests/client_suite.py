@@ -252,11 +252,11 @@ class ClientSuite:
     def test_agents_are_listed_with_their_roles(self, client: Client) -> None:
         agents = {agent.name: agent.roles for agent in client.agents()}
         assert agents == {
-            "root": {"admin"},
-            "node": set(),
-            "alice": {"agent"},
-            "bob": {"agent"},
-            "rita": {"human", "reviewer"},
+            "root": ("admin",),
+            "node": (),
+            "alice": ("agent",),
+            "bob": ("agent",),
+            "rita": ("human", "reviewer"),
         }
 
     @pytest.mark.parametrize("size", [0, 1, 300_000])

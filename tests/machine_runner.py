@@ -47,9 +47,9 @@ class MachineRunner:
         self.events: list[Event] = []
         for name, roles in {**cast()["agents"], ROOT: ["admin"], NODE: []}.items():
             key, session = self.actors.keys[name].public.hex(), key_named(SESSION + name).public.hex()
-            self.layer.put(agent_key(name), AgentRecord(name, key, frozenset(roles)))
-            self.layer.put(key_key(key), KeyRecord(name, is_identity=True, since_index=0))
-            self.layer.put(key_key(session), KeyRecord(name, is_identity=False, since_index=0, delegated_by=key))
+            self.layer.put(agent_key(name), AgentRecord(name, key, tuple(roles)))
+            self.layer.put(key_key(key), KeyRecord(name, key, "identity", since_index=0))
+            self.layer.put(key_key(session), KeyRecord(name, session, "session", since_index=0, delegated_by=key))
 
     def event(self, written: Written) -> Event:
         """Return the event as the next entry of the log."""

@@ -82,7 +82,7 @@ def check_state(reader: PageReader, replay: LogReplay, findings: Findings) -> No
             wanted = expected.get(key)
             if wanted is None:
                 findings.problem(None, "CORRUPTED", f"no entry explains the record of {_named(key)}")
-            elif wanted != value and not is_same_record(key, wanted, value):
+            elif wanted != value:
                 message = f"the record of {_named(key)} contradicts the entries"
                 findings.problem(_last_index(key, wanted), "CORRUPTED", message)
     if replay.lost_from is not None:
@@ -214,14 +214,6 @@ def _check_head(value: bytes, replay: LogReplay, findings: Findings) -> None:
     }
     if wrong := [name for name in is_right if not is_right[name]]:
         findings.problem(None, "CORRUPTED", f"the head contradicts the entries in: {', '.join(wrong)}")
-
-
-def is_same_record(key: bytes, wanted: bytes, value: bytes) -> bool:
-    """Return whether two encodings mean the same record: the roles of an agent are a set, in no order."""
-    try:
-        return bool(decode_record(key, wanted) == decode_record(key, value))
-    except UNREADABLE:
-        return False
 
 
 def _last_index(key: bytes, value: bytes) -> int | None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from deedbook.consumers.auditor.derived import is_same_record
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Findings, Problem
 from deedbook.ledger.admission.check import Candidate
@@ -116,14 +115,8 @@ def _rewrite(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, b
 
 
 def _state(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the target state: ``wanted``, plus stored records that no entry gives, plus equal records as stored."""
-    unchanged = {
-        key: value
-        for key, value in _records(txn, table).items()
-        # No entry holds the spent quotas of agents. The roles of an agent are a set, in no order.
-        if key[:1] in NOT_REPLAYED or (key[:1] == b"a" and key in wanted and is_same_record(key, wanted[key], value))
-    }
-    return wanted | unchanged
+    """Return the target state: ``wanted``, plus stored records that no entry gives."""
+    return wanted | {key: value for key, value in _records(txn, table).items() if key[:1] in NOT_REPLAYED}
 
 
 def _records(txn: lmdb.Transaction, table: lmdb._Database) -> dict[bytes, bytes]:

@@ -57,7 +57,7 @@ def gate(home: Home, client: Client) -> tuple[str, list[str]]:
 
     These are the keys of root, admins, reviewers and humans. An admin can register a reviewer with a key of its own.
     """
-    names = [agent.name for agent in client.agents() if agent.roles & _trusted_roles]
+    names = [agent.name for agent in client.agents() if not _trusted_roles.isdisjoint(agent.roles)]
     files = [(name, home.key_file(name)) for name in dict.fromkeys((ROOT, *names))]
     unsealed = [name for name, path in files if path.exists() and read_key_file(path).sealed is None]
     return ("open" if unsealed else "bound"), unsealed

@@ -2,9 +2,9 @@
 
 The gate does not trust cached records, because anybody who can write to the folder can edit them. It verifies a record
 against the log the first time it reads it from disk, and again whenever the record has changed. The state machine
-recomputes a handoff or review from its stream. The rules of authority recompute an agent, its keys and its invitation
-from the streams ``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of other authors). The last
-``ledger.term_started`` gives the term, and an idempotency key is compared with the entry that it names.
+recomputes a handoff or review from its stream. An agent, its keys and its invitation are recomputed from the streams
+``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of the authors). The last ``ledger.term_started``
+gives the term, and an idempotency key is compared with the entry that it names.
 
 Not verified, because they are long and approve nothing: the events of sessions, reasonings and searches, and how often
 a session key was used. A consistent edit of several tables passes here; ``deed fsck`` detects it.
@@ -15,14 +15,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from itertools import chain
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
-from deedbook.ledger.admission.authority import OF_KIND
 from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
-from deedbook.ledger.admission.state import Base, Layer, MemoryState
+from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import TermStarted
 from deedbook.ledger.events.blob import blobs_of
@@ -32,16 +32,9 @@ from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, eve
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle import handoff, review
-from deedbook.ledger.lifecycle.authority import (
-    CHECKPOINT_KEYS,
-    INVITATION_KEYS,
-    AgentRecord,
-    InvitationRecord,
-    KeyRecord,
-    Term,
-)
+from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.log import keys
-from deedbook.ledger.log.keys import agent_key, idempotency_key
+from deedbook.ledger.log.keys import idempotency_key
 from deedbook.ledger.log.log import Log, PendingEntries
 from deedbook.ledger.log.records import StreamRecord
 from deedbook.ledger.log.state import Snapshot
@@ -110,34 +103,22 @@ class RecordVerifier:
 
     def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord | InvitationRecord) -> None:
         name = record.agent if isinstance(record, KeyRecord) else record.name
-        if name in {CHECKPOINT_KEYS, INVITATION_KEYS} and isinstance(record, KeyRecord):
-            naming, _, _ = _read(snapshot, min(record.since_index, snapshot.size - 1))
-            name = naming.name
-        if _without_use(folded_agent(snapshot, name).get(key)) != _without_use(record):
+        records = AgentRecords(name)
+        streams = (_events(snapshot, "ledger"), _events(snapshot, f"agent/{name}"))
+        for event in sorted(chain(*streams), key=lambda event: event.index):
+            records.apply(event)
+        wanted: AgentRecord | KeyRecord | InvitationRecord | None
+        match record:
+            case AgentRecord():
+                wanted = records.agent(key[1:].decode())
+            case KeyRecord():
+                wanted = records.key(key[1:].hex())
+            case InvitationRecord():
+                wanted = records.invitation(key[1:].decode())
+            case _:
+                assert_never(record)
+        if wanted != _without_use(record):
             raise _differs(f"a key of {name}" if isinstance(record, KeyRecord) else f"agent {name}")
-
-
-def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
-    """Return the records that result from the events of one agent and of the stream ``ledger``.
-
-    All other agents are taken to be admins, so that their events are allowed.
-    """
-
-    def other(key: bytes) -> AgentRecord | None:
-        is_other = key[:1] == b"a" and key != agent_key(name)
-        return AgentRecord(key[1:].decode(), "", frozenset({"admin"})) if is_other else None
-
-    layer = Layer(MemoryState(other))
-    events = sorted((*_events(snapshot, "ledger"), *_events(snapshot, f"agent/{name}")), key=lambda event: event.index)
-    for event in events:
-        attempt = Layer(layer)
-        attempt.size = event.index
-        try:
-            OF_KIND[event.kind](event, attempt, None)
-        except Refused:
-            continue
-        attempt.merge_down()
-    return layer.records
 
 
 def _last_term(snapshot: Snapshot) -> Term | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
+from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.records import StreamRecord
@@ -204,6 +204,10 @@ class Layer:
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
         return self.record(keys.key_key(public_key))
+
+    def invitation(self, name: str) -> InvitationRecord | None:
+        """Return the record of the last invitation of a name."""
+        return self.record(keys.invitation_key(name))
 
     def checkpoint_keys(self) -> CheckpointKeys:
         """Return the current and former keys of checkpoints."""

@@ -55,7 +55,7 @@ R = TypeVar("R")
 authority_file_max_bytes: Final = 64 * 1024**2
 streams_cached_max_bytes: Final = 32 * 1024**2
 _cached_overhead_bytes: Final = 4096
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _DIGEST_SIZE: Final = 32
 _AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n", b"v", b"t"})
 # The answer when a rule reads another stream: a stream that blocks nothing.

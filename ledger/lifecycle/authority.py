@@ -2,7 +2,8 @@
 
 A key is valid for an event if it begins before the event (registration, rotation, delegation) and ends after it
 (revoked, replaced, compromised, or its agent removed). A session key ends with the identity key that delegated it. The
-functions here are pure: ``admission.authority`` looks up the records and stores the results.
+functions here are pure. ``changes`` says what an accepted event changes: the gate, its check of stored records and the
+view of agents use it. ``admission.authority`` decides which events are accepted.
 
 A signature is *compromised* if its key made it at or after the index since which that key is reported compromised. So
 are the signatures of session keys that the key delegated there. An agent's later key is not compromised because an
@@ -11,9 +12,9 @@ earlier one is: the owner or the thief may have rotated it. Report the later key
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, Protocol, TypeAlias, assert_never
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -21,12 +22,20 @@ from msgspec.structs import replace
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.authority import (
+    AgentInvitationRevoked,
+    AgentInvited,
     AgentRegistered,
     AgentRemoved,
     CheckpointKeyRotated,
+    KeyCompromised,
     KeyDelegated,
+    KeyRevoked,
+    KeyRotated,
     LedgerCreated,
+    RoleGranted,
+    RoleRevoked,
 )
+from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format import forms
 from deedbook.ledger.lifecycle.clock import Span
@@ -38,40 +47,45 @@ ROOT: Final = forms.ROOT
 NODE: Final = forms.NODE
 CHECKPOINT: Final = "checkpoint"
 RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
-# The owners of checkpoint keys and invitation keys among all keys. They are not agent names: these keys sign no events.
-CHECKPOINT_KEYS: Final = "the checkpoints"
-INVITATION_KEYS: Final = "the invitations"
 # The role of further nodes. It excludes other roles, comes with a checkpoint key, and ends with the agent.
 NODE_ROLE: Final = "node"
 
 AUTHORITY_STREAMS: Final = frozenset({"ledger", "agent"})
 """The types of the streams whose events change keys and roles."""
 
+KeyType: TypeAlias = Literal["identity", "session", "checkpoint", "invitation"]
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 InvitationEnd: TypeAlias = Literal["used", "revoked"]
 
 
 class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A registered agent: its identity key (hex), bus key and roles, and the index of its removal."""
+    """A registered agent: its identity key (hex), bus key and sorted roles, its registration and its removal."""
 
     name: str
     key: str
-    roles: frozenset[str]
+    roles: tuple[str, ...]
     nkey: str | None = None
     ai_id: str = ""
+    registered_index: int = 0
+    registered_ms: int = 0
     removed_index: int | None = None
+    removed_because: str | None = None
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A signing key: its agent, its first index and its scope; the index and the way it ended.
+    """A key (hex): its agent and type, its first entry and its scope; the entry, the way and the author of its end.
 
-    ``delegated_by`` is the identity key (hex) of a session key, which holds for its ``span``. Its signatures from
-    ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports.
+    Only identity and session keys sign events. The first node's checkpoint keys belong to the name ``CHECKPOINT``.
+    ``delegated_by`` is the identity key (hex) of a session key, which is valid for its ``span``, until ``expires_at``.
+    Its signatures from ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports.
     """
 
     agent: str
-    is_identity: bool
+    key: str
+    type: KeyType
     since_index: int
+    since_ms: int = 0
+    expires_at: str | None = None
     span: Span | None = None
     kinds: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
@@ -79,18 +93,26 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
     used: int = 0
     ended_index: int | None = None
     ended_as: KeyEnd | None = None
+    ended_by: str | None = None
+    ended_because: str | None = None
     delegated_by: str = ""
     compromised_since: int | None = None
     compromised_index: int | None = None
 
     @property
+    def owner(self) -> str:
+        """The owner, as a message names it."""
+        return self.agent if self.type in ("identity", "session") else f"the {self.type}s"
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it is an identity key, which no scope limits."""
+        return self.type == "identity"
+
+    @property
     def is_valid(self) -> bool:
         """Whether no event has ended it (a session key may still have expired)."""
         return self.ended_index is None
-
-    def ended(self, index: int, how: KeyEnd) -> KeyRecord:
-        """Return the record after the key's end. A record that has already ended is unchanged."""
-        return self if not self.is_valid else replace(self, ended_index=index, ended_as=how)
 
 
 class Agents(Protocol):
@@ -127,19 +149,18 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
     """
 
     name: str
-    roles: frozenset[str]
+    roles: tuple[str, ...]
     token_key: str
     nkey: str
     index: int
     span: Span
+    expires_at: str
     inviter: str
     inviter_key: str
     ended_index: int | None = None
     ended_as: InvitationEnd | None = None
-
-    def ended(self, index: int, how: InvitationEnd) -> InvitationRecord:
-        """Return the record after its end. A record that has already ended is unchanged."""
-        return replace(self, ended_index=index, ended_as=how) if self.ended_as is None else self
+    ended_by: str | None = None
+    ended_because: str | None = None
 
     def is_open(self, now_ms: int, agents: Agents) -> bool:
         """Return whether it admits its holder at a time of the ledger's clock, given the ``agents`` of that time."""
@@ -185,6 +206,10 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
             record.key for record in self.keys if record.since < size and (record.until is None or size <= record.until)
         )
 
+    def of(self, node: str) -> list[str]:
+        """Return the current and former keys (hex) of a node."""
+        return [record.key for record in self.keys if record.node == node]
+
     def named(self, index: int, node: str, key: str) -> CheckpointKeys:
         """Return the keys after a node got a new key in place of its old one."""
         return CheckpointKeys((*self.ended(index, node).keys, CheckpointKeyRecord(index, key, node)))
@@ -221,18 +246,166 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
     index: int
 
 
-def delegated(agent: str, index: int, now_ms: int, data: KeyDelegated, by: str) -> KeyRecord:
-    """Return the record of a session key that ``agent`` delegated at ``index`` and ``now_ms`` with the key ``by``."""
+E = TypeVar("E", KeyRecord, InvitationRecord)
+AuthorityRecord: TypeAlias = AgentRecord | KeyRecord | InvitationRecord | CheckpointKeys
+
+
+class AuthorityReads(Agents, Protocol):
+    """Looks up the records of authority."""
+
+    def invitation(self, name: str) -> InvitationRecord | None:
+        """Return the record of the last invitation of a name."""
+
+    def checkpoint_keys(self) -> CheckpointKeys:
+        """Return the current and former keys of checkpoints."""
+
+
+def changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:
+    """Yield the records that an accepted event of authority changes, as they are after it."""
+    data, checkpoints = event.data, before.checkpoint_keys()
+    match data:
+        case LedgerCreated():
+            yield from _registered(event, AgentRecord(ROOT, data.root, ("admin",)))
+            yield from _registered(event, AgentRecord(NODE, data.node_key, ()))
+            yield _key(event, CHECKPOINT, data.checkpoint_key, "checkpoint")
+        case AgentInvited() | AgentInvitationRevoked() | AgentRegistered():
+            yield from _joining(event, data, before)
+        case AgentRemoved() | RoleGranted() | RoleRevoked() | KeyRotated():
+            yield from _changed(event, data, before)
+        case KeyDelegated():
+            yield delegated(event, data)
+        case KeyRevoked():
+            yield from _ended([before.key(data.key)], event, "revoked", data.reason)
+        case KeyCompromised():
+            for record in _ended([before.key(data.key)], event, "compromised", data.reason):
+                yield replace(record, compromised_since=data.since, compromised_index=event.index)
+        case CheckpointKeyRotated():
+            yield from _ended(map(before.key, checkpoints.of(NODE)), event, "replaced", data.reason)
+            yield _key(event, CHECKPOINT, data.key, "checkpoint")
+        case _:  # event data is an open set; the other kinds of authority change none of these records
+            return
+    if (after := checkpoints.after(event.index, data)) != checkpoints:
+        yield after
+
+
+def _joining(
+    event: Event, data: AgentInvited | AgentInvitationRevoked | AgentRegistered, before: AuthorityReads
+) -> Iterator[AuthorityRecord]:
+    match data:
+        case AgentInvited():
+            yield _key(event, data.name, data.token_key, "invitation")
+            span, keys, by = Span(event.accepted_ms, to_ms(data.expires_at)), (data.token_key, data.nkey), event.author
+            roles, until = tuple(sorted({*data.roles})), data.expires_at
+            yield InvitationRecord(data.name, roles, *keys, event.index, span, until, by, event.key)
+        case AgentInvitationRevoked():
+            yield from _ended([before.invitation(data.name)], event, "revoked", data.reason)
+        case AgentRegistered():
+            if data.token_proof is not None:
+                yield from _ended([before.invitation(data.name)], event, "used", None)
+            roles = tuple(sorted({*data.roles}))
+            yield from _registered(event, AgentRecord(data.name, data.key, roles, data.nkey, data.ai_id))
+            if data.checkpoint_key is not None:
+                yield _key(event, data.name, data.checkpoint_key, "checkpoint")
+        case _:
+            assert_never(data)
+
+
+def _changed(
+    event: Event, data: AgentRemoved | RoleGranted | RoleRevoked | KeyRotated, before: AuthorityReads
+) -> Iterator[AuthorityRecord]:
+    agent = before.agent(data.agent)
+    if agent is None:
+        return
+    match data:
+        case AgentRemoved():
+            keys = [agent.key, *before.checkpoint_keys().of(agent.name)]
+            yield from _ended(map(before.key, keys), event, "removed", data.reason)
+            yield replace(agent, roles=(), removed_index=event.index, removed_because=data.reason)
+        case RoleGranted():
+            yield replace(agent, roles=tuple(sorted({*agent.roles, data.role})))
+        case RoleRevoked():
+            yield replace(agent, roles=tuple(role for role in agent.roles if role != data.role))
+        case KeyRotated():
+            yield from _ended([before.key(agent.key)], event, "replaced", data.reason)
+            yield _key(event, agent.name, data.key, "identity")
+            yield replace(agent, key=data.key, nkey=data.nkey)
+        case _:
+            assert_never(data)
+
+
+def _registered(event: Event, agent: AgentRecord) -> Iterator[AuthorityRecord]:
+    yield replace(agent, registered_index=event.index, registered_ms=event.accepted_ms)
+    yield _key(event, agent.name, agent.key, "identity")
+
+
+def _key(event: Event, agent: str, key: str, type_: KeyType) -> KeyRecord:
+    return KeyRecord(agent, key, type_, event.index, event.accepted_ms)
+
+
+def _ended(records: Iterable[E | None], event: Event, how: str, because: str | None) -> Iterator[E]:
+    """Yield the records after their end. A record that has already ended is unchanged."""
+    end = {"ended_index": event.index, "ended_as": how, "ended_by": event.author, "ended_because": because}
+    for record in records:
+        if record is not None:
+            yield record if record.ended_as is not None else replace(record, **end)
+
+
+def delegated(event: Event, data: KeyDelegated) -> KeyRecord:
+    """Return the record of a session key that the author of ``event`` delegated."""
     return KeyRecord(
-        agent=agent,
-        is_identity=False,
-        since_index=index,
-        span=Span(now_ms, to_ms(data.expires_at)),
+        agent=event.author,
+        key=data.key,
+        type="session",
+        since_index=event.index,
+        since_ms=event.accepted_ms,
+        expires_at=data.expires_at,
+        span=Span(event.accepted_ms, to_ms(data.expires_at)),
         kinds=tuple(data.kinds),
         streams=tuple(data.streams),
         max_events=data.max_events,
-        delegated_by=by,
+        delegated_by=event.key,
     )
+
+
+class AgentRecords(msgspec.Struct, array_like=True):
+    """The records that the events of one agent (or of ``CHECKPOINT``) and of the stream ``ledger`` give."""
+
+    name: str
+    registered: AgentRecord | None = None
+    keys: dict[str, KeyRecord] = {}
+    invited: InvitationRecord | None = None
+    checkpoints: CheckpointKeys = CheckpointKeys()
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the record of an agent."""
+        return self.registered if name == self.name else None
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+        return self.keys.get(public_key)
+
+    def invitation(self, name: str) -> InvitationRecord | None:
+        """Return the record of the last invitation of a name."""
+        return self.invited if name == self.name else None
+
+    def checkpoint_keys(self) -> CheckpointKeys:
+        """Return the current and former keys of checkpoints."""
+        return self.checkpoints
+
+    def apply(self, event: Event) -> None:
+        """Make the changes of an accepted event to these records."""
+        for record in [*changes(event, self)]:
+            match record:
+                case CheckpointKeys():
+                    self.checkpoints = record
+                case KeyRecord() if record.agent == self.name:
+                    self.keys[record.key] = record
+                case AgentRecord() if record.name == self.name:
+                    self.registered = record
+                case InvitationRecord():
+                    self.invited = record
+                case _:  # ``ledger.created`` registers several agents
+                    pass
 
 
 def check_key(
@@ -252,9 +425,9 @@ def check_key(
     """
     if record is None:
         raise Refused("KEY_UNKNOWN", f"the key that signed as {author} is not registered in this ledger", author=author)
-    if record.agent != author:
-        message = f"the signing key belongs to {record.agent}, but the event names {author} as its author"
-        raise Refused("AUTHOR_MISMATCH", message, owner=record.agent)
+    if record.owner != author:
+        message = f"the signing key belongs to {record.owner}, but the event names {author} as its author"
+        raise Refused("AUTHOR_MISMATCH", message, owner=record.owner)
     for key in (record, delegator):
         if key is not None and key.ended_as is not None:
             raise _key_ended(author, key.ended_as, key.ended_index)

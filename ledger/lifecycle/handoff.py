@@ -313,7 +313,7 @@ def _author_is_human(question: Question[HandoffState], ledger: LedgerState) -> U
 
 def _has_role(ledger: LedgerState, name: str, roles: set[str] | frozenset[str]) -> bool:
     agent = ledger.agent(name)
-    return agent is not None and not agent.roles.isdisjoint(roles)
+    return agent is not None and not roles.isdisjoint(agent.roles)
 
 
 def _receiver_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:

@@ -163,7 +163,7 @@ def wrong_state(rules: Rules, row: Row, name: str, id_: str) -> Refused:
 def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> None:
     """Refuse an author that has none of ``roles``. Raises Refused: ``NOT_AUTHORIZED``."""
     agent = ledger.agent(event.author)
-    if agent is None or agent.roles.isdisjoint(roles):
+    if agent is None or roles.isdisjoint(agent.roles):
         needed = " or ".join(sorted(roles))
         message = f"{event.kind} needs the role {needed}, which {event.author} does not have"
         raise Refused("NOT_AUTHORIZED", f"{message}: `deed agent list` shows the agents that have it", role=needed)

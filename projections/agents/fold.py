@@ -1,15 +1,14 @@
-"""The fold of agents: a state for each agent, with its sorted roles (a set has no order) and every key it ever had."""
+"""The view of agents: the gate's own records of each agent, of every key that it ever had, and of its invitation."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from deedbook.ledger.events import authority as kinds
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, KeyEnd
-from deedbook.projections.views.projection import Projection, Row, Table, json_text, kinds_of, unfolded
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, AgentRecords, KeyEnd
+from deedbook.projections.views.projection import Projection, Row, Table, json_text, kinds_of, row_of
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
@@ -77,15 +76,6 @@ KEYS: Final = Table(
 INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), owner="name")
 
 
-class AgentState(msgspec.Struct, frozen=True, array_like=True):
-    """An agent after its events, with all its keys. The name ``CHECKPOINT`` is not an agent, but has keys."""
-
-    name: str
-    agent: AgentRow | None = None
-    keys: tuple[KeyRow, ...] = ()
-    invitation: InvitationRow | None = None
-
-
 def keys(event: Event) -> tuple[str, ...]:
     """Return the keys of the states that an event changes: names of agents, or CHECKPOINT for the checkpoint keys.
 
@@ -96,114 +86,27 @@ def keys(event: Event) -> tuple[str, ...]:
     return (event.name or CHECKPOINT,)
 
 
-def fold(state: AgentState, event: Event) -> AgentState:
-    """Return the state of an agent, or of the checkpoint keys, after one more event."""
-    match event.data:
-        case kinds.LedgerCreated() as data:
-            if state.name == CHECKPOINT:
-                return _with_key(state, event, data.checkpoint_key, "checkpoint")
-            is_root = state.name == ROOT
-            return _registered(state, event, data.root if is_root else data.node_key, ["admin"] if is_root else [])
-        case kinds.AgentRegistered() as data:
-            return _joined(state, event, data)
-        case kinds.RoleGranted() as data:
-            return _with(state, roles=json_text(sorted({*_roles(state), data.role})))
-        case kinds.RoleRevoked() as data:
-            return _with(state, roles=json_text([role for role in _roles(state) if role != data.role]))
-        case kinds.KeyDelegated() as data:
-            return _with_key(
-                state,
-                event,
-                data.key,
-                "session",
-                expires_at=data.expires_at,
-                kinds=json_text(data.kinds),
-                streams=json_text(data.streams),
-                max_events=data.max_events,
-                delegated_by=event.key,
-            )
-        case kinds.AgentRemoved() as data:
-            for key in [row.key for row in state.keys if row.type != "session"]:
-                state = _ended(state, event, key, "removed", data.reason)
-            return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)
-        case _:  # the other handled kinds change keys or invitations
-            return _with_changed_keys(state, event)
+def fold(state: AgentRecords, event: Event) -> AgentRecords:
+    """Return the records after one more event."""
+    after = replace(state, keys={**state.keys})
+    after.apply(event)
+    return after
 
 
-def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
-    match event.data:
-        case kinds.AgentInvited() as data:
-            roles = json_text(sorted(set(data.roles)))
-            row = InvitationRow(data.name, roles, event.index, event.accepted_ms, event.author, data.expires_at)
-            return msgspec.structs.replace(state, invitation=row)
-        case kinds.AgentInvitationRevoked() as data:
-            return _uninvited(state, event, "revoked", data.reason)
-        case kinds.KeyRevoked() as data:
-            return _ended(state, event, data.key, "revoked", data.reason)
-        case kinds.KeyRotated() as data:
-            state = _ended(state, event, _key(state), "replaced", data.reason)
-            return _with_key(_with(state, key=data.key, nkey=data.nkey), event, data.key, "identity")
-        case kinds.CheckpointKeyRotated() as data:
-            state = _ended(state, event, _key(state), "replaced", data.reason)
-            return _with_key(state, event, data.key, "checkpoint")
-        case kinds.KeyCompromised() as data:
-            state = _ended(state, event, data.key, "compromised", data.reason)
-            return _changed(state, data.key, compromised_since=data.since, compromised_index=event.index)
-        case _:  # event data is an open set; the handled kinds are listed in VIEW
-            raise unfolded(event)
-
-
-def _roles(state: AgentState) -> list[str]:
-    return [] if state.agent is None else msgspec.json.decode(state.agent.roles)
-
-
-def _key(state: AgentState) -> str:
-    type_ = CHECKPOINT if state.name == CHECKPOINT else "identity"
-    return next((row.key for row in reversed(state.keys) if row.type == type_), "")
-
-
-def _with(state: AgentState, **fields: Any) -> AgentState:
-    agent = None if state.agent is None else msgspec.structs.replace(state.agent, **fields)
-    return msgspec.structs.replace(state, agent=agent)
-
-
-def _with_key(state: AgentState, event: Event, key: str, type_: str, **scope: Any) -> AgentState:
-    row = KeyRow(state.name, key, type_, event.index, event.accepted_ms, **scope)
-    return msgspec.structs.replace(state, keys=(*state.keys, row))
-
-
-def _ended(state: AgentState, event: Event, key: str, how: KeyEnd, because: str) -> AgentState:
-    """Return the agent after a key ended; a key that ended before stays as it is."""
-    if any(row.key == key and row.ended_index is not None for row in state.keys):
-        return state
-    end = {"ended_index": event.index, "ended_as": how, "ended_by": event.author, "ended_because": because}
-    return _changed(state, key, **end)
-
-
-def _changed(state: AgentState, key: str, **fields: Any) -> AgentState:
-    changed = (msgspec.structs.replace(row, **fields) if row.key == key else row for row in state.keys)
-    return msgspec.structs.replace(state, keys=tuple(changed))
-
-
-def _registered(state: AgentState, event: Event, key: str, roles: list[str]) -> AgentState:
-    agent = AgentRow(state.name, json_text(roles), key, event.index, event.accepted_ms)
-    return _with_key(AgentState(state.name, agent, invitation=state.invitation), event, key, "identity")
-
-
-def _joined(state: AgentState, event: Event, data: kinds.AgentRegistered) -> AgentState:
-    if data.token_proof is not None:
-        state = _uninvited(state, event, "used")
-    state = _registered(state, event, data.key, sorted(set(data.roles)))
-    if data.checkpoint_key is not None:
-        state = _with_key(state, event, data.checkpoint_key, CHECKPOINT)
-    return _with(state, nkey=data.nkey, ai_id=data.ai_id)
-
-
-def _uninvited(state: AgentState, event: Event, how: str, because: str | None = None) -> AgentState:
-    if state.invitation is None:
-        return state
-    end = {"ended_index": event.index, "ended_as": how, "ended_by": event.author, "ended_because": because}
-    return msgspec.structs.replace(state, invitation=msgspec.structs.replace(state.invitation, **end))
+def rows(records: AgentRecords) -> list[Row]:
+    """Return the rows of an agent, its invitation and its keys."""
+    made: list[Row] = []
+    if (agent := records.registered) is not None:
+        made.append(row_of(AgentRow, agent, roles=json_text(agent.roles)))
+    if (invitation := records.invited) is not None:
+        first = {"invited_index": invitation.index, "invited_ms": invitation.span.from_ms}
+        roles = json_text(invitation.roles)
+        made.append(row_of(InvitationRow, invitation, invited_roles=roles, invited_by=invitation.inviter, **first))
+    for key in records.keys.values():
+        if key.type != "invitation":  # the key of a token is part of the invitation
+            scope = {"kinds": json_text(key.kinds), "streams": json_text(key.streams)}
+            made.append(row_of(KeyRow, key, **scope | {"delegated_by": key.delegated_by or None}))
+    return made
 
 
 VIEW: Final = Projection(
@@ -211,8 +114,8 @@ VIEW: Final = Projection(
     version=VIEW_VERSIONS["agents"],
     handles=kinds_of("agent") | {"ledger.created", "checkpoint_key.rotated"},
     tables=(AGENTS, KEYS, INVITATIONS),
-    state=AgentState,
+    state=AgentRecords,
     keys=keys,
     fold=fold,
-    rows=lambda state: [row for row in (state.agent, state.invitation, *state.keys) if row is not None],
+    rows=rows,
 )

@@ -11,7 +11,7 @@ chain only after an operation by somebody else (``mismatch``), so ``handoff.crea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -169,7 +169,7 @@ def fits(pattern: str, text: str) -> bool:
     return fnmatchcase(text, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
-Roles: TypeAlias = Mapping[str, frozenset[str]]
+Roles: TypeAlias = Mapping[str, Collection[str]]
 
 
 def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str | None) -> list[str]:
@@ -194,5 +194,5 @@ def _missing(step: Step[Template], agents: Roles | None, default_reviewer: str |
         yield f"there is no agent {step.to.literal}"
     if reviewer is not None and reviewer not in agents:
         yield f"there is no agent {reviewer}"
-    elif reviewer is not None and not agents[reviewer] & {"reviewer", "human"}:
+    elif reviewer is not None and {"reviewer", "human"}.isdisjoint(agents[reviewer]):
         yield f"{reviewer} has neither the role reviewer nor the role human"

@@ -106,12 +106,12 @@ class Tools:
         self._ledger = ledger
 
 
-def roles_of(client: Client, name: str) -> frozenset[str] | None:
+def roles_of(client: Client, name: str) -> tuple[str, ...] | None:
     """Return the current roles of an agent; None if it is not registered."""
     return next((agent.roles for agent in client.agents() if agent.name == name), None)
 
 
-def check_may_sign(name: str, roles: frozenset[str] | None, before: str = "") -> None:
+def check_may_sign(name: str, roles: tuple[str, ...] | None, before: str = "") -> None:
     """Refuse an agent that is not registered or that no tool may sign as; ``before`` begins the message.
 
     Raises Refused: ``AGENT_UNKNOWN``, ``NOT_AUTHORIZED``.

@@ -197,7 +197,7 @@ def test_granted_role_that_no_entry_grants_is_found(ledger: Ledger) -> None:
     key = keys.agent_key("alice")
     with ledger.log.tables.writing() as txn:
         record = decode_record(b"a", txn.get(key, db=ledger.log.tables.state))
-        forged_record = msgspec.structs.replace(record, roles=record.roles | {"admin"})
+        forged_record = msgspec.structs.replace(record, roles=("admin", *record.roles))
         txn.put(key, msgspec.msgpack.encode(forged_record), db=ledger.log.tables.state)
     assert [one.message for one in fsck(ledger.home.path).problems] == [
         "the record of agent alice contradicts the entries"

@@ -8,6 +8,7 @@ import pytest
 from building import Ledger, key_named
 from invitations import invitation_of, invite, join, registration
 
+from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import (
@@ -48,7 +49,16 @@ def test_who_was_invited_registers_itself_and_works(ledger: Ledger) -> None:
     ledger.emit("dora", "session/d", SessionStarted())
     with ledger.log.snapshot() as snapshot:
         agent = next(one for one in snapshot.agents() if one.name == "dora")
-    assert (agent.key, agent.roles) == (key_named("dora").public.hex(), {"agent", "reviewer"})
+    assert (agent.key, agent.roles) == (key_named("dora").public.hex(), ("agent", "reviewer"))
+
+
+def test_a_new_gate_lets_agents_work_that_another_admin_invited(ledger: Ledger) -> None:
+    ledger.register("ada", "admin")
+    join(ledger, invite(ledger, "dora", by="ada"))
+    answer = Gate(ledger.log, clock_ms=ledger.clock).submit(
+        ledger.sign("dora", Draft(stream="session/d", data=SessionStarted()))
+    )
+    assert [entry.index for entry in answer] == [ledger.head()[0] - 1]
 
 
 def test_token_is_good_once(ledger: Ledger) -> None:
@@ -141,6 +151,7 @@ def test_invitation_holds_when_its_inviter_replaced_the_key_unless_that_was_comp
     [
         ({"roles": ["agent", "reviewer"]}, "NOT_INVITED"),
         ({"roles": []}, "NOT_INVITED"),
+        ({"roles": ["reviewer"]}, "NOT_INVITED"),
         ({"roles": ["agent", "agent"]}, "NOT_INVITED"),
         ({"name": "eve"}, "AUTHOR_MISMATCH"),
         ({"token_proof": "00" * 64}, "SIGNATURE_INVALID"),

@@ -29,7 +29,7 @@ def refusal(ledger: Ledger, author: str, stream: str, data: Any, **fields: Any) 
 def test_roles_are_granted_and_revoked_by_admins(ledger: Ledger) -> None:
     ledger.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role="reviewer"))
     with ledger.log.snapshot() as snapshot:
-        assert {one.name: one.roles for one in snapshot.agents()}["bob"] == {"agent", "reviewer"}
+        assert {one.name: one.roles for one in snapshot.agents()}["bob"] == ("agent", "reviewer")
     assert refusal(ledger, "bob", "agent/bob", RoleGranted(agent="bob", role="admin")) == "NOT_AUTHORIZED"
     assert refusal(ledger, ROOT, "agent/nobody", RoleGranted(agent="nobody", role="agent")) == "AGENT_UNKNOWN"
     assert refusal(ledger, ROOT, "agent/root", RoleRevoked(agent="root", role="admin")) == "NOT_AUTHORIZED"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from given import fact
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -23,8 +24,9 @@ from deedbook.ledger.lifecycle.authority import (
 )
 from deedbook.ledger.lifecycle.clock import Span
 
-IDENTITY = KeyRecord("alice", is_identity=True, since_index=1)
-SESSION = KeyRecord("alice", is_identity=False, since_index=2, span=Span(100, 1000), kinds=("finding.*",), max_events=2)
+KEY = "ab" * 32
+IDENTITY = KeyRecord("alice", KEY, "identity", since_index=1)
+SESSION = KeyRecord("alice", KEY, "session", since_index=2, span=Span(100, 1000), kinds=("finding.*",), max_events=2)
 
 
 def check(record: KeyRecord | None, **use: object) -> KeyRecord:
@@ -45,13 +47,13 @@ def check(record: KeyRecord | None, **use: object) -> KeyRecord:
     [
         (None, {}, "KEY_UNKNOWN"),
         (IDENTITY, {"author": "bob"}, "AUTHOR_MISMATCH"),
-        (KeyRecord("alice", is_identity=True, since_index=1, ended_index=5, ended_as="revoked"), {}, "KEY_REVOKED"),
+        (KeyRecord("alice", KEY, "identity", since_index=1, ended_index=5, ended_as="revoked"), {}, "KEY_REVOKED"),
         (SESSION, {"now_ms": 1000}, "KEY_EXPIRED"),
         (SESSION, {"now_ms": 99}, "KEY_EXPIRED"),
         (SESSION, {"kind": "tool.used"}, "KEY_OUT_OF_SCOPE"),
-        (KeyRecord("alice", is_identity=False, since_index=2, streams=("session/s2",)), {}, "KEY_OUT_OF_SCOPE"),
-        (KeyRecord("alice", is_identity=False, since_index=2, max_events=2, used=2), {}, "KEY_EXHAUSTED"),
-        (KeyRecord("alice", is_identity=False, since_index=2, max_events=0), {}, "KEY_EXHAUSTED"),
+        (KeyRecord("alice", KEY, "session", since_index=2, streams=("session/s2",)), {}, "KEY_OUT_OF_SCOPE"),
+        (KeyRecord("alice", KEY, "session", since_index=2, max_events=2, used=2), {}, "KEY_EXHAUSTED"),
+        (KeyRecord("alice", KEY, "session", since_index=2, max_events=0), {}, "KEY_EXHAUSTED"),
     ],
 )
 def test_key_that_may_not_sign_is_refused_with_the_reason(record: KeyRecord, use: dict[str, object], code: str) -> None:
@@ -72,7 +74,7 @@ def test_each_use_of_a_budget_is_counted() -> None:
 
 
 def test_key_without_a_budget_is_not_counted() -> None:
-    record = KeyRecord("alice", is_identity=False, since_index=2)
+    record = KeyRecord("alice", KEY, "session", since_index=2)
     assert check(record) == record
 
 
@@ -130,10 +132,17 @@ def test_handing_a_review_over_is_an_approval() -> None:
 
 
 def test_delegation_is_remembered_as_it_was_made() -> None:
-    data = KeyDelegated(
-        key="ab" * 32, proof="cd" * 64, expires_at="1970-01-01T00:00:01Z", kinds=["finding.*"], max_events=2
+    until = "2026-02-12T10:00:01Z"
+    data = KeyDelegated(key=KEY, proof="cd" * 64, expires_at=until, kinds=["finding.*"], max_events=2)
+    event = fact("alice", data, stream="agent/alice", index=2)
+    wanted = replace(
+        SESSION,
+        since_ms=event.accepted_ms,
+        expires_at=until,
+        span=Span(event.accepted_ms, to_ms(until)),
+        delegated_by=event.key,
     )
-    assert delegated("alice", 2, 100, data, "ab" * 32) == replace(SESSION, delegated_by="ab" * 32)
+    assert delegated(event, data) == wanted
 
 
 @given(st.integers(0, 253402300799999))
@@ -150,7 +159,7 @@ def test_day_that_does_not_exist_is_refused() -> None:
 
 
 def test_session_key_falls_with_the_identity_key_that_delegated_it() -> None:
-    revoked = KeyRecord("alice", is_identity=True, since_index=1, ended_index=5, ended_as="revoked")
+    revoked = KeyRecord("alice", KEY, "identity", since_index=1, ended_index=5, ended_as="revoked")
     with pytest.raises(Refused) as refusal:
         check(SESSION, delegator=revoked)
     assert refusal.value.code == "KEY_REVOKED"

@@ -117,7 +117,7 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
         is_sealed = read_key_file(home.key_file(name)).sealed is not None
         passphrase = app.ask_passphrase(name) if is_sealed else None
     else:
-        roles = next((agent.roles for agent in app.client().agents() if agent.name == name), frozenset[str]())
+        roles = next((agent.roles for agent in app.client().agents() if agent.name == name), ())
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     rotated, accepted = rotate_agent(
         app.author(signer or name),

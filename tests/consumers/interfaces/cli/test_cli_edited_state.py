@@ -87,7 +87,7 @@ EDITS: dict[str, tuple[bytes, Callable[[Any], Any], tuple[str, ...]]] = {
     "verified": (DONE, of_life(status="approved"), ("handoff", "claim", "done", "--as", "bob")),
     "role": (
         keys.agent_key("bob"),
-        lambda agent: msgspec.structs.replace(agent, roles=agent.roles | {"admin"}),
+        lambda agent: msgspec.structs.replace(agent, roles=("admin", *agent.roles)),
         ("agent", "add", "eve", "--as", "bob"),
     ),
 }
