@@ -203,6 +203,7 @@ class Gate:
         self._quota = quota
         self._publish = publish
         self._cache: dict[bytes, Any] = {}
+        self._glanced: dict[bytes, Any] = {}
         self._cached_size = -1
         self._verifier = RecordVerifier()
 
@@ -223,7 +224,7 @@ class Gate:
             with self._log.writing() as (txn, snapshot):
                 if self._publish is None:
                     check_is_alone(snapshot)
-                base = Transaction(snapshot, self._usable_cache(snapshot), self._verifier)
+                base = Transaction(snapshot, self._usable_cache(snapshot), self._verifier, self._glanced)
                 layer = Layer(base)
                 pending, system_ms = PendingEntries(), self._clock_ms()
                 answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
@@ -287,9 +288,9 @@ class Gate:
             raise refusal_of(refusals, len(checked.candidates))
 
     def _usable_cache(self, snapshot: Snapshot) -> dict[bytes, Any]:
-        if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:
+        if self._cached_size != snapshot.size or len(self._cache) + len(self._glanced) > records_cached_max:
             check_head(snapshot)
-            self._cache = {}
+            self._cache, self._glanced = {}, {}
             self._cached_size = snapshot.size
         return self._cache
 
@@ -297,13 +298,22 @@ class Gate:
 class Transaction(Base):
     """The base of all layers: the cache, and behind it the log within one transaction."""
 
-    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any], verifier: RecordVerifier | None = None) -> None:
-        """Read records missing in ``cache`` from ``snapshot``, and let ``verifier`` verify them."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        cache: dict[bytes, Any],
+        verifier: RecordVerifier | None = None,
+        glanced: dict[bytes, Any] | None = None,
+    ) -> None:
+        """Read records missing in ``cache`` from ``snapshot``, and let ``verifier`` verify them.
+
+        ``glanced`` are records of the same log that were read without verification. Newer ones are in ``cache``.
+        """
         super().__init__()
         self._verifier = verifier or RecordVerifier()
         self._snapshot = snapshot
         self._cache = cache
-        self._glanced: dict[bytes, Any] = {}
+        self._glanced = {} if glanced is None else glanced
         if (head := snapshot.head) is not None:
             self.size, self.ledger, self.now_ms = head.size, head.ledger, head.accepted_ms
             self.authority_version = head.authority_version

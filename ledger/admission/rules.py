@@ -17,6 +17,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.lifecycle import handoff, reasoning, record, review, session, snapshot, tot
 from deedbook.ledger.lifecycle.authority import AgentRecord
 from deedbook.ledger.lifecycle.machine import StateMachine, check_roles
+from deedbook.ledger.log.keys import dependents_key
 from deedbook.ledger.log.records import StreamState
 
 WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
@@ -36,6 +37,18 @@ def _by_machine(machine: StateMachine[Any]) -> Rule:
         return after
 
     return rule
+
+
+def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
+    """A handoff: its state machine decides. The numbers of dependents follow, for the search for a cycle."""
+    assert current is None or isinstance(current, handoff.HandoffState)  # noqa: S101 - as in ``_tot``
+    after = handoff.MACHINE.decide(current, event, state)
+    before = () if current is None else current.depends_on
+    if after.depends_on != before:
+        for name in sorted({*after.depends_on} ^ {*before}):
+            change = 1 if name in after.depends_on else -1
+            state.put(dependents_key(name), state.dependents(name) + change)
+    return after
 
 
 def _imported(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
@@ -70,6 +83,7 @@ _OF_STREAM: Final[dict[str, Rule]] = {
     "blob": _upload_intent,
     "tot": _tot,
     **{family: _by_machine(machine) for family, machine in MACHINES.items()},
+    "handoff": _handoff,
 }
 RULES: Final[dict[str, Rule]] = {
     name: rule for name, kind in KINDS.items() if (rule := OF_KIND.get(name) or _OF_STREAM.get(kind.stream)) is not None

@@ -197,6 +197,10 @@ class Layer:
         """
         return self.glance(keys.stream_key(name))
 
+    def dependents(self, handoff: str) -> int:
+        """Return how many handoffs depend on a handoff now, as it is stored, not verified against the entries."""
+        return self.record(keys.dependents_key(handoff)) or 0
+
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
         return self.record(keys.agent_key(name))

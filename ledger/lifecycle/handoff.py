@@ -420,35 +420,43 @@ def _replacement_exists(question: Question[HandoffState], ledger: LedgerState) -
 
 
 def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    """The search reads unverified streams. Before it decides, it reads the verified ones.
+    """The walk reads unverified streams. Before it decides, it reads the verified ones that the decision rests on.
 
-    For a refusal these are the streams of the cycle, because a cycle is one whatever else there is; otherwise all that
-    it visited.
+    For a refusal these are the streams of the cycle, because a cycle is one whatever else there is. A cycle needs a
+    handoff that depends on this one, and a dependency that this event adds. So if the stored number of dependents is 0,
+    or no dependency is new, it verifies nothing. A wrong number alone hides no cycle, because the walk finds it, and a
+    wrong stream alone hides none, because of the number. Otherwise it verifies all streams that it visited.
     """
-    name = question.event.name
-    came_from = _walk(name, question.data.depends_on, ledger)
+    name, state = question.event.name, question.state
+    came_from = _walk(question, ledger)
     if name in came_from:
         cycle = _path_back(came_from, name)
         for member in cycle[1:-1]:
             _handoff(ledger, member)
         message = f"these handoffs would wait for each other: {' → '.join(cycle)}"
         return Unmet(message, {"cycle": cycle})
-    for dependency in came_from:
-        _handoff(ledger, dependency)
+    is_new = not {*question.data.depends_on} <= {*(() if state is None else state.depends_on)}
+    if (is_new and ledger.dependents(name)) or len(came_from) > dependencies_walked_max:
+        for dependency in came_from:
+            _handoff(ledger, dependency)
     return None
 
 
 def _dependencies_are_bounded(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    name = question.event.name
-    is_bounded = len(_walk(name, question.data.depends_on, ledger)) <= dependencies_walked_max
-    return None if is_bounded else Unmet(f"{name} depends on more than {dependencies_walked_max} handoffs")
+    is_bounded = len(_walk(question, ledger)) <= dependencies_walked_max
+    message = f"{question.event.name} depends on more than {dependencies_walked_max} handoffs"
+    return None if is_bounded else Unmet(message)
 
 
-def _walk(name: str, depends_on: list[str], ledger: LedgerState) -> dict[str, str]:
+def _walk(question: Question[HandoffState], ledger: LedgerState) -> dict[str, str]:
     """Return the handoffs that dependencies lead to, each with the one that named it, until a cycle is closed."""
+    if "walk" in question.shared:
+        shared: dict[str, str] = question.shared["walk"]
+        return shared
+    name = question.event.name
     came_from: dict[str, str] = {}
     walked = [name]
-    names = tuple(depends_on)
+    names = tuple(question.data.depends_on)
     for reached in walked:  # the list grows meanwhile
         if came_from:
             record = ledger.unverified_stream(f"handoff/{reached}")
@@ -459,6 +467,7 @@ def _walk(name: str, depends_on: list[str], ledger: LedgerState) -> dict[str, st
                 walked.append(wanted)
         if name in came_from or len(came_from) > dependencies_walked_max:
             break
+    question.shared["walk"] = came_from
     return came_from
 
 

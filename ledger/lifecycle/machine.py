@@ -47,6 +47,9 @@ class LedgerState(Protocol):
         Before a decision uses the record, call ``stream``, which verifies it.
         """
 
+    def dependents(self, handoff: str) -> int:
+        """Return how many handoffs depend on a handoff now, as it is stored, not verified against the entries."""
+
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
 
@@ -59,11 +62,15 @@ class Unmet(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, Generic[S], frozen=True):
-    """An event that is decided, its ``data`` (that of an imported record is its mapped data), and the state before."""
+    """An event that is decided, its ``data`` (that of an imported record is its mapped data), and the state before.
+
+    ``shared`` holds results that several conditions need.
+    """
 
     event: Event
     data: Any
     state: S | None
+    shared: dict[str, Any] = {}
 
 
 Condition = Callable[[Question[S]], Unmet | None]

@@ -88,6 +88,11 @@ def bus_key_key(nkey: str) -> Key[str]:
     return cast("Key[str]", b"n" + nkey.encode())
 
 
+def dependents_key(handoff: str) -> Key[int]:
+    """Return the state key of the number of handoffs that depend on a handoff now, which may not exist."""
+    return cast("Key[int]", b"d" + stream_digest(f"handoff/{handoff}"))
+
+
 def skipped_key(index: int) -> bytes:
     """Return the state key that marks an entry as refused by its rule; the value is the error code."""
     return SKIPPED_PREFIX + index_key(index)

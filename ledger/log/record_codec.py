@@ -33,6 +33,7 @@ TYPES: Final[dict[bytes, type]] = {
     TERM_KEY: Term,
     CHECKPOINT_KEYS_KEY: CheckpointKeys,
     b"n": str,
+    b"d": int,
     SHARED_KEY: ClusterRecord,
     QUOTA_PREFIX: QuotaUsage,
     SKIPPED_PREFIX: str,

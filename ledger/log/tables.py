@@ -4,7 +4,7 @@
 |---------|--------------------------------------|----------------------------------------------------------|
 | entries | index, u64 big endian                | the entry's bytes                                        |
 | ids     | BLAKE3(stream)[:16] + digest of id   | index, u64 big endian                                    |
-| state   | a letter and a name (``log.keys``)   | msgpack: head, streams, agents, keys, idempotency, quota |
+| state   | a letter and a name (``log.keys``)   | msgpack: head, streams, dependents, agents, keys, quota … |
 | tiles   | level u8 + number u64                | up to 256 hashes of 32 bytes                      |
 
 Blobs have an environment of their own (``ledger.log.blobs``).

@@ -16,7 +16,7 @@ from deedbook.ledger.admission import gate as gate_module
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.authority import KeyRevoked
-from deedbook.ledger.events.handoff import HandoffCompleted
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffCompleted
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.log import keys
@@ -137,6 +137,27 @@ def test_cycle_is_judged_by_what_the_entries_say(
         with pytest.raises(DeedbookError) as caught:
             ledger.hand_over("new", depends_on=[asked])
         assert (caught.value.code, ledger.head()) == (expected, before)
+
+
+def test_wrong_number_of_dependents_hides_no_cycle_and_is_found(home: Path) -> None:
+    with Ledger(home) as ledger:
+        ledger.hand_over("middle", depends_on=["pending", "new"])
+    edit(home, keys.dependents_key("new"), lambda _: 0)
+    with Ledger(home) as ledger, pytest.raises(DeedbookError, match="DEPENDENCY_CYCLE"):
+        ledger.hand_over("new", depends_on=["middle"])
+    assert f"state key {keys.dependents_key('new').hex()} contradicts the entries" in deed(home, "fsck").err
+    assert deed(home, "fsck", "--repair").code == 0
+    assert deed(home, "fsck").code == 0
+
+
+def test_number_of_dependents_follows_amendments(home: Path) -> None:
+    with Ledger(home) as ledger:
+        ledger.hand_over("middle", depends_on=["pending", "new"])
+        ledger.emit("alice", "handoff/middle", HandoffAmended(title="m", to="bob", reviewer="rita", depends_on=["new"]))
+        ledger.hand_over("top", depends_on=["new"])
+        with ledger.log.snapshot() as snapshot:
+            counts = {name: snapshot.record(keys.dependents_key(name)) for name in ("pending", "new", "done")}
+    assert counts == {"pending": 0, "new": 2, "done": None}
 
 
 def test_key_whose_revocation_was_edited_away_signs_nothing(home: Path) -> None:
