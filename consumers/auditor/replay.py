@@ -24,7 +24,7 @@ from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
-from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.log import keys
 
@@ -54,7 +54,7 @@ class LogReplay(Replay):
         self.memory = MemoryState()
         self._times = Clock(findings.problem, findings.note)
         super().__init__(self.memory, self._times)
-        self.roots: dict[int, bytes] = {}
+        self.roots = {0: EMPTY_ROOT}
         self.lost_from: int | None = None
         self.compromised_signatures: list[int] = []
         self._findings = findings
@@ -66,7 +66,6 @@ class LogReplay(Replay):
         self._observe = observe
         self._version = 0
         self.size = 0
-        self._mark_root()
 
     @property
     def outcome(self) -> ReplayOutcome:
@@ -97,9 +96,7 @@ class LogReplay(Replay):
                 self._replay(index, data, has_time=index not in damaged)
         self.memory.take(self.state)
         self.start_layers()
-        self._extend_tree(leaves)
-        self.size += len(entries)
-        self._mark_root()
+        self._extend_tree(leaves, len(entries))
 
     def to_cache(self) -> CachedReplay | None:
         """Wait for all signatures; return the state from which the next audit resumes, None if there is a problem."""
@@ -129,9 +126,7 @@ class LogReplay(Replay):
 
     def rehash(self, entries: Sequence[bytes]) -> None:
         """Add the next entries to the tree only, because an earlier audit verified them; ``resume`` follows."""
-        self._extend_tree([leaf_hash(data) for data in entries])
-        self.size += len(entries)
-        self._mark_root()
+        self._extend_tree([leaf_hash(data) for data in entries], len(entries))
 
     def resume(self, cached: CachedReplay, reread: Mapping[int, bytes]) -> None:
         """Continue after entries whose rehashed root matched; ``reread`` has those of ``cached.reread_indexes``."""
@@ -166,17 +161,13 @@ class LogReplay(Replay):
         """Stop the workers after an error."""
         self._signatures.stop()
 
-    def _extend_tree(self, leaves: list[bytes]) -> None:
-        start = self.size
-        for wanted in sorted(size for size in self._roots_at if start < size < start + len(leaves)):
-            if self.frontier is not None:
-                self.roots[wanted] = self.frontier.extend(leaves[: wanted - start]).root()
+    def _extend_tree(self, leaves: list[bytes], count: int) -> None:
+        """Add the next ``count`` entries to the tree; there are fewer ``leaves`` if some are lost."""
+        start, self.size = self.size, self.size + count
         if self.frontier is not None:
+            for wanted in sorted(size for size in self._roots_at if start < size <= self.size):
+                self.roots[wanted] = self.frontier.extend(leaves[: wanted - start]).root()
             self.frontier = self.frontier.extend(leaves)
-
-    def _mark_root(self) -> None:
-        if self.frontier is not None and self.size in self._roots_at:
-            self.roots[self.size] = self.frontier.root()
 
     def _lose(self, index: int) -> None:
         self._batches.lose(index)

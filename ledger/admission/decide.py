@@ -6,7 +6,7 @@ Pure: a decision depends only on its layer and the ledger's clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from blake3 import blake3
@@ -23,10 +23,7 @@ from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_m
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from deedbook.ledger.log.keys import idempotency_key, key_key, stream_key
 from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord, StreamState
-from deedbook.ledger.secrets.scanner import refusal
-
-if TYPE_CHECKING:
-    from deedbook.ledger.secrets.scanner import Secret
+from deedbook.ledger.secrets.scanner import refusal as secret_refusal
 
 FinalCheck: TypeAlias = "Callable[[CheckedSubmission, Layer, int], None]"
 
@@ -71,7 +68,7 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
             refusals[position] = (
                 Refused("DEPENDS_ON_REFUSED", "not checked, because an event before it was refused")
                 if candidate.secret is None
-                else _secret_refusal(candidate.secret)  # a property of its bytes, whatever it follows
+                else secret_refusal(candidate.secret)  # a property of its bytes, whatever it follows
             )
             tainted |= {body.stream, candidate.id}
             continue
@@ -150,7 +147,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
         message = f"{body.stream} is at version {version}, and the event expects {body.expect}: read the stream again"
         raise Refused("STREAM_CONFLICT", message, expected=body.expect, version=version)
     if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version
-        raise _secret_refusal(candidate.secret)
+        raise secret_refusal(candidate.secret)
     rule = RULES.get(body.kind)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
@@ -159,10 +156,6 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     layer.signers[event.index] = key
     layer.size += 1
     return event
-
-
-def _secret_refusal(secret: Secret) -> Refused:
-    return refusal(secret)
 
 
 def count_refused(candidate: Candidate, layer: Layer, index: int) -> None:

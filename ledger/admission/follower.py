@@ -53,9 +53,22 @@ class LogFollower:
             self.take(start, signed)
         return len(signed)
 
-    def read(self, start: int, entries: Sequence[bytes]) -> list[SignedEntry]:
+    @staticmethod
+    def read(start: int, entries: Sequence[bytes]) -> list[SignedEntry]:
         """Return the entries of all complete units, with every signature verified. Raises as ``append``."""
-        return _signed(start, entries)
+        signed: list[SignedEntry] = []
+        while (position := len(signed)) < len(entries):
+            unit: list[SignedEntry] = []
+            try:
+                size = decode_entry(entries[position]).batch_size
+                if position + size > len(entries):
+                    break
+                unit = [SignedEntry(data, *read_entry(data)) for data in entries[position : position + size]]
+            except Refused as refusal:
+                raise _unfit(start + position + len(unit), str(refusal)) from refusal
+            _check_unit(start + position, unit)
+            signed += unit
+        return signed
 
     def take(self, start: int, signed: Sequence[SignedEntry]) -> None:
         """Append the result of ``read`` for ``start``, in one commit. Raises as ``append``."""
@@ -92,23 +105,6 @@ class LogFollower:
         pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
         pending.authority_version = layer.authority_version
         return layer, pending
-
-
-def _signed(start: int, entries: Sequence[bytes]) -> list[SignedEntry]:
-    """Return the entries of all complete units, each signature verified."""
-    signed: list[SignedEntry] = []
-    while (position := len(signed)) < len(entries):
-        unit: list[SignedEntry] = []
-        try:
-            size = decode_entry(entries[position]).batch_size
-            if position + size > len(entries):
-                break
-            unit = [SignedEntry(data, *read_entry(data)) for data in entries[position : position + size]]
-        except Refused as refusal:
-            raise _unfit(start + position + len(unit), str(refusal)) from refusal
-        _check_unit(start + position, unit)
-        signed += unit
-    return signed
 
 
 def _check_unit(start: int, unit: list[SignedEntry]) -> None:

@@ -16,9 +16,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
@@ -26,7 +26,8 @@ from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import TermStarted
 from deedbook.ledger.events.blob import blobs_of
-from deedbook.ledger.events.body import Body, Event, decode_body, make_event
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
 from deedbook.ledger.format.merkle import Frontier
@@ -107,18 +108,11 @@ class RecordVerifier:
         streams = (_events(snapshot, "ledger"), _events(snapshot, f"agent/{name}"))
         for event in sorted(chain(*streams), key=lambda event: event.index):
             records.apply(event)
-        wanted: AgentRecord | KeyRecord | InvitationRecord | None
-        match record:
-            case AgentRecord():
-                wanted = records.agent(key[1:].decode())
-            case KeyRecord():
-                wanted = records.key(key[1:].hex())
-            case InvitationRecord():
-                wanted = records.invitation(key[1:].decode())
-            case _:
-                assert_never(record)
-        if wanted != _without_use(record):
-            raise _differs(f"a key of {name}" if isinstance(record, KeyRecord) else f"agent {name}")
+        if isinstance(record, KeyRecord):
+            if records.key(key[1:].hex()) != replace(record, used=0):
+                raise _differs(f"a key of {name}")
+        elif record not in (records.agent(key[1:].decode()), records.invitation(key[1:].decode())):
+            raise _differs(f"agent {name}")
 
 
 def _last_term(snapshot: Snapshot) -> Term | None:
@@ -128,36 +122,29 @@ def _last_term(snapshot: Snapshot) -> Term | None:
 
 def _events(snapshot: Snapshot, stream: str, indexes: list[tuple[int, bytes]] | None = None) -> Iterator[Event]:
     for version, (index, digest) in enumerate(snapshot.stream_indexes(stream) if indexes is None else indexes, 1):
-        event, body, entry = _read(snapshot, index)
-        if body.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:
+        event, entry = _read(snapshot, index)
+        if event.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:
             raise _differs(stream)
         if not snapshot.is_skipped(index):
             yield event
 
 
-def _read(snapshot: Snapshot, index: int) -> tuple[Event, Body, Entry]:
+def _read(snapshot: Snapshot, index: int) -> tuple[Event, Entry]:
     try:
         entry = decode_entry(snapshot.entry(index))
-        body, content = decode_body(entry.body)
+        return read_event(index, entry), entry
     except Refused as error:
         message = f"entry {index} cannot be read ({error.message}): run `deed fsck`"
         raise Corrupted("CORRUPTED", message, index=index) from error
-    identity = event_id(pae(entry.body))
-    event = make_event(body, content, index=index, event_id=identity, key=entry.key, accepted_ms=entry.accepted_ms)
-    return event, body, entry
 
 
 def _check_idempotency(snapshot: Snapshot, key: bytes, index: int, digest: bytes) -> None:
     if index < snapshot.size:
-        _, body, entry = _read(snapshot, index)
-        is_key = body.idem is not None and idempotency_key(body.author, body.idem) == key
+        event, entry = _read(snapshot, index)
+        is_key = event.idem is not None and idempotency_key(event.author, event.idem) == key
         if is_key and idempotency_digest(entry.body) == digest:
             return
     raise _differs("an idempotency key")
-
-
-def _without_use(record: Any) -> Any:
-    return msgspec.structs.replace(record, used=0) if isinstance(record, KeyRecord) else record
 
 
 def _differs(what: str) -> Corrupted:

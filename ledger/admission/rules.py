@@ -42,8 +42,7 @@ def _by_machine(machine: StateMachine[Any]) -> Rule:
 def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
     """A handoff: its state machine decides. The numbers of dependents follow, for the search for a cycle."""
     assert current is None or isinstance(current, handoff.HandoffState)  # noqa: S101 - as in ``_tot``
-    after = handoff.MACHINE.decide(current, event, state)
-    before = () if current is None else current.depends_on
+    before, after = () if current is None else current.depends_on, handoff.MACHINE.decide(current, event, state)
     if after.depends_on != before:
         for name in sorted({*after.depends_on} ^ {*before}):
             change = 1 if name in after.depends_on else -1

@@ -27,11 +27,11 @@ class Base:
     ``ledger`` and ``now_ms``, the last entry's time, are None before entry 0.
     """
 
-    def __init__(self, *, size: int = 0, ledger: str | None = None, authority_version: int = 0) -> None:
-        self.size = size
-        self.ledger = ledger
+    def __init__(self) -> None:
+        self.size = 0
+        self.ledger: str | None = None
         self.now_ms: int | None = None
-        self.authority_version = authority_version
+        self.authority_version = 0
 
     def record(self, key: keys.Key[Any]) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
@@ -62,15 +62,8 @@ class MemoryState(Base):
     entry that could not be read.
     """
 
-    def __init__(
-        self,
-        other: Callable[[keys.Key[Any]], Any] = lambda _key: None,
-        *,
-        size: int = 0,
-        ledger: str | None = None,
-        authority_version: int = 0,
-    ) -> None:
-        super().__init__(size=size, ledger=ledger, authority_version=authority_version)
+    def __init__(self, other: Callable[[keys.Key[Any]], Any] = lambda _key: None) -> None:
+        super().__init__()
         self.packed: dict[bytes, bytes] = {}
         self.indexes: dict[bytes, int] = {}
         self.streams: array[int] = array("Q")

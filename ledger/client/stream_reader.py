@@ -318,8 +318,8 @@ class _Run:
         def other(key: keys.Key[Any]) -> Any:
             return _DONE if key[:1] == b"s" and key != own else self._authority.record(key, index)
 
-        own, ledger = keys.stream_key(stream), self.ledger if index else None
-        source = MemoryState(other, size=index, ledger=ledger, authority_version=self._authority.count(index))
+        own, source = keys.stream_key(stream), MemoryState(other)
+        source.ledger, source.authority_version = self.ledger if index else None, self._authority.count(index)
         replay, is_own = Replay(source), stream == self._stream
         # Only the number of the entries is known of another stream of authority.
         record = self._record if is_own else StreamRecord(entry.stream_version - 1, 0)

@@ -352,12 +352,8 @@ def _ended(records: Iterable[E | None], event: Event, how: str, because: str | N
 
 def delegated(event: Event, data: KeyDelegated) -> KeyRecord:
     """Return the record of a session key that the author of ``event`` delegated."""
-    return KeyRecord(
-        agent=event.author,
-        key=data.key,
-        type="session",
-        since_index=event.index,
-        since_ms=event.accepted_ms,
+    return replace(
+        _key(event, event.author, data.key, "session"),
         expires_at=data.expires_at,
         span=Span(event.accepted_ms, to_ms(data.expires_at)),
         kinds=tuple(data.kinds),

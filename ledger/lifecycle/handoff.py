@@ -435,27 +435,24 @@ def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: Ledger
             _handoff(ledger, member)
         message = f"these handoffs would wait for each other: {' → '.join(cycle)}"
         return Unmet(message, {"cycle": cycle})
-    is_new = not {*question.data.depends_on} <= {*(() if state is None else state.depends_on)}
-    if (is_new and ledger.dependents(name)) or len(came_from) > dependencies_walked_max:
+    is_new = state is None or not {*question.data.depends_on} <= {*state.depends_on}
+    if came_from and ((is_new and ledger.dependents(name)) or len(came_from) > dependencies_walked_max):
         for dependency in came_from:
             _handoff(ledger, dependency)
     return None
 
 
 def _dependencies_are_bounded(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    is_bounded = len(_walk(question, ledger)) <= dependencies_walked_max
-    message = f"{question.event.name} depends on more than {dependencies_walked_max} handoffs"
-    return None if is_bounded else Unmet(message)
+    if len(_walk(question, ledger)) <= dependencies_walked_max:
+        return None
+    return Unmet(f"{question.event.name} depends on more than {dependencies_walked_max} handoffs")
 
 
 def _walk(question: Question[HandoffState], ledger: LedgerState) -> dict[str, str]:
     """Return the handoffs that dependencies lead to, each with the one that named it, until a cycle is closed."""
-    if "walk" in question.shared:
-        shared: dict[str, str] = question.shared["walk"]
-        return shared
     name = question.event.name
-    came_from: dict[str, str] = {}
-    walked = [name]
+    came_from: dict[str, str] = question.shared.setdefault("walk", {})
+    walked = [] if came_from else [name]
     names = tuple(question.data.depends_on)
     for reached in walked:  # the list grows meanwhile
         if came_from:
@@ -467,7 +464,6 @@ def _walk(question: Question[HandoffState], ledger: LedgerState) -> dict[str, st
                 walked.append(wanted)
         if name in came_from or len(came_from) > dependencies_walked_max:
             break
-    question.shared["walk"] = came_from
     return came_from
 
 

@@ -12,7 +12,7 @@ from unittest import mock
 
 from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.consumers.sdk.reactor import Reactor
-from deedbook.ledger.admission import follower
+from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Transaction
 from deedbook.ledger.bus import publisher
 from deedbook.ledger.bus.stream import Generation, retire
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 WORLDS_MAX: Final = 1_000
-_signed, _lead, _publish, _store, _move = follower._signed, role._lead, Replica.publish, Cluster.publish, Reactor._move
+_read, _lead, _publish, _store, _move = LogFollower.read, role._lead, Replica.publish, Cluster.publish, Reactor._move
 
 
 def _publish_later(self: Replica, start: int, entries: list[bytes], *, is_term: bool = False) -> None:
@@ -39,7 +39,7 @@ def _publish_at_best(self: Replica, start: int, entries: list[bytes], *, is_term
 
 
 def _half(start: int, entries: Sequence[bytes]) -> list[Any]:
-    signed = _signed(start, entries)
+    signed = _read(start, entries)
     return signed[: max(1, len(signed) // 2)]
 
 
@@ -87,7 +87,7 @@ PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "whatever stands in the stream counts as ours": lambda: mock.patch.object(publisher, "is_same", return_value=True),
     "what followers are quicker to have counts as lost": lambda: mock.patch.object(Replica, "has_all", new=True),
     "a leader that was fenced leads on": lambda: mock.patch.object(role, "_lead", _lead_on),
-    "a follower appends half a batch": lambda: mock.patch.object(follower, "_signed", _half),
+    "a follower appends half a batch": lambda: mock.patch.object(LogFollower, "read", staticmethod(_half)),
     "what a retired stream was given last is left": lambda: mock.patch.object(Replica, "_retire", _retire_only),
     "a repetition is not known again": lambda: mock.patch.object(Transaction, "index_of", return_value=None),
     "the position moves in another transaction than the effect": lambda: mock.patch.object(
