@@ -192,6 +192,11 @@ WHO_IS_LET_IN: Final = (
         joins_with(lambda _, data: msgspec.structs.replace(data, roles=["agent", "admin"])),
     ),
     WrongLog(
+        "who was invited has the role of the invitation",
+        "NOT_INVITED",
+        joins_with(lambda _, data: msgspec.structs.replace(data, roles=["reviewer"])),
+    ),
+    WrongLog(
         "who was invited has each role once",
         "NOT_INVITED",
         joins_with(lambda _, data: msgspec.structs.replace(data, roles=["agent", "agent"])),
