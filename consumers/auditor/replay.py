@@ -20,17 +20,16 @@ from deedbook.consumers.auditor.report import ReplayOutcome
 from deedbook.consumers.auditor.signatures import Batches, Signatures
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
-from deedbook.ledger.admission.replay import decide_again
+from deedbook.ledger.admission.replay import decide_again, read_candidate
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised, LedgerCreated
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import Entry, decode_entry, pae
 from deedbook.ledger.format.merkle import Frontier, leaf_hash
 from deedbook.ledger.lifecycle.authority import CheckpointKeys, compromised_at
-from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.record_codec import decode_record
 
@@ -234,10 +233,8 @@ class Replay:
         else:
             self._batches.end()
             self._signatures.add(index, entry.key, signed, entry.sig)
-        if len(entry.body) > body_size_max_bytes:
-            self._findings.problem(index, "TOO_LARGE", f"the body of entry {index} has {len(entry.body)} bytes")
         try:
-            body, content = decode_body(entry.body)
+            candidate = read_candidate(entry)
         except Refused as refusal:
             self._findings.problem(index, refusal.code, refusal.message)
             self.lost_from = index if self.lost_from is None else self.lost_from
@@ -245,8 +242,8 @@ class Replay:
                 self._clock.check(index, entry.accepted_ms)
             return
         if not is_damaged:
-            self._clock.check(index, entry.accepted_ms, content)
-        self._decide(index, Candidate(body, content, event_id(signed), entry.body), entry, layer)
+            self._clock.check(index, entry.accepted_ms, candidate.data)
+        self._decide(index, candidate, entry, layer)
 
     def _decide(self, index: int, candidate: Candidate, entry: Entry, layer: Layer) -> None:
         body = candidate.body

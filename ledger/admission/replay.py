@@ -3,7 +3,7 @@
 A *part* has all entries of authority and those of some streams. The versions in the entries show gaps between them,
 and the rules show which other streams they read. So a replay either confirms a part or names the missing entries. It
 does not check facts that only the whole log shows: that an idempotency key was used once, how many events a session
-key has signed on other streams, and that the clock did not jump.
+key has signed on other streams, how large a batch is, and that the clock did not jump.
 
 Pure: the caller reads the entries and vouches for their indexes in the log.
 """
@@ -70,11 +70,16 @@ def read_entry(data: bytes) -> tuple[Entry, Candidate]:
     Raises Refused: the codes of its format and schema.
     """
     entry = decode_entry(data)
+    return entry, read_candidate(entry)
+
+
+def read_candidate(entry: Entry) -> Candidate:
+    """Return the candidate in an entry. Raises Refused: ``TOO_LARGE``, and the codes of its schema."""
     if len(entry.body) > body_size_max_bytes:
         message = f"the body has {len(entry.body)} bytes, and the limit is {body_size_max_bytes}"
         raise Refused("TOO_LARGE", message)
     body, content = decode_body(entry.body)
-    return entry, Candidate(body, content, event_id(pae(entry.body)), entry.body)
+    return Candidate(body, content, event_id(pae(entry.body)), entry.body)
 
 
 class MissingEntries(msgspec.Struct, frozen=True):
@@ -116,6 +121,7 @@ class PartialReplay:
         self.notes: dict[int, Refused] = {}
         self.missing: list[MissingEntries] = []
         self.compromised_signatures: dict[int, int] = {}
+        self._streams: set[str] = set()
         self._batches: dict[bytes, tuple[int, int]] = {}
         self._clock = Clock(self._refuse, self._note)
 
@@ -131,8 +137,6 @@ class PartialReplay:
             return
         body, content = candidate.body, candidate.data
         self.kinds[body.kind] += 1
-        if body.kind in AUTHORITY_KINDS:
-            self.authority.append((index, body.author, content))
         if index == 0 and isinstance(content, LedgerCreated):
             self.created = content
         if entry.batch_size > 1:
@@ -142,6 +146,10 @@ class PartialReplay:
                 self._refuse(index, "VERIFICATION_FAILED", message)
         self._clock.check(index, entry.accepted_ms, content)
         self._find_gaps(index, body, entry)
+        if body.kind in AUTHORITY_KINDS:
+            self.authority.append((index, body.author, content))
+        else:
+            self._streams.add(body.stream)
         self._nothing.index = index
         replayed = decide_again(index, candidate, entry, self._layer, self._clock.now)
         if replayed.event is not None:
@@ -194,16 +202,14 @@ class PartialReplay:
         self._layer.merge_down()
 
     def _compare_versions(self, signed: Mapping[str | None, int], size: int) -> None:
-        present = {event.stream for event in self.events if event.kind not in AUTHORITY_KINDS}
-        for stream in sorted({*signed, *present}, key=str):
+        for stream in sorted({*signed, *self._streams}, key=str):
             version, last_index = self._end_of(stream)
-            if version > signed.get(stream, version):
-                message = (
-                    f"{stream or 'authority'} has {version} entries, but the ledger signed that it has {signed[stream]}"
-                )
+            stated = signed.get(stream, 0)
+            if version > stated:
+                message = f"{stream or 'authority'} has {version} entries, but the ledger signed that it has {stated}"
                 self._refuse(last_index, "VERIFICATION_FAILED", message)
-            elif version != signed.get(stream):
-                self._miss(stream, signed.get(stream), size)
+            elif version < stated:
+                self._miss(stream, stated, size)
 
     def _miss(self, stream: str | None, last: int | None, shown_by: int) -> None:
         version, last_index = self._end_of(stream)

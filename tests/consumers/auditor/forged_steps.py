@@ -259,6 +259,17 @@ def ended_with(more: bytes) -> Callable[[Forge], Any]:
     return make
 
 
+def batch_of(count: int, size: int) -> Callable[[Forge], Any]:
+    """Keep a batch of so many findings whose bodies have this size."""
+
+    def make(forge: Forge) -> None:
+        bodies = [forge.body("alice", SESSION, FINDING, corr=str(number)) for number in range(count)]
+        for place, (body, key, sig) in enumerate(forge.batch("alice", *(body.ljust(size) for body in bodies))):
+            forge.store(body, key, sig, (place, count))
+
+    return make
+
+
 def batch_swapped(forge: Forge) -> None:
     """Keep the events of a batch in another order than was signed."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
