@@ -206,12 +206,12 @@ class PartialReplay:
             version, last_index = self._end_of(stream)
             stated = signed.get(stream, 0)
             if version > stated:
-                message = f"{stream or 'authority'} has {version} entries, but the ledger signed that it has {stated}"
+                message = f"{stream or 'authority'} has {version} entries, and the ledger's signed note counts {stated}"
                 self._refuse(last_index, "VERIFICATION_FAILED", message)
             elif version < stated:
                 self._miss(stream, stated, size)
 
-    def _miss(self, stream: str | None, last: int | None, shown_by: int) -> None:
+    def _miss(self, stream: str | None, last: int, shown_by: int) -> None:
         version, last_index = self._end_of(stream)
         self.missing.append(MissingEntries(stream, version + 1, last, shown_by, last_index + 1))
 
