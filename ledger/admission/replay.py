@@ -18,7 +18,7 @@ import msgspec
 
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
-from deedbook.ledger.admission.decide import apply, check_versions, count_refused, go_on_from
+from deedbook.ledger.admission.decide import apply, check_set_alone, check_versions, count_refused, go_on_from
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Refused
@@ -50,6 +50,7 @@ def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, n
     event, refused, misplaced = None, None, None
     layer.size = index
     try:
+        check_set_alone(candidate.data, entry.batch_size)
         event = apply(candidate, entry.key, layer, now_ms)
     except Refused as refusal:
         refused = refusal

@@ -158,6 +158,8 @@ class Audit:
 
     def decide(self, event: Event) -> None:
         """Check whether the author may append an event, and apply it. A refused event changes nothing."""
+        is_alone = event.kind != "ledger.clock_set" or event.entry.batch_size == 1
+        need(is_alone, "ledger.clock_set is in a batch with other events", "INVALID_FIELD")
         need(not self.rules.has_event(event), "the log contains the event twice", "PARTIAL_RETRY")
         row, idem = self.rules.row_of(event), event.body.get("idem")
         self.authority.check_signer(event, is_decision=bool(row and row.get("identity_key")))

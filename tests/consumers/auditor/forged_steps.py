@@ -195,6 +195,14 @@ def went_back(forge: Forge) -> None:
     finding(forge, "alice", corr="again")
 
 
+def clock_set_in_a_batch(forge: Forge) -> None:
+    """Set the clock in one batch with another event."""
+    setting = forge.body(ROOT, "ledger", ClockSet(time=forge.clock.text(), reason="it stood wrong"))
+    grant = forge.body(ROOT, "agent/alice", RoleGranted(agent="alice", role="human"))
+    for place, (body, key, sig) in enumerate(forge.batch(ROOT, setting, grant)):
+        forge.store(body, key, sig, (place, 2))
+
+
 def batch_of_two_times(forge: Forge) -> None:
     """Keep two events of one batch at two times."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]

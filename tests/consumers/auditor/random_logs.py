@@ -83,7 +83,8 @@ class RandomLog:
     def store_unreadable(self) -> None:
         """Store an entry of an unknown kind, or with an unknown field."""
         body = self.stage.body(self.agent(), "session/0", FINDING)
-        old, new = self.chance.choice(((b"finding.logged", b"finding.guessed"), (b'"finding":', b'"guess":1,"finding":')))
+        changes = (b"finding.logged", b"finding.guessed"), (b'"finding":', b'"guess":1,"finding":')
+        old, new = self.chance.choice(changes)
         self.stage.raw("alice", body.replace(old, new))
 
     def miscount(self) -> None:

@@ -15,6 +15,7 @@ from forged_steps import (
     batch_cut_short,
     batch_of_two_times,
     checkpoint_rotated,
+    clock_set_in_a_batch,
     compromised,
     created,
     delegated,
@@ -349,6 +350,7 @@ WHAT_THE_LEDGER_SAYS: Final = (
         "WRONG_LEDGER",
         lambda f: f.raw("alice", f.body("alice", SESSION, FINDING).replace(f.id.encode(), b"0" * 32)),
     ),
+    WrongLog("the clock is set by an event that is in no batch", "INVALID_FIELD", clock_set_in_a_batch, index=-2),
     WrongLog(
         "the root alone starts a history reset",
         "NOT_AUTHORIZED",
