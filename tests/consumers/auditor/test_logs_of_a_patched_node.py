@@ -161,3 +161,15 @@ def test_text_without_an_end_is_read_soon(start: bytes, tmp_path: Path) -> None:
     forge.raw("alice", head + start + b'\\"' * 24_000)
     mine, other = measured(forge, tmp_path)
     assert mine.codes == other.codes
+
+
+def test_bundle_without_an_entry_of_authority_lacks_it_even_if_the_files_of_keys_name_its_key(tmp_path: Path) -> None:
+    path = Forge().export(tmp_path / "log.tar", SESSION)
+    members = dict(members_of(path))
+    manifest = json.loads(members["manifest.json"])
+    for missing in manifest["indexes"][1:]:
+        kept = {name: data for name, data in members.items() if not name.startswith(f"entries/{missing:020d}.")}
+        indexes = [index for index in manifest["indexes"] if index != missing]
+        text = json.dumps(manifest | {"indexes": indexes}, sort_keys=True, separators=(",", ":"))
+        path.write_bytes(packed([*(kept | {"manifest.json": text.encode() + b"\n"}).items()]))
+        assert (ours(path).word, alone(path).word) == ("PARTIAL", "PARTIAL"), ours(path).text
