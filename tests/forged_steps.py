@@ -196,6 +196,14 @@ def went_back(forge: Forge) -> None:
     finding(forge, "alice", corr="again")
 
 
+def clock_set_in_a_batch(forge: Forge) -> None:
+    """Set the clock in one batch with another event."""
+    setting = forge.body(ROOT, "ledger", ClockSet(time=forge.clock.text(), reason="it stood wrong"))
+    grant = forge.body(ROOT, "agent/alice", RoleGranted(agent="alice", role="human"))
+    for place, (body, key, sig) in enumerate(forge.batch(ROOT, setting, grant)):
+        forge.store(body, key, sig, (place, 2))
+
+
 def batch_of_two_times(forge: Forge) -> None:
     """Keep two events of one batch at two times."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
@@ -249,6 +257,17 @@ def ended_with(more: bytes) -> Callable[[Forge], Any]:
     def make(forge: Forge) -> None:
         finding(forge)
         forge.entries[-1] += more
+
+    return make
+
+
+def batch_of(count: int, size: int) -> Callable[[Forge], Any]:
+    """Keep a batch of so many findings whose bodies have this size."""
+
+    def make(forge: Forge) -> None:
+        bodies = [forge.body("alice", SESSION, FINDING, corr=str(number)) for number in range(count)]
+        for place, (body, key, sig) in enumerate(forge.batch("alice", *(body.ljust(size) for body in bodies))):
+            forge.store(body, key, sig, (place, count))
 
     return make
 

@@ -12,6 +12,7 @@ from forged_steps import (
     batch_cut_short,
     batch_of_two_times,
     checkpoint_rotated,
+    clock_set_in_a_batch,
     compromised,
     created,
     delegated,
@@ -359,6 +360,7 @@ WHAT_THE_LEDGER_SAYS: Final = (
 )
 
 HOW_A_LOG_IS_KEPT: Final = (
+    WrongLog("the clock is set by an event that is in no batch", "INVALID_FIELD", clock_set_in_a_batch, index=-2),
     WrongLog(
         "the clock is set to the time that was signed",
         "INVALID_FIELD",

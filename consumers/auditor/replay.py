@@ -17,15 +17,14 @@ from deedbook.consumers.auditor.report import ReplayOutcome
 from deedbook.consumers.auditor.signatures import Batches, Signatures
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
-from deedbook.ledger.admission.replay import Replay
+from deedbook.ledger.admission.replay import Replay, read_candidate
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import Entry, decode_entry, pae
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
-from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.log import keys
 
 if TYPE_CHECKING:
@@ -189,17 +188,15 @@ class LogReplay(Replay):
         else:
             self._batches.end()
             self._signatures.add(index, entry.key, signed, entry.sig)
-        if len(entry.body) > body_size_max_bytes:
-            self._findings.problem(index, "TOO_LARGE", f"the body of entry {index} has {len(entry.body)} bytes")
         try:
-            body, content = decode_body(entry.body)
+            candidate = read_candidate(entry)
         except Refused as refusal:
             self._findings.problem(index, refusal.code, refusal.message)
             self.lost_from = index if self.lost_from is None else self.lost_from
             if has_time:
                 self._times.check(index, entry.accepted_ms)
             return
-        self._decide(index, Candidate(body, content, event_id(signed), entry.body), entry, has_time=has_time)
+        self._decide(index, candidate, entry, has_time=has_time)
 
     def _decide(self, index: int, candidate: Candidate, entry: Entry, *, has_time: bool) -> None:
         body, memory = candidate.body, self.memory

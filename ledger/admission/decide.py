@@ -99,12 +99,17 @@ def _accepted_ms(checked: CheckedSubmission, group: Layer, system_ms: int) -> in
     settings = [candidate.data for candidate in checked.candidates if isinstance(candidate.data, ClockSet)]
     if not settings:
         return next_ms(group.now_ms, system_ms)
-    if len(checked.candidates) > 1:
-        raise Refused("INVALID_FIELD", "submit ledger.clock_set alone: all events of a batch have one time")
+    check_set_alone(settings[0], len(checked.candidates))
     set_ms = to_ms(settings[0].time)
     if checked.candidates[0].body.author == ROOT:  # the rule refuses every other author, whatever the time
         check_set(set_ms, system_ms)
     return set_ms
+
+
+def check_set_alone(data: EventData, count: int) -> None:
+    """Refuse an event that sets the clock together with others. Raises Refused: ``INVALID_FIELD``."""
+    if count > 1 and isinstance(data, ClockSet):
+        raise Refused("INVALID_FIELD", "submit ledger.clock_set alone: all events of a batch have one time")
 
 
 def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:

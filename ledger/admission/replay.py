@@ -7,7 +7,7 @@ signatures in the way that suits their source, and report.
 A *part* has all entries of authority and those of some streams. The versions in the entries show gaps between them,
 and the rules show which other streams they read. So a replay either confirms a part or names the missing entries. It
 does not check facts that only the whole log shows: that an idempotency key was used once, how many events a session
-key has signed on other streams, and that the clock did not jump.
+key has signed on other streams, how large a batch is, and that the clock did not jump.
 
 Pure: the caller reads the entries and vouches for their indexes in the log.
 """
@@ -22,7 +22,7 @@ import msgspec
 
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
-from deedbook.ledger.admission.decide import apply, check_versions, count_refused, go_on_from
+from deedbook.ledger.admission.decide import apply, check_set_alone, check_versions, count_refused, go_on_from
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
@@ -86,6 +86,7 @@ class Replay:
         event, refused, misplaced = None, None, None
         layer.size = index
         try:
+            check_set_alone(candidate.data, entry.batch_size)
             event = apply(candidate, entry.key, layer, now_ms)
         except Refused as refusal:
             refused = refusal
@@ -126,11 +127,16 @@ def read_entry(data: bytes) -> tuple[Entry, Candidate]:
     Raises Refused: the codes of its format and schema.
     """
     entry = decode_entry(data)
+    return entry, read_candidate(entry)
+
+
+def read_candidate(entry: Entry) -> Candidate:
+    """Return the candidate in an entry. Raises Refused: ``TOO_LARGE``, and the codes of its schema."""
     if len(entry.body) > body_size_max_bytes:
         message = f"the body has {len(entry.body)} bytes, and the limit is {body_size_max_bytes}"
         raise Refused("TOO_LARGE", message)
     body, content = decode_body(entry.body)
-    return entry, Candidate(body, content, event_id(pae(entry.body)), entry.body)
+    return Candidate(body, content, event_id(pae(entry.body)), entry.body)
 
 
 class MissingEntries(msgspec.Struct, frozen=True):
@@ -168,6 +174,7 @@ class PartialReplay(Replay):
         self.doubtful: dict[int, Refused] = {}
         self.missing: list[MissingEntries] = []
         self.compromised_signatures: dict[int, int] = {}
+        self._streams: set[str] = set()
         self._batches: dict[bytes, tuple[int, int]] = {}
         self._index = 0
         self._streams_read: dict[str, int] = {}
@@ -188,6 +195,8 @@ class PartialReplay(Replay):
                 message = "its time or its position differs from those of its batch"
                 self._refuse(index, "VERIFICATION_FAILED", message)
         self._index = index
+        if candidate.body.kind not in AUTHORITY_KINDS:
+            self._streams.add(candidate.body.stream)
         self._count_gaps(index, candidate.body, entry)
         replayed = self.step(index, entry, candidate)
         if replayed.event is not None:
@@ -240,18 +249,16 @@ class PartialReplay(Replay):
         self._layer.merge_down()
 
     def _compare_versions(self, signed: Mapping[str | None, int], size: int) -> None:
-        present = {event.stream for event in self.events if event.kind not in AUTHORITY_KINDS}
-        for stream in sorted({*signed, *present}, key=str):
+        for stream in sorted({*signed, *self._streams}, key=str):
             version, last_index = self._end_of(stream)
-            if version > signed.get(stream, version):
-                message = (
-                    f"{stream or 'authority'} has {version} entries, but the ledger signed that it has {signed[stream]}"
-                )
+            stated = signed.get(stream, 0)
+            if version > stated:
+                message = f"{stream or 'authority'} has {version} entries, and the ledger's signed note counts {stated}"
                 self._refuse(last_index, "VERIFICATION_FAILED", message)
-            elif version != signed.get(stream):
-                self._miss(stream, signed.get(stream), size)
+            elif version < stated:
+                self._miss(stream, stated, size)
 
-    def _miss(self, stream: str | None, last: int | None, shown_by: int) -> None:
+    def _miss(self, stream: str | None, last: int, shown_by: int) -> None:
         version, last_index = self._end_of(stream)
         self.missing.append(MissingEntries(stream, version + 1, last, shown_by, last_index + 1))
 

@@ -28,7 +28,9 @@ _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order 
 decimal_max: Final = 2**63 - 1
 _DECIMAL: Final = r"0|[1-9][0-9]{0,18}"
 _HALF: Final = "[\ud800-\udfff]"
-_STRINGS: Final = rb'"(?:[^"\\]|\\.)*"'
+# A string without an end goes on to the end of the text. Otherwise the search would begin again at each quote in it.
+_STRINGS: Final = rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))'
+_SURROGATE: Final = rb"\\u[dD][89a-fA-F]"
 _SIXTEEN_DIGITS: Final = rb"[0-9]{16}"
 _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 
@@ -111,11 +113,16 @@ def check_strict(text: bytes) -> Any:
     """
     check_depth(text)
     try:
-        return strict_json().decode(text.decode("utf-8", "strict"))
+        value = strict_json().decode(text.decode("utf-8", "strict"))
+        if re.search(_SURROGATE, text):  # raises for half of a pair, which Python's parser accepts
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise Refused("INVALID_FORMAT", f"the bytes are not UTF-8 (at byte {error.start})") from error
+    except UnicodeEncodeError as error:
+        raise Refused("INVALID_FORMAT", "a text contains half of a surrogate pair") from error
     except json.JSONDecodeError as error:
         raise Refused("INVALID_FORMAT", f"this is not JSON: {error.msg} at character {error.pos}") from error
+    return value
 
 
 def strict_json(*, controls: bool = False) -> json.JSONDecoder:

@@ -133,7 +133,7 @@ class Home(msgspec.Struct, frozen=True):
             content = read_key_file(session)
             is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
             if is_fresh and all(
-                is_delegable(kind, data) and covers(content.kinds, content.streams, kind, stream)
+                is_delegable(kind, stream, data) and covers(content.kinds, content.streams, kind, stream)
                 for kind, stream, data in signed
             ):
                 return open_key(session)

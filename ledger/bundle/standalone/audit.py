@@ -14,7 +14,7 @@ from typing import Any
 from blake3 import blake3
 
 from deedbook.ledger.bundle.standalone.authority import AUTHORITY, Authority
-from deedbook.ledger.bundle.standalone.form import Event, Kinds, read_json
+from deedbook.ledger.bundle.standalone.form import BATCH_BYTES_MAX, Entry, Event, Kinds, read_entry, read_json
 from deedbook.ledger.bundle.standalone.members import HOME, Members
 from deedbook.ledger.bundle.standalone.proofs import (
     BATCH,
@@ -59,7 +59,7 @@ def read_manifest(text: bytes) -> dict[str, Any]:
     is_whole = content == "log" and manifest["stream"] is None and not indexes
     is_stream = content == "stream" and isinstance(manifest["stream"], str)
     need(is_whole or is_stream, "manifest.json describes neither a whole log nor a stream", "CORRUPTED")
-    are_refs = all(REF.fullmatch(ref) for ref in manifest["blobs"])
+    are_refs = isinstance(manifest["blobs"], list) and all(REF.fullmatch(ref) for ref in manifest["blobs"])
     need(are_refs, "manifest.json has an invalid ref of a blob", "CORRUPTED")
     is_backup = isinstance(files, dict) and set(files) <= set(HOME)
     need(is_backup, "manifest.json names a file that no backup contains", "CORRUPTED")
@@ -69,9 +69,10 @@ def read_manifest(text: bytes) -> dict[str, Any]:
 class Audit:
     """The state of one check: the problems so far, and the values that later entries are compared with.
 
-    ``problems`` are (index, code, message), and so are ``refusals``: those of a bundle of one stream, where a missing
-    entry may be the reason. ``gaps`` are (index, text): an event at that index or later may need the missing entry.
-    ``has_all_authority``: every event of authority is present and was accepted, so the files of keys can be compared.
+    ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
+    cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``is_whole``:
+    every entry before this one is present and can be read. ``has_all_authority``: every event of authority is present
+    and was accepted, so the files of keys can be compared.
     """
 
     def __init__(self, members: Members) -> None:
@@ -80,7 +81,7 @@ class Audit:
         self.authority = Authority()
         self.clock_ms = self.signatures = self.entries = 0
         self.last_index, self.jumps = -1, dict[int, int]()
-        self.batch: list[tuple[Event, bytes]] = []
+        self.batch: list[tuple[int, Entry]] = []
         self.problems: list[tuple[int | None, str, str]] = []
         self.refusals: list[tuple[int, str, str]] = []
         self.gaps: list[tuple[int, str]] = []
@@ -90,6 +91,7 @@ class Audit:
         self.last_of_stream: dict[str, int] = {}
         self.batches: dict[bytes, tuple[int, int]] = {}
         self.manifest = read_manifest(members.read("manifest.json"))
+        self.is_whole = self.manifest["content"] == "log"
         self.lost = members.check_names(self.manifest)
         self.missing += self.lost
         self.has_all_authority = not any(name.startswith("entries/") for name in self.lost)
@@ -120,26 +122,44 @@ class Audit:
 
         ``proof`` is the root and the checkpoint in a bundle of one stream.
         """
-        event = self.kinds.read(index, data)
-        if proof is None:
-            self.run_check(index, self.check_signature, event)
-        else:
-            self.check_proof(event, data, *proof)
+        event = self.read_event(index, data, proof)
         self.entries += 1
-        self.run_check(index, self.check_time, event)
+        self.run_check(index, self.check_time, event.entry, event.kind)
         self.run_check(index, self.check_versions, event)
         try:
             self.decide(event)
         except WrongError as fault:
             self.has_all_authority &= event.kind not in AUTHORITY
-            if proof is None:
-                raise
             self.refusals.append((index, fault.code, str(fault)))
         finally:
             self.rules.remember(event)
+            for name, version in zip((event.stream, ""), event.entry.versions, strict=True):
+                self.versions[name] = version  # a wrong count is one problem, not one of every entry after it
+
+    def read_event(self, index: int, data: bytes, proof: tuple[bytes, str] | None) -> Event:
+        """Return the event in an entry, and check its signature. Later entries may need one that cannot be read."""
+        entry = None
+        try:
+            entry = read_entry(data)
+            if proof is None:
+                self.run_check(index, self.check_signature, entry)
+            event = self.kinds.read(index, entry)
+        except FAULTS:
+            self.has_all_authority = False
+            if self.manifest["content"] == "log":
+                self.is_whole = False
+                self.gaps.append((index, f"index {index}, which cannot be read"))
+                if entry is not None:
+                    self.run_check(index, self.check_time, entry, "")
+            raise
+        if proof is not None:
+            self.check_proof(index, entry, data, *proof)
+        return event
 
     def decide(self, event: Event) -> None:
         """Check whether the author may append an event, and apply it. A refused event changes nothing."""
+        is_alone = event.kind != "ledger.clock_set" or event.entry.batch_size == 1
+        need(is_alone, "ledger.clock_set is in a batch with other events", "INVALID_FIELD")
         need(not self.rules.has_event(event), "the log contains the event twice", "PARTIAL_RETRY")
         row, idem = self.rules.row_of(event), event.body.get("idem")
         self.authority.check_signer(event, is_decision=bool(row and row.get("identity_key")))
@@ -148,35 +168,37 @@ class Audit:
         self.authority.count(event)
         self.idems |= {(event.author, idem)} if idem is not None else set()
 
-    def check_signature(self, index: int, event: Event) -> None:
+    def check_signature(self, index: int, entry: Entry) -> None:
         """Check the signature of an entry. That of a batch is checked at its last entry."""
-        entry, signed = event.entry, pae(EVENT, event.entry.body)
         batch, self.batch = self.batch, []
         if entry.batch_size == 1:
             if batch:
-                self.add_problem(batch[0][0].index, f"the batch ends before entry {index}", "VERIFICATION_FAILED")
-            need(is_signed(entry.key, signed, entry.signature), "its signature is not valid", "SIGNATURE_INVALID")
+                self.add_problem(batch[0][0], f"the batch ends before entry {index}", "VERIFICATION_FAILED")
+            is_valid = is_signed(entry.key, pae(EVENT, entry.body), entry.signature)
+            need(is_valid, "its signature is not valid", "SIGNATURE_INVALID")
             self.signatures += 1
             return
         need(entry.position == len(batch), "it is not the next entry of its batch")
-        first = batch[0][0].entry if batch else entry
+        first = batch[0][1] if batch else entry
         shared = (first.key, first.signature, first.batch_size, first.accepted_ms)
         is_equal = shared == (entry.key, entry.signature, entry.batch_size, entry.accepted_ms)
         need(is_equal, "it differs from its batch in key, signature, size or time")
-        batch.append((event, leaf_hash(signed)))
+        batch.append((index, entry))
         if len(batch) < entry.batch_size:
             self.batch = batch
             return
-        root = tree_root([leaf for _, leaf in batch])
+        start, size = batch[0][0], sum(len(member.body) for _, member in batch)
+        if size > BATCH_BYTES_MAX:
+            self.add_problem(start, f"the batch up to entry {index} has {size} bytes", "TOO_LARGE")
+        root = tree_root([leaf_hash(pae(EVENT, member.body)) for _, member in batch])
         if is_signed(entry.key, pae(BATCH, entry.batch_size.to_bytes(8, "big") + root), entry.signature):
             self.signatures += entry.batch_size
         else:
             message = f"the signature of the batch up to entry {index} is not valid"
-            self.add_problem(batch[0][0].index, message, "SIGNATURE_INVALID")
+            self.add_problem(start, message, "SIGNATURE_INVALID")
 
-    def check_proof(self, event: Event, data: bytes, root: bytes, note: str) -> None:
+    def check_proof(self, index: int, entry: Entry, data: bytes, root: bytes, note: str) -> None:
         """Check the inclusion of an entry by its C2SP tlog-proof, and its signature, or that of its batch."""
-        index, entry = event.index, event.entry
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
         need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
@@ -194,16 +216,16 @@ class Audit:
         need(is_valid, "its signature, or that of its batch, is not valid", "SIGNATURE_INVALID")
         self.signatures += 1
 
-    def check_time(self, index: int, event: Event) -> None:
+    def check_time(self, index: int, entry: Entry, kind: str) -> None:
         """Compare the entry's time with that of the entry before it: only root sets the clock back, or far ahead."""
-        before_ms, now_ms = self.clock_ms, event.entry.accepted_ms
+        before_ms, now_ms = self.clock_ms, entry.accepted_ms
         is_next, self.last_index = index == self.last_index + 1, index
-        if event.kind == "ledger.clock_set":
+        if kind == "ledger.clock_set":
             # Root corrects the clock: jumps beyond the new time are no longer a problem.
             self.jumps = {jump: jump_ms for jump, jump_ms in self.jumps.items() if jump_ms <= now_ms}
             self.clock_ms = now_ms
             return
-        is_reset = event.kind == "ledger.history_reset"  # root continues a copy, which may be old
+        is_reset = kind == "ledger.history_reset"  # root continues a copy, which may be old
         if is_next and index > 0 and now_ms - before_ms > FORWARD_MAX_MS and not is_reset:
             self.jumps[index] = now_ms
         self.clock_ms = max(before_ms, now_ms)
@@ -213,8 +235,10 @@ class Audit:
         """Compare the versions of the stream and of authority with the count so far; a gap means missing entries."""
         for name, version in zip((event.stream, ""), event.entry.versions, strict=True):
             count = self.versions[name] + (name != "" or event.kind in AUTHORITY)
-            if version > count and self.manifest["content"] == "stream":
-                self.add_gap(name, f"{version - count} of {name or 'authority'} before index {index}")
+            is_log = self.manifest["content"] == "log"
+            if not self.is_whole and (is_log or version > count):
+                if not is_log:
+                    self.add_gap(name, f"{version - count} of {name or 'authority'} before index {index}")
                 count = version
             self.versions[name] = count
             if name or event.kind in AUTHORITY:
@@ -327,7 +351,7 @@ class Audit:
                 self.add_gap(name, f"{count - self.versions[name]} of {name or 'authority'} at its end")
 
     def settle(self) -> None:
-        """Decide whether refused events of a bundle of one stream are wrong, or may only lack a missing entry."""
+        """Decide whether refused events are wrong, or may only lack an entry that is missing or cannot be read."""
         if self.manifest["content"] == "stream":
             unread = {name: index for name, index in self.rules.reads.items() if not self.versions[name]}
             self.gaps += [(index, f"{name}, which index {index} depends on") for name, index in unread.items()]
@@ -339,6 +363,7 @@ class Audit:
                 self.add_problem(index, message, code)
             else:
                 self.missing.append(f"the entry that allows index {index} ({code}: {message})")
+        self.problems.sort(key=lambda problem: (problem[0] is None, problem[0] or 0))
 
     def run(self) -> None:
         """Check everything. A failure without an index raises, and ends the check."""

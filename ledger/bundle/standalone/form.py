@@ -23,12 +23,15 @@ from deedbook.ledger.bundle.standalone.proofs import EVENT, TREE_MAX, WrongError
 ENTRY_MAX = 48 * 1024
 BODY_MAX = ENTRY_MAX - 160
 BATCH_MAX = 256
+BATCH_BYTES_MAX = 900 * 1024
 STREAM_MAX = 400
 DEPTH_MAX = 32
 INTEGER_MAX = 2**53 - 1
 CLOCK_MAX_MS = 253_402_300_799_999
 KINDS_SHA256 = ""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# A string (without an end, it goes on to the end of the text), or a bracket outside of strings.
+TOKENS = re.compile(rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))|[\[\]{}]')
 NAMES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
 NAMES |= {type(None): "null"}
 
@@ -92,7 +95,6 @@ def read_entry(data: bytes) -> Entry:
     need(accepted_ms <= CLOCK_MAX_MS, "its time is after the year 9999", "INVALID_FORMAT")
     is_counted = all(0 < version <= TREE_MAX for version in versions)
     need(is_counted, "its stream or authority version is out of range", "INVALID_FORMAT")
-    need(len(body) <= BODY_MAX, "its body is too large", "TOO_LARGE")
     return Entry(body, key, signature, position, batch_size, accepted_ms, (versions[0], versions[1]))
 
 
@@ -119,7 +121,7 @@ def finite_number(digits: str) -> float:
 def read_json(text: bytes) -> Any:
     """Parse strict JSON, so that all readers understand it in the same way."""
     depth = 0
-    for match in re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', text):  # skips brackets within strings
+    for match in TOKENS.finditer(text):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
         need(depth <= DEPTH_MAX, f"the JSON is nested deeper than {DEPTH_MAX} levels", "NESTING_TOO_DEEP")
     try:
@@ -158,9 +160,9 @@ class Kinds:
         self.ids: dict[str, Any] = tables["ids"]
         self.rules: dict[str, Any] = tables["rules"]
 
-    def read(self, index: int, data: bytes) -> Event:
+    def read(self, index: int, entry: Entry) -> Event:
         """Return the event in an entry after a check of all its fields."""
-        entry = read_entry(data)
+        need(len(entry.body) <= BODY_MAX, "its body is too large", "TOO_LARGE")
         body = read_json(entry.body)
         self.check(body, {"$ref": "Body"}, "$")
         kind, stream, content = body["kind"], body["stream"], body["data"]

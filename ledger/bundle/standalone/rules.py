@@ -436,7 +436,7 @@ class Decision:
     def steps_form_no_cycle(self) -> bool:
         """The new steps do not depend on each other in a cycle."""
         waiting = {int(number): set(others) for number, others in self.data["dependencies"].items()}
-        while ready := [number for number, others in waiting.items() if not others & set(waiting)]:
+        while ready := {number for number, others in waiting.items() if waiting.keys().isdisjoint(others)}:
             waiting = {number: others for number, others in waiting.items() if number not in ready}
         return not waiting
 

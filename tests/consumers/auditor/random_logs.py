@@ -1,7 +1,8 @@
 """Logs of random operations by random agents, most of them wrong, that nobody's gate has judged.
 
 Half of the operations are those of a row whose states and parties fit, with right data. Otherwise a log would never get
-far, and all its events would be refused for the same reasons.
+far, and all its events would be refused for the same reasons. A *hostile* log is one of a patched node, which also
+stores what no gate would: entries that cannot be read, wrong counts, events twice, damaged batches.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from building import NO_EVENT
 from event_examples import EXAMPLES
-from forged_steps import compromised, removed, rotated
+from forged_steps import FINDING, compromised, removed, rotated
 from rule_stage import CONTENT, ROWS, STEP, TABLES, WORKING, Row, Stage, handoff_data, mapped
 
 from deedbook.ledger.client.author import Draft
@@ -31,11 +32,13 @@ SNAPSHOT: Final = EXAMPLES["snapshot.taken"]
 class RandomLog:
     """A stage, and what chance does on it."""
 
-    def __init__(self, chance: random.Random, events: int) -> None:
+    def __init__(self, chance: random.Random, events: int, *, is_hostile: bool = False) -> None:
         self.stage, self.chance = Stage(), chance
         self.session_keys: list[tuple[str, Key]] = []
         self.ids = [NO_EVENT]
         steps = [self.operate] * 40 + [self.change_authority] * 3 + [self.wait, self.delegate]
+        if is_hostile:
+            steps += [self.store_unreadable, self.miscount, self.store_again, self.store_batch, self.store_batch]
         for _ in range(events):
             chance.choice(steps)()
 
@@ -76,6 +79,37 @@ class RandomLog:
                 stage.keys[name] = key if self.is_likely(50) else stage.keys[name]
             case _:
                 removed(stage, chance.choice(("carl", "dora", "rick")), author)
+
+    def store_unreadable(self) -> None:
+        """Store an entry of an unknown kind, or with an unknown field."""
+        body = self.stage.body(self.agent(), "session/0", FINDING)
+        changes = (b"finding.logged", b"finding.guessed"), (b'"finding":', b'"guess":1,"finding":')
+        old, new = self.chance.choice(changes)
+        self.stage.raw("alice", body.replace(old, new))
+
+    def miscount(self) -> None:
+        """Store a finding whose counts are not those of its place."""
+        name = self.chance.choice(("stream_version", "authority_version"))
+        author = self.agent()
+        self.stage.raw(author, self.stage.body(author, "session/0", FINDING), **{name: self.chance.randrange(1, 30)})
+        self.stage.clock.advance(0.001)
+
+    def store_again(self) -> None:
+        """Store an event that is in the log."""
+        entry = decode_entry(self.chance.choice(self.stage.entries))
+        if entry.batch_size == 1:
+            self.stage.store(entry.body, entry.key, entry.sig)
+
+    def store_batch(self) -> None:
+        """Store a batch of findings of several agents, sometimes with one of them spoilt."""
+        authors = [self.agent() for _ in range(3)]
+        bodies = [self.stage.body(author, "session/0", FINDING, corr=str(at)) for at, author in enumerate(authors)]
+        if self.is_likely(30):
+            bodies[1] = bodies[1].replace(b"finding.logged", b"finding.guessed")
+        is_signed = self.is_likely(90)
+        for place, (body, key, sig) in enumerate(self.stage.batch(authors[0], *bodies)):
+            self.stage.store(body, key, sig if is_signed else bytes(64), (place, 3))
+        self.stage.clock.advance(0.001)
 
     def append(self, author: str, stream: str, kind: str, data: dict[str, Any], key: Key | None = None) -> None:
         """Append an event, sometimes with an expected version or an idempotency key."""

@@ -104,10 +104,19 @@ def test_program_in_the_bundle_knows_the_same_authority_events_and_limits() -> N
         limits.entry_size_max_bytes,
         limits.body_size_max_bytes,
         limits.batch_events_max,
+        limits.batch_size_max_bytes,
         limits.stream_name_max_bytes,
         limits.json_depth_max,
         limits.json_integer_max,
-    ) == (form.ENTRY_MAX, form.BODY_MAX, form.BATCH_MAX, form.STREAM_MAX, form.DEPTH_MAX, form.INTEGER_MAX)
+    ) == (
+        form.ENTRY_MAX,
+        form.BODY_MAX,
+        form.BATCH_MAX,
+        form.BATCH_BYTES_MAX,
+        form.STREAM_MAX,
+        form.DEPTH_MAX,
+        form.INTEGER_MAX,
+    )
     assert (limits.clock_max_ms, limits.clock_forward_max_ms) == (form.CLOCK_MAX_MS, audit.FORWARD_MAX_MS)
 
 
@@ -117,7 +126,7 @@ def test_program_in_the_bundle_delegates_what_the_gate_does() -> None:
         event = SimpleNamespace(kind=kind, stream=f"{KINDS[kind].stream}/x", data=data)
         row = rules.row_of(event)
         is_held = kind in AUTHORITY or bool(row and row.get("identity_key"))
-        assert is_held != gate_delegates(kind, data), (kind, data)
+        assert is_held != gate_delegates(kind, event.stream, data), (kind, data)
 
 
 def test_program_in_the_bundle_is_one_file_of_strangers_only() -> None:

@@ -30,7 +30,7 @@ def is_read_alone(kinds: Any, text: bytes) -> bool:
     """Whether the program in a bundle does."""
     entry = Entry(1, text, bytes(32), 1, bytes(64), 0, 1, 0, 1, 1)
     try:
-        kinds.read(0, entry.encode())
+        kinds.read(0, program().read_entry(entry.encode()))
     except program().FAULTS:
         return False
     return True

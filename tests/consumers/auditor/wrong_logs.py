@@ -12,6 +12,7 @@ from forged_steps import (
     ASKED,
     FINDING,
     WrongLog,
+    batch_of,
     batch_swapped,
     checkpoint_rotated,
     checkpoint_signed_with,
@@ -56,6 +57,12 @@ WHAT_AN_EVENT_IS: Final = (
     odd("a number is finite", "INVALID_FORMAT", "0.5", "1e999"),
     odd("NaN is no number", "INVALID_FORMAT", "0.5", "NaN"),
     odd("a text is whole Unicode", "INVALID_FORMAT", '"finding":"x"', '"finding":"\\ud800"'),
+    odd(
+        "a text is whole Unicode, whatever else is wrong",
+        "INVALID_FORMAT",
+        '"finding":"x"',
+        '"finding":"\\ud800","more":1',
+    ),
     WrongLog(
         "JSON is UTF-8",
         "INVALID_FORMAT",
@@ -121,6 +128,7 @@ WHAT_AN_ENTRY_IS: Final = (
     WrongLog("an entry has one spelling", "INVALID_FORMAT", spelled(b"\x9a", b"\xdc\x00\x0a")),
     WrongLog("an event is signed", "SIGNATURE_INVALID", stored(sig=bytes(64))),
     WrongLog("a signature has one form", "SIGNATURE_INVALID", malleable),
+    WrongLog("a batch has at most so many bytes", "TOO_LARGE", batch_of(20, 48_000), index=-20),
     WrongLog("a batch is in the order that was signed", "SIGNATURE_INVALID", batch_swapped, index=-2),
     WrongLog("nothing follows an entry", "INVALID_FORMAT", ended_with(b"\0")),
     WrongLog("an entry has numbers where numbers belong", "INVALID_FORMAT", spelled(b"\x9a\x01", b"\x9a\xc4\x01\x01")),

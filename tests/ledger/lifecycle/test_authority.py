@@ -119,16 +119,16 @@ def test_approvals_and_authority_are_in_no_scope(kind: str, scope: tuple[str, ..
 @pytest.mark.parametrize("kind", [kinds.HandoffCreated, kinds.HandoffAmended])
 def test_what_names_no_reviewer_is_an_approval(kind: type[kinds.HandoffCreated | kinds.HandoffAmended]) -> None:
     name = KIND_OF[kind]
-    assert is_delegable(name, kind(title="t", to="bob", reviewer="rita"))
-    assert not is_delegable(name, kind(title="t", to="bob"))
+    assert is_delegable(name, "handoff/h1", kind(title="t", to="bob", reviewer="rita"))
+    assert not is_delegable(name, "handoff/h1", kind(title="t", to="bob"))
     for fields, expected in (({"reviewer": "rita"}, True), ({"reviewer": None}, False), ({}, False)):
-        assert is_delegable(name, fields) is expected
-    assert is_delegable("handoff.claimed", {})
+        assert is_delegable(name, "handoff/h1", fields) is expected
+    assert is_delegable("handoff.claimed", "handoff/h1", {})
 
 
 def test_handing_a_review_over_is_an_approval() -> None:
     data = kinds.HandoffAmended(title="t", to="bob", reviewer="ruth", hands_over=True)
-    assert not is_delegable("handoff.amended", data)
+    assert not is_delegable("handoff.amended", "handoff/h1", data)
 
 
 def test_delegation_is_remembered_as_it_was_made() -> None:

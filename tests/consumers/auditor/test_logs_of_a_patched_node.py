@@ -1,0 +1,175 @@
+"""Logs and bundles that a patched node can make: both verifiers name the same entries, and blame no other one."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bundle_mutations import members_of, packed
+from forge import SESSION, Forge
+from forged_steps import FINDING, finding, removed, role, stored
+from judges import Judgement, alone, ours
+from rule_stage import STEP
+from test_left_out_events import of_stream
+
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.authority import RoleGranted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+READ_MAX_S = 5.0  # of processor time; what was quadratic or cubic took from one to some thousand seconds
+
+
+def judged(
+    forge: Forge, path: Path, stream: str | None = None, **options: Any
+) -> tuple[str, dict[int | None, set[str]]]:
+    """Return the verdict and the codes on which both verifiers agree."""
+    bundle = forge.export(path / "log.tar", stream, **options)
+    mine, other = ours(bundle), alone(bundle)
+    assert (mine.word, mine.codes) == (other.word, other.codes), f"{mine.text}\n{other.text}"
+    return mine.word, mine.codes
+
+
+def unreadable(forge: Forge, author: str = "alice") -> int:
+    """Append an entry whose kind nobody knows; return its index."""
+    body = forge.body(author, SESSION, FINDING).replace(b"finding.logged", b"finding.guessed")
+    forge.raw(author, body)
+    return len(forge.entries) - 1
+
+
+def test_entry_after_an_unreadable_one_is_not_blamed(tmp_path: Path) -> None:
+    forge = Forge()
+    finding(forge, "bob")  # before it: a refusal that no other entry can explain
+    index = unreadable(forge)
+    finding(forge)
+    finding(forge, "bob", corr="after it")
+    codes = {index - 1: {"NOT_AUTHORIZED"}, index: {"UNKNOWN_KIND"}}
+    assert judged(forge, tmp_path) == ("INVALID", codes)
+
+
+def test_unreadable_entry_with_a_wrong_signature_has_both_faults(tmp_path: Path) -> None:
+    forge = Forge()
+    body = forge.body("alice", SESSION, FINDING).replace(b"finding.logged", b"finding.guessed")
+    forge.raw("alice", body, sig=bytes(64))
+    assert judged(forge, tmp_path)[1] == {len(forge.entries) - 1: {"UNKNOWN_KIND", "SIGNATURE_INVALID"}}
+
+
+def test_batch_with_an_unreadable_event_is_signed_all_the_same(tmp_path: Path) -> None:
+    forge = Forge()
+    bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "abc"]
+    bodies[1] = bodies[1].replace(b"finding.logged", b"finding.guessed")
+    first = len(forge.entries)
+    for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)):
+        forge.store(body, key, sig, (place, 3))
+    assert judged(forge, tmp_path)[1] == {first + 1: {"UNKNOWN_KIND"}}
+
+
+def test_body_above_its_limit_counts_for_nothing(tmp_path: Path) -> None:
+    forge = Forge()
+    body = forge.body("alice", "session/large", {"task": "x"}, kind="session.started")
+    forge.raw("alice", body.ljust(48 * 1024 - 159))
+    finding(forge, stream="session/large")
+    assert judged(forge, tmp_path) == ("INVALID", {len(forge.entries) - 2: {"TOO_LARGE"}})
+
+
+@pytest.mark.parametrize("counts", [{"stream_version": 9}, {"authority_version": 2}])
+def test_wrong_count_is_one_fault_and_not_one_of_each_entry_after_it(counts: dict[str, int], tmp_path: Path) -> None:
+    forge = Forge()
+    stored(**counts)(forge)
+    forge.streams[SESSION] = counts.get("stream_version", forge.streams[SESSION])
+    forge.authority = counts.get("authority_version", forge.authority)
+    index = len(forge.entries) - 1
+    for text in "abc":
+        finding(forge, corr=text)
+    forge.register("eve")
+    assert judged(forge, tmp_path) == ("INVALID", {index: {"VERIFICATION_FAILED"}})
+
+
+def test_authority_that_a_missing_entry_of_authority_may_allow_is_not_blamed(tmp_path: Path) -> None:
+    forge = Forge()
+    forge.emit("ada", "agent/rita", RoleGranted(agent="rita", role="admin"))
+    role(forge, "rita", "bob")  # as the admin that she became in the entry before
+    removed(forge, "bob", "rita")
+    missing = len(forge.entries) - 3
+    word, codes = judged(forge, tmp_path, SESSION, leave_out={missing})
+    assert (word, codes) == ("PARTIAL", {})
+    assert judged(forge, tmp_path, SESSION) == ("VALID", {})
+
+
+@pytest.mark.parametrize("author", ["alice", "bob"])
+def test_entry_of_a_stream_whose_end_the_ledger_did_not_sign_is_wrong(author: str, tmp_path: Path) -> None:
+    forge = Forge()
+    forge.emit("alice", "session/more", {"task": "x"}, kind="session.started")
+    finding(forge, author, stream="session/more")  # refused, if bob signs it
+    index = len(forge.entries) - 1
+    path = forge.export(tmp_path / "honest.tar", SESSION)
+    members = dict(members_of(path))
+    more = dict(members_of(forge.export(tmp_path / "more.tar", "session/more")))
+    manifest = json.loads(members["manifest.json"])
+    manifest["indexes"] = sorted({*of_stream(forge, SESSION), *of_stream(forge, "session/more")})
+    entries = {name: data for name, data in (members | more).items() if name.startswith("entries/")}
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    members |= {"manifest.json": text.encode() + b"\n"}
+    others = {name: data for name, data in members.items() if not name.startswith("entries/")}
+    path.write_bytes(packed(sorted((others | entries).items())))
+    mine, other = ours(path), alone(path)
+    assert (mine.word, other.word) == ("INVALID", "INVALID")
+    for judgement in (mine, other):
+        assert "VERIFICATION_FAILED" in judgement.codes[index], judgement.text
+    assert mine.codes.keys() == other.codes.keys() == {index}
+
+
+@pytest.mark.parametrize("blobs", [{}, "", None])
+def test_manifest_lists_its_blobs(blobs: object, tmp_path: Path) -> None:
+    path = Forge().export(tmp_path / "log.tar")
+    members = dict(members_of(path))
+    manifest = json.loads(members["manifest.json"]) | {"blobs": blobs}
+    members["manifest.json"] = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    path.write_bytes(packed([*members.items()]))
+    assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID")
+
+
+def measured(forge: Forge, path: Path) -> list[Judgement]:
+    """Return what the verifiers say, after a check of the processor time that each took."""
+    bundle, judgements = forge.export(path / "log.tar"), []
+    for judge in (ours, alone):
+        start = time.process_time()
+        judgements.append(judge(bundle))
+        assert time.process_time() - start < READ_MAX_S, judge.__name__
+    return judgements
+
+
+def test_chain_of_steps_in_one_event_is_checked_soon(tmp_path: Path) -> None:
+    forge = Forge()
+    steps = [STEP | {"step_number": number, "content": "x"} for number in range(1, 701)]
+    chain = {str(number): [number - 1] for number in range(2, 701)}
+    for name in "abcdefgh":
+        stream = f"reasoning/{name}"
+        forge.submit(forge.sign("alice", Draft(stream=stream, kind="reasoning.started", data={"task": "x"})))
+        extension = {"steps": steps, "dependencies": chain}
+        forge.submit(forge.sign("alice", Draft(stream=stream, kind="reasoning.extended", data=extension)))
+    assert [judgement.word for judgement in measured(forge, tmp_path)] == ["VALID", "VALID"]
+
+
+@pytest.mark.parametrize("start", [b'{"finding":"', b"[" * 33 + b'"'])
+def test_text_without_an_end_is_read_soon(start: bytes, tmp_path: Path) -> None:
+    forge = Forge()
+    head = forge.body("alice", SESSION, FINDING)
+    forge.raw("alice", head + start + b'\\"' * 24_000)
+    mine, other = measured(forge, tmp_path)
+    assert mine.codes == other.codes
+
+
+def test_bundle_without_an_entry_of_authority_lacks_it_even_if_the_files_of_keys_name_its_key(tmp_path: Path) -> None:
+    path = Forge().export(tmp_path / "log.tar", SESSION)
+    members = dict(members_of(path))
+    manifest = json.loads(members["manifest.json"])
+    for missing in manifest["indexes"][1:]:
+        kept = {name: data for name, data in members.items() if not name.startswith(f"entries/{missing:020d}.")}
+        indexes = [index for index in manifest["indexes"] if index != missing]
+        text = json.dumps(manifest | {"indexes": indexes}, sort_keys=True, separators=(",", ":"))
+        path.write_bytes(packed([*(kept | {"manifest.json": text.encode() + b"\n"}).items()]))
+        assert (ours(path).word, alone(path).word) == ("PARTIAL", "PARTIAL"), ours(path).text
