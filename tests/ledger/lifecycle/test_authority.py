@@ -108,12 +108,12 @@ WITH_IDENTITY_KEY = {kind for kind in KINDS if KINDS[kind].stream in ("agent", "
 @pytest.mark.parametrize("scope", [(), ("*",)])
 def test_approvals_and_authority_are_in_no_scope(kind: str, scope: tuple[str, ...]) -> None:
     assert kind in KINDS
-    session = replace(SESSION, kinds=scope and (kind, *scope))
+    session, stream = replace(SESSION, kinds=scope and (kind, *scope)), f"{KINDS[kind].stream}/h1"
     with pytest.raises(Refused) as refused:
-        check(session, kind=kind, stream="handoff/h1")
+        check(session, kind=kind, stream=stream)
     assert refused.value.code == "KEY_OUT_OF_SCOPE"
     assert "the session key of alice may not sign" in refused.value.message
-    assert check(IDENTITY, kind=kind, stream="handoff/h1") == IDENTITY
+    assert check(IDENTITY, kind=kind, stream=stream) == IDENTITY
 
 
 @pytest.mark.parametrize("kind", [kinds.HandoffCreated, kinds.HandoffAmended])
