@@ -70,7 +70,7 @@ def read_manifest(text: bytes) -> dict[str, Any]:
 class Audit:
     """The state of one check: the problems so far, and the values that later entries are compared with.
 
-    ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before that.
+    ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before it.
     ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
     ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
     cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``is_whole``:
