@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def read_manifest(text: bytes) -> dict[str, Any]:
 class Audit:
     """The state of one check: the problems so far, and the values that later entries are compared with.
 
+    ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before it.
+    ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
     ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
     cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``is_whole``:
     every entry before this one is present and can be read. ``has_all_authority``: every event of authority is present
@@ -79,8 +82,9 @@ class Audit:
         """Read the manifest and the table of kinds."""
         self.members = members
         self.authority = Authority()
-        self.clock_ms = self.signatures = self.entries = 0
+        self.signatures = self.entries = self.before_ms = self.clock_ms = self.changed_at = 0
         self.last_index, self.jumps = -1, dict[int, int]()
+        self.doubt: tuple[int, int] | None = None
         self.batch: list[tuple[int, Entry]] = []
         self.problems: list[tuple[int | None, str, str]] = []
         self.refusals: list[tuple[int, str, str]] = []
@@ -126,6 +130,8 @@ class Audit:
         self.entries += 1
         self.run_check(index, self.check_time, event.entry, event.kind)
         self.run_check(index, self.check_versions, event)
+        # The rules use the ledger's clock, which a wrong time does not turn back.
+        event = replace(event, entry=event.entry._replace(accepted_ms=self.clock_ms))
         try:
             self.decide(event)
         except WrongError as fault:
@@ -217,19 +223,45 @@ class Audit:
         self.signatures += 1
 
     def check_time(self, index: int, entry: Entry, kind: str) -> None:
-        """Compare the entry's time with that of the entry before it: only root sets the clock back, or far ahead."""
-        before_ms, now_ms = self.clock_ms, entry.accepted_ms
+        """Compare the entry's time with those before it: only root sets the clock back, or far ahead.
+
+        If the clock goes back, this entry may be too early, or the one before it too late: the next entry decides.
+        """
+        now_ms = entry.accepted_ms
         is_next, self.last_index = index == self.last_index + 1, index
         if kind == "ledger.clock_set":
             # Root corrects the clock: jumps beyond the new time are no longer a problem.
+            self.end_doubt()
             self.jumps = {jump: jump_ms for jump, jump_ms in self.jumps.items() if jump_ms <= now_ms}
-            self.clock_ms = now_ms
+            self.before_ms, self.clock_ms, self.changed_at = now_ms, now_ms, index
             return
         is_reset = kind == "ledger.history_reset"  # root continues a copy, which may be old
-        if is_next and index > 0 and now_ms - before_ms > FORWARD_MAX_MS and not is_reset:
+        if is_next and index > 0 and now_ms - self.clock_ms > FORWARD_MAX_MS and not is_reset:
             self.jumps[index] = now_ms
-        self.clock_ms = max(before_ms, now_ms)
-        need(now_ms >= before_ms, "its time is before that of the entry before it")
+        if self.doubt is not None:
+            (early, early_ms), self.doubt = self.doubt, None
+            is_early = now_ms >= self.clock_ms
+            self.add_wrong_time(early if is_early else early - 1)
+            if not is_early:
+                self.clock_ms, self.changed_at = early_ms, early
+        if now_ms > self.clock_ms:
+            self.before_ms, self.clock_ms, self.changed_at = self.clock_ms, now_ms, index
+        elif now_ms < self.clock_ms and self.changed_at == index - 1 and now_ms >= self.before_ms:
+            self.doubt = (index, now_ms)
+        elif now_ms < self.clock_ms:
+            self.add_wrong_time(index)
+
+    def end_doubt(self) -> None:
+        """Record both entries of a doubt that no entry decides."""
+        if self.doubt is not None:
+            self.add_wrong_time(self.doubt[0] - 1)
+            self.add_wrong_time(self.doubt[0])
+            self.doubt = None
+
+    def add_wrong_time(self, index: int) -> None:
+        """Record an entry whose time is too early or too late."""
+        self.jumps.pop(index, None)
+        self.add_problem(index, "its time does not fit those of the entries next to it", "VERIFICATION_FAILED")
 
     def check_versions(self, index: int, event: Event) -> None:
         """Compare the versions of the stream and of authority with the count so far; a gap means missing entries."""
@@ -379,6 +411,7 @@ class Audit:
                 data = self.members.read(name)
                 self.run_check(index, self.check_entry, data, (root, note))
             self.check_stream_heads(root)
+        self.end_doubt()
         for index in self.jumps:
             message = "its time is more than 30 days after that of the entry before it, and root did not set the clock"
             self.add_problem(index, message, "CLOCK_JUMPED")

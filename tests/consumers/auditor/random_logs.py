@@ -2,7 +2,7 @@
 
 Half of the operations are those of a row whose states and parties fit, with right data. Otherwise a log would never get
 far, and all its events would be refused for the same reasons. A *hostile* log is one of a patched node, which also
-stores what no gate would: entries that cannot be read, wrong counts, events twice, damaged batches.
+stores what no gate would: entries that cannot be read, wrong counts and times, events twice, damaged batches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RandomLog:
         self.ids = [NO_EVENT]
         steps = [self.operate] * 40 + [self.change_authority] * 3 + [self.wait, self.delegate]
         if is_hostile:
-            steps += [self.store_unreadable, self.miscount, self.store_again, self.store_batch, self.store_batch]
+            steps += [self.store_unreadable, self.miscount, self.misdate, self.store_again, self.store_batch]
         for _ in range(events):
             chance.choice(steps)()
 
@@ -92,6 +92,13 @@ class RandomLog:
         name = self.chance.choice(("stream_version", "authority_version"))
         author = self.agent()
         self.stage.raw(author, self.stage.body(author, "session/0", FINDING), **{name: self.chance.randrange(1, 30)})
+        self.stage.clock.advance(0.001)
+
+    def misdate(self) -> None:
+        """Store a finding at another time than that of its place."""
+        author = self.agent()
+        wrong_ms = self.stage.clock.now_ms + self.chance.choice((-61_000, -1, 61_000, 31 * 86_400_000))
+        self.stage.raw(author, self.stage.body(author, "session/0", FINDING), accepted_ms=wrong_ms)
         self.stage.clock.advance(0.001)
 
     def store_again(self) -> None:

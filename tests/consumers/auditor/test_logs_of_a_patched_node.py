@@ -88,6 +88,20 @@ def test_wrong_count_is_one_fault_and_not_one_of_each_entry_after_it(counts: dic
     assert judged(forge, tmp_path) == ("INVALID", {index: {"VERIFICATION_FAILED"}})
 
 
+@pytest.mark.parametrize("wrong_ms", [-60_000, 60_000])
+def test_wrong_time_is_the_fault_of_its_entry_alone(wrong_ms: int, tmp_path: Path) -> None:
+    forge = Forge()
+    for text in "ab":
+        finding(forge, corr=text)
+    forge.clock.advance(90)
+    finding(forge, corr="c")
+    forge.raw("alice", forge.body("alice", SESSION, FINDING), accepted_ms=forge.clock.now_ms + wrong_ms)
+    index = len(forge.entries) - 1
+    for text in "de":
+        finding(forge, corr=text)
+    assert judged(forge, tmp_path) == ("INVALID", {index: {"VERIFICATION_FAILED"}})
+
+
 def test_authority_that_a_missing_entry_of_authority_may_allow_is_not_blamed(tmp_path: Path) -> None:
     forge = Forge()
     forge.emit("ada", "agent/rita", RoleGranted(agent="rita", role="admin"))
