@@ -24,6 +24,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "catalog.instant": {"at": 3},
     "catalog.show": {"ref": "3"},
     "catalog.why": {"ref": "3"},
+    "handoffs.references": {"id": "b"},
     "handoffs.show": {"id": "b"},
     "handoffs.existing": {"ids": ["a", "b", "unknown"]},
     "handoffs.facts": {"id": "b.md"},

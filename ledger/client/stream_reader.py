@@ -53,7 +53,7 @@ from deedbook.ledger.trust.history import (
 
 R = TypeVar("R")
 authority_file_max_bytes: Final = 64 * 1024**2
-streams_cached_max_bytes: Final = 32 * 1024**2
+streams_cached_max_bytes: Final = 8 * 1024**2
 _cached_overhead_bytes: Final = 4096
 _FORMAT: Final = 3
 _DIGEST_SIZE: Final = 32
@@ -144,6 +144,7 @@ class StreamReader:
         self._lock = threading.Lock()
         # Streams that were read to their end, each under a head that the stored one continues.
         self._runs: dict[str, _Run] = {}
+        self._cached_bytes = 0
         # A cache for callers that fold streams. They keep it small themselves.
         self.folds: dict[Any, Any] = {}
         self.authority = self._load()
@@ -162,7 +163,7 @@ class StreamReader:
             try:
                 checked = self._read(stream, size)
             except DeedbookError:
-                self.authority, self._runs = self._load(), {}  # drops what was not proven to its end
+                self.authority, self._runs, self._cached_bytes = self._load(), {}, 0  # drops what was not proven
                 raise
             self.authority.stored.head = checked.head
             if len(self.authority.stored.indexes) != count:
@@ -192,12 +193,13 @@ class StreamReader:
     def _read(self, stream: str, size: int | None) -> CheckedStream:
         authority, known = self.authority, self.authority.stored.head
         cached = self._runs.pop(stream, None) if size is None else None
+        self._cached_bytes -= cached.size_bytes if cached else 0
         start = cached.head.size if cached else 0
         request = StreamRequest(stream, start=start, authority_start=authority.start, known_size=known.size)
         page = self._client.stream(request)
         if known.size and not is_continued(known, replace(page.consistency_proof, path=page.known_path)):
             # The stored authority is of an abandoned history, or of another copy: begin with entry 0.
-            self.authority, self._runs = self._empty_authority(), {}
+            self.authority, self._runs, self._cached_bytes = self._empty_authority(), {}, 0
             return self._read(stream, size)
         run = (
             cached.fork(page.consistency_proof)
@@ -221,8 +223,9 @@ class StreamReader:
             run.check_length(ends, verifiers_of(parse_vkey(next(iter(vkeys)), NOTE_KEY)[0], keys.at(run.head.size)))
         if size is None:
             self._runs[stream] = run
-        while sum(cached.size_bytes for cached in self._runs.values()) > streams_cached_max_bytes:
-            del self._runs[next(iter(self._runs))]  # the one that was read longest ago
+            self._cached_bytes += run.size_bytes
+        while self._cached_bytes > streams_cached_max_bytes:
+            self._cached_bytes -= self._runs.pop(next(iter(self._runs))).size_bytes  # the one that was read longest ago
         return CheckedStream(stream, run.entries, run.ignored, run.state_at_size, run.head, last_ms, ends)
 
     def _empty_authority(self) -> Authority:

@@ -9,12 +9,11 @@ is ``"compromised": N``, the index of the entry that reports the key; other rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-import msgspec
-
-from deedbook.projections.answers.query import Answer, Arguments, QueryContext
+from deedbook.projections.answers.query import Answer, Arguments, QueryContext, json_list
 
 names_listed_max: Final = 10
 
@@ -36,15 +35,11 @@ _NOW: Final = "main.agent_keys"
 _ANY: Final = f"SELECT 1 AS one FROM {_NOW} WHERE compromised_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
 
 
-def compromised_by(key: str, index: str, keys: str = "agent_keys") -> str:
-    """Return SQL for the entry that reports the signature of ``key`` at ``index`` as compromised, or NULL."""
-    return f"""(
-    SELECT CASE WHEN {index} >= sk.compromised_since THEN sk.compromised_index
+# The entry that reports the signature of the event ``e`` as compromised, or NULL.
+_OF_EVENT: Final = f"""(
+    SELECT CASE WHEN e.event_index >= sk.compromised_since THEN sk.compromised_index
         WHEN sk.since_index >= si.compromised_since THEN si.compromised_index END
-    FROM {keys} sk LEFT JOIN {keys} si ON si.key = sk.delegated_by WHERE sk.key = {key})"""  # noqa: S608 - fixed texts
-
-
-_OF_EVENT: Final = compromised_by("e.key", "e.event_index", _NOW)
+    FROM {_NOW} sk LEFT JOIN {_NOW} si ON si.key = sk.delegated_by WHERE sk.key = e.key)"""  # noqa: S608 - fixed texts
 _EVENTS: Final = (
     f"SELECT e.event_index AS target, {_OF_EVENT} AS compromised FROM events e "  # noqa: S608 - fixed texts
     "WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
@@ -55,23 +50,34 @@ _OF_STREAMS: Final = (
 )
 
 
+Reports: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, int]]
+"""Returns the entries that report the signatures of some entries, by index, and of some streams, by name."""
+
+
 def marked(context: QueryContext, query: str, answer: Answer) -> Answer:
     """Return the answer with a mark on each row that rests on a compromised signature."""
-    if not context.cached(_ANY):
-        return answer
+    return mark(query, answer, partial(_reports, context)) if context.cached(_ANY) else answer
+
+
+def mark(query: str, answer: Answer, reports: Reports) -> Answer:
+    """Return the answer with a mark on each row that rests on a signature that ``reports`` names."""
     rows = [(row, target) for row in _dicts(answer) if (target := _target_of(query, row)) is not None]
-    reports: dict[Any, int] = {}
-    for sql, form in ((_EVENTS, int), (_OF_STREAMS, str)):
-        args = msgspec.json.encode(sorted({target for _, target in rows if isinstance(target, form)})).decode()
-        reports |= {
-            match["target"]: match["compromised"]
-            for match in context.rows(sql, (args,))
-            if match["compromised"] is not None
-        }
+    targets = {target for _, target in rows}
+    indexes = {target for target in targets if isinstance(target, int)}
+    reported = reports(indexes, {target for target in targets if isinstance(target, str)})
     for row, target in rows:
-        if target in reports:
-            row["compromised"] = reports[target]
+        if target in reported:
+            row["compromised"] = reported[target]
     return answer
+
+
+def _reports(context: QueryContext, indexes: Collection[int], streams: Collection[str]) -> dict[Any, int]:
+    reports: dict[Any, int] = {}
+    for sql, targets in ((_EVENTS, sorted(indexes)), (_OF_STREAMS, sorted(streams))):
+        for match in context.rows(sql, (json_list(targets),)):
+            if match["compromised"] is not None:
+                reports[match["target"]] = match["compromised"]
+    return reports
 
 
 def list_compromised(context: QueryContext, _args: Arguments) -> Answer:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, AgentRecords, KeyEnd
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, AgentRecord, AgentRecords, KeyEnd, KeyRecord
 from deedbook.projections.views.projection import Projection, Row, Table, json_text, kinds_of, row_of
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
@@ -74,6 +75,21 @@ KEYS: Final = Table(
 
 
 INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), owner="name")
+
+
+class AgentStates:
+    """The records of several agents, as ``ledger.lifecycle.authority.Agents``."""
+
+    def __init__(self, records: Mapping[str, AgentRecords]) -> None:
+        self._records = records
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the record of an agent."""
+        return self._records[name].registered if name in self._records else None
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+        return next((record.keys[public_key] for record in self._records.values() if public_key in record.keys), None)
 
 
 def keys(event: Event) -> tuple[str, ...]:

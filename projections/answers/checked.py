@@ -1,67 +1,58 @@
 """Answers about one handoff, reasoning, review or snapshot, computed from entries that this process verified.
 
 Rows of a view are for lists and search. Queries that usually precede a write are answered differently: their streams
-are read through ``ledger.client.stream_reader``, folded into a temporary store that exists for one query, and the
-view's own query runs there. So an edited view, here or on a server, changes nothing that anybody approves, claims or
-verifies. Views still supply names: the id that an abbreviation means, the handoffs that depend on a handoff or answer
-it, and the handoffs and reviews to look at for a queue. A queue item that the entries do not confirm is left out. An
-item that the view withholds is missed, as in any list.
+are read through ``ledger.client.stream_reader``, folded by the views' own functions, and the query's own function
+computes the answer from the folded states (``answers.rows``). So an edited view, here or on a server, changes nothing
+that anybody approves, claims or verifies. Views still supply names: the id that an abbreviation means, the handoffs
+that depend on a handoff or answer it, and the handoffs and reviews to look at for a queue. A queue item that the
+entries do not confirm is left out. An item that the view withholds is missed, as in any list.
 
-Each stream is folded once. The result is cached in ``StreamReader.folds`` and continued when the stream grows. Without
-that cache, a graph recorded in 2,000 events, with as many refs, takes 1 s (measured).
+Each stream is folded once. The result is cached beside the stream's entries and continued when the stream grows.
+Without that cache, a graph recorded in 2,000 events, with as many refs, takes 1 s (measured).
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
+from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from deedbook.ledger.client.client import Client, When, every_row
-from deedbook.ledger.client.stream_reader import CheckedStream, streams_cached_max_bytes, unproven
-from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord
+from deedbook.ledger.client.client import Client, When
+from deedbook.ledger.client.stream_reader import CheckedStream, unproven
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.authority import AgentRecord, Agents, KeyRecord, compromised_at
 from deedbook.ledger.lifecycle.clock import ledger_now
-from deedbook.ledger.lifecycle.handoff import HandoffState
-from deedbook.ledger.lifecycle.handoff_status import is_unlocked
-from deedbook.projections.agents.compromised import marked
-from deedbook.projections.agents.fold import KEYS, AgentRow, KeyRow
+from deedbook.ledger.limits import json_integer_max
+from deedbook.projections.agents.compromised import mark
 from deedbook.projections.answers.instants import index_or_time, to_ms
-from deedbook.projections.answers.query import Answer, Query, QueryContext, is_whole_ref, prefix_range
-from deedbook.projections.handoffs.facts import stage_of
-from deedbook.projections.handoffs.why import chain_links_max
-from deedbook.projections.stores.sqlite import temporary
-from deedbook.projections.stores.store import Changes, ViewVersion
-from deedbook.projections.views.projection import Projection, Row, json_text, row_of
+from deedbook.projections.answers.query import Answer, is_whole_ref, prefix_range
+from deedbook.projections.answers.rows import Condition, Range
+from deedbook.projections.views.projection import Logged, NoState, Projection, Row, Table
 from deedbook.projections.views.registry import CHECKED, QUERIES
-from deedbook.projections.views.runner import Work, read_logged
+from deedbook.projections.views.runner import read_logged
 
-# The lists in an answer that only a view can give: references from other streams.
-_LISTED: Final = {"handoffs.show": ("dependents", "answered_by")}
-# The views that the queries of a family read, in addition to the catalog and the agents.
+# The views that fold a stream, by its family, and the family of a view with states.
 _VIEWS: Final = {
-    "handoffs": ("handoffs",),
-    "reasoning": ("reasoning",),
-    "reviews": ("reviews",),
-    "snapshots": ("snapshots", "reasoning"),
-    "validations": ("reasoning", "validations"),
+    "handoff": ("handoffs",),
+    "reasoning": ("reasoning", "validations"),
+    "review": ("reviews",),
+    "snapshot": ("snapshots",),
 }
-# These queries need the handoff's own stream only.
-_ALONE: Final = ("handoffs.facts", "handoffs.versions")
+_FAMILIES: Final = {views[0]: family for family, views in _VIEWS.items()}
 _QUEUE: Final = "handoffs.next"
-# The parts of view answers that are used here: rows of a list, and (kind, id, agent) of a queue item.
-_Link: TypeAlias = dict[str, Any]
-_Named: TypeAlias = tuple[Literal["handoff", "review"], str, str]
-# The arguments that name a stream of another family; ``id`` names one of the query's own family.
-_NAMES: Final = {"ref": "reasoning", "have": "reasoning", "reasoning_ref": "reasoning"}
-_FAMILIES: Final = {"handoffs": "handoff", "reasoning": "reasoning", "reviews": "review", "snapshots": "snapshot"}
+# The arguments that name a reasoning.
+_REFERENCES: Final = {"ref", "have", "reasoning_ref"}
 
-
+folds_cached_max_bytes: Final = 8 * 1024**2
 _cached_overhead_bytes: Final = 4096
 
+S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
@@ -76,91 +67,30 @@ def answer_checked(client: Client, query: str, arguments: dict[str, Any], as_of:
     """
     definition = QUERIES[query]
     try:
-        msgspec.convert(arguments, definition.arguments)
+        args = msgspec.convert(arguments, definition.arguments)
     except msgspec.ValidationError:
         return client.view(query, arguments)  # refuses them
-    question = _Question(client, as_of)
-    return question.queue(definition, arguments) if query == _QUEUE else question.answer(query, definition, arguments)
+    source = CheckedRows(client, as_of)
+    source.read_reasonings(query, arguments)
+    answer = mark(query, definition.answer(source, args), source.reports)
+    return answer | source.as_of(is_list=query == _QUEUE)
 
 
-class _Question:
-    """One query, and the streams that answer it."""
+class CheckedRows:
+    """The rows and states that views make of verified streams, which are read when a query needs them."""
 
-    def __init__(self, client: Client, as_of: When | None) -> None:
+    def __init__(self, client: Client, as_of: When | None = None) -> None:
+        """Read the streams as of now, or as of ``as_of``."""
         self._client = client
         self._when, self._size = as_of, None if as_of is None else self._size_at(as_of)
         self._streams: dict[str, CheckedStream] = {}
+        self._folds: dict[str, _StreamFold] = {}
+        self._removed: dict[int, str] = {}
 
-    def answer(self, query: str, definition: Query, arguments: dict[str, Any]) -> Answer:
-        family = query.partition(".")[0]
-        for argument, value in arguments.items():
-            named_family = _NAMES.get(argument) or (_FAMILIES[family] if argument == "id" else "")
-            if named_family and isinstance(value, str):
-                names = self._ids_of(named_family, value)
-                arguments = arguments | ({"id": names[0]} if named_family == "handoff" else {})
-        if family == "validations":  # an author of the same graph under another id is no independent validator
-            for name in self._view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
-                self._read(f"reasoning/{name}")
-        if query not in _ALONE and family == "handoffs":
-            self._gather(str(arguments["id"]))
-        with self._folded(_VIEWS[family]) as context:
-            answer = marked(context, query, definition.run(context, msgspec.convert(arguments, definition.arguments)))
-        if listed := _LISTED.get(query):
-            viewed = self._view(query, arguments)
-            answer |= _formed({name: viewed.get(name) for name in listed}, dict[str, list[_Link]])
-        return answer | {"as_of": self._as_of()}
-
-    def queue(self, definition: Query, arguments: dict[str, Any]) -> Answer:
-        """Return the queue page that a view names, without the items that their entries do not confirm."""
-        page = self._view(_QUEUE, arguments)
-        total, rows = _formed([page.get("total"), page.get("items")], tuple[int, list[_Link]])
-        named = _formed([[item.get(of) for of in ("kind", "id", "agent")] for item in rows], list[_Named])
-        if not named:
-            return page
-        for family, name, _ in named:
-            self._read(f"{family}/{name}")
-            if family == "handoff":
-                self._gather(name, 1)  # whom it waits for follows from its direct dependencies
-        for name in self._receivers():
-            if (agent := self._agent(name)) is not None and agent.removed_index is not None:
-                self._read(f"agent/{name}")  # its handoffs wait from then on
-        agents = {name for _, _, name in named if self._agent(name) is not None}
-        with self._folded(("handoffs", "reviews"), agents) as context:
-
-            def ask(_: str, args: dict[str, Any]) -> Answer:
-                return marked(context, _QUEUE, definition.run(context, msgspec.convert(args, definition.arguments)))
-
-            items = (item for agent in agents for item in every_row(ask, _QUEUE, "items", {"agent": agent}))
-            waiting = {(item["kind"], item["id"], item["agent"]): item for item in items}
-        confirmed = [waiting[name] for name in named if name in waiting]
-        as_of = {name: value for name, value in self._as_of().items() if name not in ("entries", "ends")}
-        return page | {"items": confirmed, "total": total - len(named) + len(confirmed), "as_of": as_of}
-
-    @contextmanager
-    def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[QueryContext]:
-        """Yield a store of the rows that these views, the catalog and the agents make of the streams."""
-        views = [import_module(f"deedbook.projections.{view}.fold").VIEW for view in ("catalog", "agents", *names)]
-        rows, keys = self._made([view for view in views if view.name != "agents"])
-        known = self._client.streams.authority.stored.head.size
-        rows |= {AgentRow: list(self._agents(agents)), KeyRow: list(self._keys(keys, known))}
-        with temporary(table for view in views for table in view.tables) as store:
-            for view in views:
-                own = {table.row: rows.get(table.row, []) for table in view.tables}
-                store.write(ViewVersion(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
-            if self._size is not None:  # compromised keys as known now; the worth of an approval as of then
-                store.shadow(KEYS, self._keys(keys, self._size))
-            # By the newest head that was read: the root may have set the clock after the last entry of a stream.
-            _, last_ms = max(((stream.head.size, stream.last_ms) for stream in self._streams.values()), default=(0, 0))
-            yield QueryContext(store, self._now_ms(last_ms))
-
-    def _size_at(self, when: When) -> int:
-        index = _formed(self._client.view("catalog.instant", {"at": when}).get("event_index"), int)
-        if isinstance(target := index_or_time(when), int) and index != target:
-            raise unproven(f"entry {target} was requested, and it answered entry {index}", index=index)
-        return index + 1
-
-    def _now_ms(self, last_ms: int) -> int:
-        """Return the ledger's clock, now or as of ``self._when``; ``last_ms`` is the time of the last entry."""
+    @property
+    def now_ms(self) -> int:
+        # By the newest head that was read: the root may have set the clock after the last entry of a stream.
+        _, last_ms = max(((stream.head.size, stream.last_ms) for stream in self._streams.values()), default=(0, 0))
         now_ms = ledger_now(last_ms, time.time_ns() // 1_000_000)
         if self._when is None:
             return now_ms
@@ -170,13 +100,113 @@ class _Question:
             raise unproven(f"entry {self._end() - 1} was accepted after {self._when}", index=self._end() - 1)
         return min(now_ms, to_ms(target))
 
+    def select(
+        self, table: Table, by: str, *, newest_first: bool = False, limit: int | None = None, **where: Condition
+    ) -> list[dict[str, Any]]:
+        rows = [msgspec.structs.asdict(row) for row in self._rows(table, where)]
+        return sorted(rows, key=lambda row: row[by], reverse=newest_first)[:limit]
+
+    def _rows(self, table: Table, where: Mapping[str, Condition]) -> Iterator[Row]:
+        conditions = {column: value for column, value in where.items() if value is not None}
+        for fold in self._folds.values():
+            for row in fold.rows(table):
+                if all(_meets(getattr(row, column), value) for column, value in conditions.items()):
+                    yield row
+
+    def states(self, view: str, form: type[S], keys: Iterable[str]) -> dict[str, S]:
+        folds = {key: self._read(f"{_FAMILIES[view]}/{key}") for key in keys}
+        return {key: state for key, fold in folds.items() if isinstance(state := fold.states.get(view), form)}
+
+    def agents(self, names: Iterable[str]) -> Agents:
+        agents = _CheckedAgents(self._client, self._end())
+        for name in names:
+            record = agents.agent(name)
+            if record is not None and record.removed_index is not None:
+                self._removed[record.removed_index] = name
+        return agents
+
+    def times(self, indexes: Collection[int]) -> dict[int, int]:
+        for index in indexes:
+            if index in self._removed:
+                self._read(f"agent/{self._removed[index]}")
+        wanted = set(indexes)
+        return {index: at_ms for fold in self._folds.values() for index, _, at_ms in fold.signed if index in wanted}
+
+    def view(self, query: str, arguments: dict[str, Any], form: type[S]) -> S:
+        return _formed(self._view(query, arguments), form)
+
+    def id_of(self, family: str, reference: str) -> str:
+        (name,) = self._ids_of(family, reference)
+        return name
+
+    def names(self, table: Table) -> list[str]:
+        return [str(getattr(row, table.primary_key[0])) for row in self._rows(table, {})]
+
+    def read_reasonings(self, query: str, arguments: dict[str, Any]) -> None:
+        """Read the reasonings that arguments name."""
+        family = query.partition(".")[0]
+        for argument, value in arguments.items():
+            if argument in _REFERENCES or (family == "reasoning" and argument == "id"):
+                self._ids_of("reasoning", value)
+        if family == "validations":  # an author of the same graph under another id is no independent validator
+            for name in self._view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
+                self._read(f"reasoning/{name}")
+
+    def reports(self, indexes: Collection[int], streams: Collection[str]) -> dict[Any, int]:
+        """Return the entries that report the signatures of these entries and streams, as far as they were read."""
+        # Always by today's knowledge, also in an answer about the past.
+        agents = _CheckedAgents(self._client, self._client.streams.authority.stored.head.size)
+        reports: dict[Any, int] = {}
+        for stream, fold in self._folds.items():
+            if all(compromised_at(agents.key, key, json_integer_max) is None for key in fold.keys):
+                continue  # the usual case
+            for index, key, _ in fold.signed:
+                if (report := compromised_at(agents.key, key, index)) is not None:
+                    reports |= {index: report} if index in indexes else {}
+                    reports |= {stream: min(report, reports.get(stream, report))} if stream in streams else {}
+        return reports
+
+    def as_of(self, *, is_list: bool) -> Answer:
+        """Return ``{"as_of"}``, the head that the answer is of; empty if no stream was read.
+
+        The number and end of a stream are left out of a list, which rests on many.
+        """
+        if not (read := list(self._streams.values())):
+            return {}
+        first = next((stream for stream in read if stream.entries), read[0])
+        head = {
+            "size": first.head.size,
+            "root": first.head.root,
+            "is_pinned": self._client.streams.is_pinned,
+            "ignored": msgspec.to_builtins([ignored for stream in read for ignored in stream.ignored]),
+        }
+        of_stream = {"entries": len(first.entries) + len(first.ignored), "ends": first.ends or None}
+        return {"as_of": head if is_list else head | of_stream}
+
+    def _size_at(self, when: When) -> int:
+        index = _formed(self._client.view("catalog.instant", {"at": when}).get("event_index"), int)
+        if isinstance(target := index_or_time(when), int) and index != target:
+            raise unproven(f"entry {target} was requested, and it answered entry {index}", index=index)
+        return index + 1
+
     def _view(self, query: str, arguments: dict[str, Any]) -> Answer:
         return self._client.view(query, arguments, self._when)
 
-    def _read(self, stream: str) -> CheckedStream:
-        if stream not in self._streams:
-            self._streams[stream] = self._client.streams.read(stream, self._size)
-        return self._streams[stream]
+    def _read(self, name: str) -> _StreamFold:
+        if name not in self._folds:
+            folds = _folds_of(self._client)
+            known = folds.known(name) if self._size is None else None
+            if known is None or known.stream.head != self._client.streams.authority.stored.head or not self._is_current:
+                known = folds.folded(self._client.streams.read(name, self._size), self._size)
+            self._streams[name], self._folds[name] = known.stream, known.fold
+        return self._folds[name]
+
+    @cached_property
+    def _is_current(self) -> bool:
+        """Whether the ledger still has the head up to which authority was checked."""
+        # A node that names an old head here could as well answer with the stream as of that head.
+        present, checked = self._client.head(), self._client.streams.authority.stored.head
+        return (present.size, present.root) == (checked.size, checked.root)
 
     def _ids_of(self, family: str, reference: str) -> list[str]:
         """Return the ids that a reference means; the view says what an abbreviation or a ref means."""
@@ -202,115 +232,130 @@ class _Question:
                 raise unproven(f"it names {family} {name} but supplies no valid entry of it", id=name)
         return names
 
-    def _gather(self, name: str, links: int = chain_links_max + 1, *, is_root: bool = True) -> None:
-        """Read all that a handoff waits for, and of each of those only up to the first that blocks it."""
-        state = self._read(f"handoff/{name}").state
-        if not isinstance(state, HandoffState) or links == 0 or not (is_root or stage_of(state.status) == "waiting"):
-            return
-        for on in state.depends_on:
-            if f"handoff/{on}" not in self._streams:
-                self._gather(on, links - 1, is_root=False)
-            dependency = self._read(f"handoff/{on}").state
-            is_done = isinstance(dependency, HandoffState) and is_unlocked(dependency.status, state.unlock_at)
-            if not is_root and not is_done:
-                return
-
-    def _made(self, views: Sequence[Projection[Any]]) -> tuple[dict[type[Row], list[Row]], Collection[str]]:
-        """Return the rows that views make of the streams, and the keys that signed them."""
-        entries = sorted(entry for stream in self._streams.values() for entry in stream.entries)
-        cached, key = self._client.streams.folds, (self._size, *sorted(self._streams))
-        folds: _Folds | None = cached.pop(key, None)  # while one thread uses it, another makes its own
-        if folds is None or folds.entries != entries[: len(folds.entries)]:
-            folds = _Folds()
-        folds.entries = entries
-        rows = folds.rows(views)
-        cached[key] = folds
-        for oldest in [*cached]:
-            if sum(fold.size() for fold in [*cached.values()]) > streams_cached_max_bytes:
-                cached.pop(oldest, None)
-        return rows, folds.keys
-
-    def _keys(self, signed: Iterable[str], end: int) -> Iterator[KeyRow]:
-        """Yield the key rows that queries need: which keys are compromised by the first ``end`` entries."""
-        authority = self._client.streams.authority
-        keys: dict[str, KeyRecord] = {}
-        pending = [*signed]
-        while pending:
-            key = pending.pop()
-            if key and key not in keys and (record := authority.key(key, end)) is not None:
-                keys[key] = record
-                pending.append(record.delegated_by)
-        for key, record in keys.items():
-            unknown = dict.fromkeys(("expires_at", "ended_by", "ended_because"))
-            yield row_of(
-                KeyRow,
-                record,
-                key=key,
-                type="identity" if record.is_identity else "session",
-                since_ms=0,
-                kinds="[]",
-                streams="[]",
-                **unknown,
-            )
-
-    def _agents(self, agents: Collection[str]) -> Iterator[AgentRow]:
-        """Yield the agent rows that queries need: which agents exist, and which were removed."""
-        for name in dict.fromkeys((*self._receivers(), *agents)):
-            if (agent := self._agent(name)) is not None:
-                roles = json_text(sorted(agent.roles))
-                yield row_of(AgentRow, agent, roles=roles, registered_index=0, registered_ms=0, removed_because=None)
-
-    def _receivers(self) -> list[str]:
-        states = [stream.state for stream in self._streams.values()]
-        return [state.receiver for state in states if isinstance(state, HandoffState)]
-
-    def _agent(self, name: str) -> AgentRecord | None:
-        return self._client.streams.authority.agent(name, self._end())
-
     def _end(self) -> int:
-        # For an empty name no stream is read, and the query answers NOT_FOUND.
-        return max((stream.head.size for stream in self._streams.values()), default=0)
+        return self._client.streams.authority.stored.head.size if self._size is None else self._size
 
-    def _as_of(self) -> Answer:
-        read = list(self._streams.values())
-        first = next((stream for stream in read if stream.entries), read[0])
-        return {
-            "entries": len(first.entries) + len(first.ignored),
-            "size": first.head.size,
-            "root": first.head.root,
-            "is_pinned": self._client.streams.is_pinned,
-            "ignored": msgspec.to_builtins([ignored for stream in read for ignored in stream.ignored]),
-            "ends": first.ends or None,
-        }
+
+class _CheckedAgents:
+    """The agents and keys as the verified authority has them after so many entries."""
+
+    def __init__(self, client: Client, end: int) -> None:
+        self._authority = client.streams.authority
+        self._end = end
+        self._keys: dict[str, KeyRecord | None] = {}
+
+    def agent(self, name: str) -> AgentRecord | None:
+        return self._authority.agent(name, self._end)
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        if public_key not in self._keys:
+            self._keys[public_key] = self._authority.key(public_key, self._end)
+        return self._keys[public_key]
+
+
+class _StreamFold:
+    """The states and rows that views make of the valid entries of one stream."""
+
+    def __init__(self, name: str) -> None:
+        self.entries: list[tuple[int, bytes]] = []
+        self.states: dict[str, msgspec.Struct] = {}
+        self.signed: list[tuple[int, str, int]] = []  # index, key (hex) and time (Unix ms) of each entry
+        self.keys: set[str] = set()
+        self.size_bytes = _cached_overhead_bytes
+        family, _, self._name = name.partition("/")
+        self._views = [_view_named(view) for view in _VIEWS.get(family, ())]
+        self.added: dict[type[Row], list[Row]] = {}
+
+    def extended(self, entries: list[tuple[int, bytes]]) -> _StreamFold:
+        """Return the fold with further entries; this one stays as it is, because other threads may use it."""
+        if len(entries) == len(self.entries):
+            return self
+        fold = copy(self)
+        fold.states, fold.signed, fold.keys = {**self.states}, [*self.signed], {*self.keys}
+        fold.added = {row: [*rows] for row, rows in self.added.items()}
+        for index, data in entries[len(self.entries) :]:
+            fold._add(read_logged(index, data))  # noqa: SLF001 - its own class
+        fold.entries = entries
+        return fold
+
+    def _add(self, logged: Logged) -> None:
+        event = logged.event
+        self.signed.append((event.index, event.key, event.accepted_ms))
+        self.keys.add(event.key)
+        self.size_bytes += logged.size
+        for view in self._views:
+            if view.handles is None or event.kind not in view.handles:
+                continue
+            state = self.states.get(view.name) or view.state(self._name)
+            try:
+                state = view.fold(state, event)
+            except Refused:
+                continue  # as in the view
+            if view.state is not NoState:
+                self.states[view.name] = state
+            for row in view.added(state, logged):
+                self.added.setdefault(type(row), []).append(row)
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        """Yield the rows of a table."""
+        if table.owner is None:
+            yield from self.added.get(table.row, ())
+            return
+        for view in self._views:
+            if view.name in self.states and table in view.tables:
+                yield from (row for row in view.rows(self.states[view.name]) if isinstance(row, table.row))
+
+
+class _Known(NamedTuple):
+    """A verified stream, and its fold."""
+
+    stream: CheckedStream
+    fold: _StreamFold
 
 
 class _Folds:
-    """The rows that views make of the entries of some streams; each view continues where it stopped."""
+    """The streams that were folded last, at most ``folds_cached_max_bytes``; threads may share it."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[int, bytes]] = []
-        self.keys: dict[str, None] = {}
-        self._views: dict[str, tuple[int, Work[Any], dict[type[Row], list[Row]]]] = {}
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, int | None], _Known] = {}
+        self._size_bytes = 0
 
-    def size(self) -> int:
-        return _cached_overhead_bytes + sum(len(data) for _, data in self.entries)
+    def known(self, name: str) -> _Known | None:
+        """Return a stream that was folded, as of the head under which it was verified last."""
+        return self._known.get((name, None))
 
-    def rows(self, views: Sequence[Projection[Any]]) -> dict[type[Row], list[Row]]:
-        """Return the rows of views; later calls do not change the returned rows."""
-        folds = [self._views.get(view.name) or (0, Work(view), {}) for view in views]
-        start = min(count for count, _, _ in folds)
-        logged = [read_logged(index, data) for index, data in self.entries[start:]]
-        self.keys |= dict.fromkeys(event.event.key for event in logged)
-        for view, (count, work, rows) in zip(views, folds, strict=True):
-            changes = work.fold(logged[count - start :], lambda _: {})
-            replaced, updated = set(changes.replaced), {}
-            for table in view.tables:
-                before = rows.get(table.row, [])
-                if table.owner is not None:
-                    before = [row for row in before if getattr(row, table.owner) not in replaced]
-                updated[table.row] = [*before, *changes.rows.get(table.row, ())]
-            self._views[view.name] = len(self.entries), work, updated
-        return {table.row: self._views[view.name][2][table.row] for view in views for table in view.tables}
+    def folded(self, stream: CheckedStream, size: int | None) -> _Known:
+        """Return a stream with its fold; ``size`` is the size of the log that it is of, None for the present one."""
+        key, entries = (stream.name, size), stream.entries
+        known = self._known.get(key)
+        fold = _StreamFold(stream.name) if known is None else known.fold
+        if fold.entries != entries[: len(fold.entries)]:
+            fold = _StreamFold(stream.name)
+        known = _Known(stream, fold.extended(entries))
+        with self._lock:
+            replaced = self._known.pop(key, None)
+            self._known[key] = known
+            self._size_bytes += known.fold.size_bytes - (0 if replaced is None else replaced.fold.size_bytes)
+            while self._size_bytes > folds_cached_max_bytes:
+                self._size_bytes -= self._known.pop(next(iter(self._known))).fold.size_bytes  # the oldest
+        return known
+
+
+def _folds_of(client: Client) -> _Folds:
+    folds: _Folds = client.streams.folds.setdefault("streams", _Folds())
+    return folds
+
+
+def _view_named(name: str) -> Projection[Any]:
+    view: Projection[Any] = import_module(f"deedbook.projections.{name}.fold").VIEW
+    return view
+
+
+def _meets(value: Any, condition: Condition) -> bool:
+    if isinstance(condition, Range):
+        return bool(condition.first <= value < condition.end)
+    return value in condition if isinstance(condition, list) else bool(value == condition)
 
 
 def _formed(value: Any, form: type[T]) -> T:

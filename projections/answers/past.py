@@ -17,19 +17,21 @@ Approvals count as they counted then, and so do queues; compromised signatures a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.client.reads import HeadView, LogReads
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.instants import Instant, accepted_ms
-from deedbook.projections.answers.query import QueryContext
+from deedbook.projections.answers.query import QueryContext, json_list
 from deedbook.projections.stores.store import (
     LocalStore,
     ShadowTransaction,
+    StateRow,
     Value,
     ViewVersion,
     boundary_before,
@@ -37,11 +39,12 @@ from deedbook.projections.stores.store import (
     states_table,
     tables_of,
 )
-from deedbook.projections.views.projection import Logged, Projection
+from deedbook.projections.views.projection import Join, Logged, Projection, Row, Table
 from deedbook.projections.views.registry import ON_DEMAND, VIEWS
 from deedbook.projections.views.runner import Work, read_logged
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 pasts_open_max: Final = 4
 counts_cached_max: Final = 1_024
@@ -106,6 +109,7 @@ class _Past:
         self.is_closed = False
         self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
         self.counts: dict[tuple[str, tuple[Value, ...]], list[dict[str, Any]]] = {}
+        self._folded: dict[str, dict[str, bytes]] = {}
         self.lock = threading.RLock()
         self._store = store.apart()
 
@@ -162,6 +166,21 @@ class _Past:
             position = page.next_index
         return events
 
+    def folded(self, view: Projection[Any], present: ShadowTransaction) -> dict[str, bytes]:
+        """Return the packed states, as of then, of the keys that changed since the last boundary before that."""
+        if view.name not in self._folded:
+            stored = stored_states(view, present, boundary_before(self.size))
+            changes = Work(view).fold(self.events, lambda keys: {key: stored[key] for key in keys if key in stored})
+            rows = [row for row in changes.rows.get(StateRow, ()) if isinstance(row, StateRow)]
+            self._folded[view.name] = {row.key: row.data for row in rows}
+        return self._folded[view.name]
+
+
+def stored_states(view: Projection[Any], present: ShadowTransaction, boundary: int) -> dict[str, bytes]:
+    """Return the packed states at a boundary of the keys that changed after it."""
+    sql = f"SELECT key, data FROM {boundary_states_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
+    return {row["key"]: row["data"] for row in present.rows(sql, (boundary,))}
+
 
 class _PastTransaction:
     """One query on a past; the tables that it makes stay if the query is answered."""
@@ -203,15 +222,67 @@ class _PastTransaction:
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         return self._present.table_digests(view)
 
+    def states(self, view: str, keys: Iterable[str]) -> dict[str, bytes]:
+        names, boundary = list(keys), boundary_before(self._past.size)
+        folded = self._past.folded(_view_named(view), self._present)
+        states = {name: folded[name] for name in names if name in folded}
+        others = json_list(name for name in names if name not in folded)
+        # Those that changed later are stored as of the boundary. The rest have not changed since then.
+        for table, conditions in (
+            (boundary_states_table(view), "until >= ?2 AND changed < ?2"),
+            (states_table(view), "changed < ?2"),
+        ):
+            sql = f"SELECT key, data FROM {table.name} WHERE key IN (SELECT value FROM json_each(?1)) AND {conditions}"  # noqa: S608
+            states |= {row["key"]: row["data"] for row in self._present.rows(sql, (others, boundary))}
+        return states
+
     def _make(self, view: Projection[Any]) -> None:
-        boundary, states = boundary_before(self._past.size), states_table(view.name).name
-        sql = f"SELECT key, data FROM {boundary_states_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
-        stored: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
+        states, boundary = states_table(view.name).name, boundary_before(self._past.size)
+        changed = stored_states(view, self._present, boundary) | self._past.folded(view, self._present)
         work = Work(view)
-        changes = work.fold(self._past.events, lambda keys: {key: stored.pop(key) for key in keys if key in stored})
-        rows = {form: list(some) for form, some in changes.rows.items()}
-        for row in (row for data in stored.values() for row in work.rows_of(data)):
+        rows: dict[type[Row], list[Row]] = {}
+        for row in (row for data in changed.values() for row in work.rows_of(data)):
             rows.setdefault(type(row), []).append(row)
         for table in (table for table in view.tables if table.owner is not None):
-            self._present.shadow(table, rows.get(table.row, ()), states, boundary)
-            self._temporary.add(table.name)
+            if view.join is None or table is not view.join.table:
+                self._present.shadow(table, rows.get(table.row, ()), states, boundary)
+                self._temporary.add(table.name)
+        if view.join is not None:
+            self._make_joined(view, view.join)
+
+    def _make_joined(self, view: Projection[Any], join: Join[Any]) -> None:
+        """Make the rows again that rest on a state that changed since the boundary, whichever it was."""
+        states, boundary = states_table(view.name).name, boundary_before(self._past.size)
+        sql = f"SELECT key FROM {states} WHERE changed >= ?"  # noqa: S608 - a fixed name
+        changed = {row["key"] for row in self._present.rows(sql, (boundary,))}
+        kinds = "kind IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT DISTINCT stream FROM main.events WHERE event_index >= ? AND {kinds}"  # noqa: S608 - fixed texts
+        heeded = self._present.rows(sql, (boundary, json_list(sorted(join.heeds))))
+        lookup = _PastLookup(self)
+        others = join.related(lookup, changed, {row["stream"].partition("/")[2] for row in heeded})
+        outdated = sorted(changed.union(others))
+        rows = join.rows(lookup.states(view.name, view.state, outdated), lookup)
+        self._present.shadow(join.table, rows, states, boundary, outdated)
+        self._temporary.add(join.table.name)
+
+
+class _PastLookup:
+    """A ``Lookup`` in the states and tables of a past."""
+
+    def __init__(self, reading: _PastTransaction) -> None:
+        self._reading = reading
+
+    def states(self, view: str, form: type[S], keys: Iterable[str]) -> dict[str, S]:
+        decoder = msgspec.msgpack.Decoder(form)
+        return {key: decoder.decode(data) for key, data in self._reading.states(view, keys).items()}
+
+    def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:
+        sql = (
+            f"SELECT DISTINCT {table.owner} AS owner FROM {table.name} "  # noqa: S608 - fixed names
+            f"WHERE {column} IN (SELECT value FROM json_each(?))"
+        )
+        return [row["owner"] for row in self._reading.rows(sql, (json_list(values),))]
+
+
+def _view_named(name: str) -> Projection[Any]:
+    return next(view for view in VIEWS if view.name == name)

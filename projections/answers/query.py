@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, TypeAlias, get_args
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.stores.dialect import stated
 from deedbook.projections.stores.store import ReadTransaction, Value
 
@@ -84,10 +83,7 @@ class Page(Arguments, frozen=True):
 
 
 class QueryContext:
-    """The input of a query: one snapshot of the views, and the time at which leases are evaluated.
-
-    ``lasting_ms`` is how long the answer stays the same while the log does not grow; 0 once ``now_ms`` was read.
-    """
+    """The input of a query: one snapshot of the views, and the time at which leases are evaluated."""
 
     def __init__(
         self,
@@ -97,19 +93,12 @@ class QueryContext:
     ) -> None:
         """Read through ``reading``; ``now_ms`` may be computed on demand; ``cached`` has the same positions."""
         self.reading = reading
-        self.lasting_ms = json_integer_max
         self._now = now_ms
         self._cached = {} if cached is None else cached
-        self._until: str | None = None
-
-    @property
-    def now_ms(self) -> int:
-        """The ledger's clock (Unix ms)."""
-        self.lasting_ms = 0
-        return self._now_ms
 
     @cached_property
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """The ledger's clock (Unix ms)."""
         return self._now(self) if callable(self._now) else self._now
 
     def cached(self, sql: str) -> list[dict[str, Any]]:
@@ -118,27 +107,13 @@ class QueryContext:
             self._cached[sql] = self.rows(sql)
         return self._cached[sql]
 
-    def now_until(self, sql: str) -> int:
-        """Return the time, for an answer that changes only at the time that a statement returns (one value; ?1 is now).
-
-        The statement is sent with the next call of ``together``.
-        """
-        self._until = sql
-        return self._now_ms
-
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
         return self.reading.rows(sql, values)
 
     def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of several independent queries; a server receives all of them at once."""
-        if self._until is None or not queries:
-            return self.reading.together(*queries) if queries else []
-        until, self._until = self._until, None
-        ((changing,), *results) = self.reading.together((until, (self._now_ms,)), *queries)
-        (change_ms,) = changing.values()
-        self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
-        return results
+        return self.reading.together(*queries) if queries else []
 
     def count(self, sql: str, values: Sequence[Value] = ()) -> int:
         """Return the single number of a counting query."""
@@ -168,10 +143,15 @@ def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A named question: the type of its arguments and the function that answers it."""
+    """A named question: the type of its arguments, and the function that answers it from views.
+
+    ``answer`` is the same function for a query that can also be answered from verified entries: its first argument is
+    then a ``RowSource`` (``answers.rows``).
+    """
 
     arguments: type[Arguments]
     run: Callable[[QueryContext, Any], Answer]
+    answer: Callable[[Any, Any], Answer]
 
 
 class Where:
@@ -279,6 +259,18 @@ def row_of_id(context: QueryContext, table: str, reference: str, what: str, pref
     name, sql = reference.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"  # noqa: S608 - a fixed name
     rows = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, reference, what),))
     return rows[0]
+
+
+def id_of(context: QueryContext, family: str, reference: str) -> str:
+    """Return the id of a handoff, review or snapshot: by itself, its stream, its file (``ID.md``) or a beginning of it.
+
+    Raises Refused: as ``only_match``.
+    """
+    name, table = reference.removeprefix(f"{family}/"), f"{family}s"
+    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608 - a fixed name
+        return name
+    beginning = name.removesuffix(".md") if family == "handoff" else name
+    return by_beginning(context, table, beginning, reference, family)
 
 
 def by_beginning(context: QueryContext, table: str, name: str, reference: str, what: str) -> str:

@@ -14,6 +14,7 @@ from deedbook.ledger.home.config import Settings
 from deedbook.projections.answers.instants import Instant, index_or_time, instant_of
 from deedbook.projections.answers.past import Pasts, StalePast
 from deedbook.projections.answers.query import QueryContext
+from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.answers.view_reader import ViewReader
 from deedbook.projections.reasoning.queries import FullReasoning, get_full_reasoning
 from deedbook.projections.views.projection import Projection
@@ -100,4 +101,4 @@ class Reader(ViewReader):
 
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""
-        return self.ask(lambda context: get_full_reasoning(context, ref))
+        return self.ask(lambda context: get_full_reasoning(ViewRows(context), ref))

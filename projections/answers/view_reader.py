@@ -116,12 +116,6 @@ class ViewReader(Resource):
                 ``INTEGER_OUT_OF_RANGE`` or ``INVALID_FORMAT`` for values that JSON cannot hold, and the query's own
                 codes (``NOT_FOUND``, ``REF_AMBIGUOUS``); for ``as_of`` the codes of ``instants.instant_of``.
         """
-        return self.lasting(query, arguments, as_of)[0]
-
-    def lasting(
-        self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None
-    ) -> tuple[Answer, int]:
-        """Return the answer, as ``answer`` does, and for how many ms it stays valid while nothing is written."""
         definition = QUERIES.get(query)
         if definition is None:
             raise Refused(
@@ -135,8 +129,8 @@ class ViewReader(Resource):
             raise Refused(code, f"{query}: {allowed(error, definition.arguments)}", query=query) from error
         on_demand = query.partition(".")[0] in ON_DEMAND
 
-        def question(context: QueryContext) -> tuple[Answer, int]:
-            return marked(context, query, definition.run(context, args)), context.lasting_ms
+        def question(context: QueryContext) -> Answer:
+            return marked(context, query, definition.run(context, args))
 
         if as_of is None:
             return self.ask(question, on_demand=on_demand)

@@ -8,6 +8,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers.query import Answer, Arguments, QueryContext
+from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.reasoning.queries import find_version
 
 Level = Literal["minimal", "standard", "full"]
@@ -26,7 +27,7 @@ def best_brief(context: QueryContext, args: BriefFilter) -> Answer:
 
     Raises Refused: ``NOT_FOUND`` if no such brief was published (one can be made on the spot).
     """
-    ref = find_version(context, args.ref).ref
+    ref = find_version(ViewRows(context), args.ref).ref
     sql = (
         "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND tokens <= coalesce(?, tokens) "
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"

@@ -12,6 +12,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import causes_max
 from deedbook.projections.answers import query
+from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.catalog.fold import STEPS
 from deedbook.projections.catalog.queries import INDEX, matching_events
 from deedbook.projections.reasoning.graph import decode_change
@@ -212,7 +213,7 @@ def resolve(context: query.QueryContext, args: query.ByRef) -> query.Answer:
         return _step(context, step_match[1], int(step_match[2]))
     matches = {row["id"]: _event(row) for row in matching_events(context, args.ref)}
     for row in query.by_ref(context, REFS, "ref", "sha256", args.ref):
-        matches[row["ref"]] = _version(find_version(context, row["ref"]))
+        matches[row["ref"]] = _version(find_version(ViewRows(context), row["ref"]))
     name = args.ref.removesuffix(".md")
     if not matches and name:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
@@ -235,7 +236,7 @@ def _version(version: Version) -> dict[str, Any]:
 
 
 def _step(context: query.QueryContext, ref: str, number: int) -> dict[str, Any]:
-    version = find_version(context, ref)
+    version = find_version(ViewRows(context), ref)
     sql = (
         "SELECT event_index, delta FROM reasoning_versions "
         "WHERE reasoning_id = ? AND version <= ? AND kind = 'reasoning.extended' ORDER BY version"

@@ -7,22 +7,36 @@ a view never shows a state that the gate would not accept. A log line has the fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.lifecycle.authority import AgentRecords
 from deedbook.ledger.lifecycle.handoff import MACHINE, MET, HandoffState
-from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, never_unlocks
+from deedbook.projections.agents.fold import AgentStates
+from deedbook.projections.handoffs.record import (
+    CriterionRemark,
+    HandoffRecord,
+    Mark,
+    content_of,
+    records_of,
+    state_of,
+)
+from deedbook.projections.handoffs.waits import WAITING, wait_rows
 from deedbook.projections.views.projection import (
+    Join,
     Logged,
+    Lookup,
     Projection,
     Row,
     Rows,
+    States,
     Table,
     json_text,
     kinds_of,
@@ -36,7 +50,8 @@ class HandoffRow(Row, frozen=True):
     """A handoff; ``artifacts``, ``notes``, ``reasoning_refs`` and ``result_refs`` (those of its completion) are JSON.
 
     The claims of an imported file are in ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
-    approval; ``approval_index`` is the event that made it approved, of whatever kind, signed by ``approval_key``.
+    approval; ``approval_index`` is the event that made it approved, of whatever kind, which ``approver`` signed with
+    ``approval_key``.
     """
 
     id: str
@@ -81,6 +96,7 @@ class HandoffRow(Row, frozen=True):
     approved_index: int | None
     approval_key: str
     approval_index: int | None
+    approver: str
     claimed_index: int | None
     completed_index: int | None
     verified_index: int | None
@@ -123,6 +139,7 @@ class LogRow(Row, frozen=True):
     handoff_id: str
     day: str
     at: str
+    accepted_ms: int
     author: str
     kind: str
     text: str
@@ -164,37 +181,6 @@ VERSIONS: Final = Table(
 )
 
 
-class CriterionRemark(msgspec.Struct, frozen=True, array_like=True):
-    """The last statement about a criterion: the evidence that it is met, or the reason for a waiver or its refusal."""
-
-    evidence: str = ""
-    waiver_reason: str = ""
-
-
-class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One handoff: its state by the gate's machine, its content, and the indexes of its main events."""
-
-    id: str
-    lifecycle: HandoffState | None = None
-    content: kinds.HandoffContent | None = None
-    content_index: int = -1  # of the event that set the content
-    imported: RecordImported | None = None  # the imported record, if it is an imported file
-    claimed_done: str | None = None  # the day of completion that the file claims
-    superseded_by: str | None = None
-    created: str = ""
-    remarks: tuple[CriterionRemark, ...] = ()
-    summary: str = ""
-    artifacts: tuple[str, ...] = ()
-    result_refs: tuple[str, ...] = ()
-    created_index: int = -1
-    approved_index: int | None = None
-    claimed_index: int | None = None
-    completed_index: int | None = None
-    verified_index: int | None = None
-    updated_index: int = -1
-    updated_ms: int = 0
-
-
 _OF_RECORD: Final = ("claimed_author", "claimed_at", "source", "format", "original")
 _TURNS: Final = {
     kinds.HandoffApproved: "approved_index",
@@ -213,6 +199,7 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         claimed_index=None if is_claimable else state.claimed_index,
         updated_index=event.index,
         updated_ms=event.accepted_ms,
+        latest=state.latest | {event.kind: Mark(event.index, event.author, event.accepted_ms)},
     )
     match event.data:
         case kinds.HandoffCreated() | kinds.HandoffAmended() as data:
@@ -245,23 +232,22 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
 
 def rows(state: HandoffRecord) -> Rows:
     """Return the handoff's rows."""
-    return (
-        () if state.lifecycle is None or state.content is None else tuple(_rows(state, state.lifecycle, state.content))
-    )
+    return () if state.lifecycle is None else tuple(_rows(state, state.lifecycle))
 
 
-def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffContent) -> Iterator[Row]:
-    imported = {name: getattr(state.imported, name, None) for name in _OF_RECORD}
-    yield row_of(
+def row_of_handoff(record: HandoffRecord) -> HandoffRow:
+    """Return the row of a handoff that exists."""
+    lifecycle, content = state_of(record), content_of(record)
+    imported = {name: getattr(record.imported, name, None) for name in _OF_RECORD}
+    return row_of(
         HandoffRow,
-        state,
+        record,
         lifecycle,
         content,
-        # Without a named reviewer the sender reviews, or the importer of the content.
-        reviewer=content.reviewer or (lifecycle.reviewer if lifecycle.reviewer != lifecycle.sender else None),
-        created=state.created,
+        reviewer=record.reviewer,
+        created=record.created,
         unlock_at=lifecycle.unlock_at,
-        template_index=state.content_index,
+        template_index=record.content_index,
         tasks_done=lifecycle.tasks.count("done"),
         tasks_total=len(lifecycle.tasks),
         criteria_done=sum(mark in MET for mark in lifecycle.criteria),
@@ -269,12 +255,17 @@ def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffC
         importer=lifecycle.importer or None,
         lease_from_ms=lifecycle.lease and lifecycle.lease.from_ms,
         lease_until_ms=lifecycle.lease and lifecycle.lease.until_ms,
-        artifacts=json_text(state.artifacts),
+        artifacts=json_text(record.artifacts),
         notes=json_text(msgspec.structs.asdict(content.notes)),
         reasoning_refs=json_text(content.reasoning_refs),
-        result_refs=json_text(state.result_refs),
+        result_refs=json_text(record.result_refs),
         **imported,
     )
+
+
+def _rows(state: HandoffRecord, lifecycle: HandoffState) -> Iterator[Row]:
+    content = content_of(state)
+    yield row_of_handoff(state)
     for position, (text, mark) in enumerate(zip(content.tasks, lifecycle.tasks, strict=True)):
         yield TaskRow(state.id, position, text, mark == "done")
     criteria = zip(content.criteria, lifecycle.criteria, state.remarks, strict=True)
@@ -291,7 +282,7 @@ def added(state: HandoffRecord | None, logged: Logged) -> Rows:
         return ()
     text = log_text(event, state.content)
     day, position = day_of(event.accepted_ms), getattr(event.data, "position", None)
-    line = LogRow(event.index, event.name, day, event.at, event.author, event.kind, text, position)
+    line = LogRow(event.index, event.name, day, event.at, event.accepted_ms, event.author, event.kind, text, position)
     if state.content_index != event.index:
         return (line,)
     content = msgspec.structs.asdict(state.content) | {"notes": msgspec.structs.asdict(state.content.notes)}
@@ -382,6 +373,30 @@ _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
 }
 
 
+def _join_rows(records: Mapping[str, HandoffRecord], states: States) -> list[Row]:
+    """Return the rows that say whom handoffs wait for."""
+    existing = {name: record for name, record in records.items() if record.lifecycle is not None}
+    depended = {on for record in existing.values() for on in state_of(record).depends_on}
+    known = records_of(states, depended)
+    people = {name for record in existing.values() for name in (state_of(record).receiver, record.approver) if name}
+    agents = AgentStates(states.states("agents", AgentRecords, sorted(people)))
+    return [row for record in existing.values() for row in wait_rows(record, known, agents)]
+
+
+def _shared(record: HandoffRecord) -> object:
+    """Return the part of a record on which others that wait for it rest."""
+    status = None if record.lifecycle is None else record.lifecycle.status
+    unlocks = tuple(is_unlocked(status, at) for at in get_args(kinds.UnlockAt))
+    return unlocks, never_unlocks(status), record.completed_index, record.verified_index
+
+
+def _related(lookup: Lookup, changed: Collection[str], agents: Collection[str]) -> set[str]:
+    """Return the handoffs that depend on changed ones, and those of agents that were removed or lost a key."""
+    dependents = lookup.owners(DEPENDENCIES, "depends_on", changed) if changed else ()
+    of_agents = (lookup.owners(HANDOFFS, column, agents) for column in ("receiver", "approver") if agents)
+    return {*dependents, *(name for names in of_agents for name in names)}
+
+
 HANDLED: Final = kinds_of("handoff") | {"record.imported"}
 keys: Final = names_of("handoff")
 
@@ -389,10 +404,17 @@ VIEW: Final = Projection(
     name="handoffs",
     version=VIEW_VERSIONS["handoffs"],
     handles=HANDLED,
-    tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG, VERSIONS),
+    tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG, VERSIONS, WAITING),
     state=HandoffRecord,
     keys=keys,
     fold=fold,
     rows=rows,
     added=added,
+    join=Join(
+        table=WAITING,
+        rows=_join_rows,
+        shared=_shared,
+        related=_related,
+        heeds=frozenset({"agent.removed", "key.compromised"}),
+    ),
 )

@@ -1,28 +1,20 @@
-"""Queries about handoffs: lists and the board, one with everything about it, why it waits, and facts for programs."""
+"""Lists of handoffs, from rows that the fold wrote. This module imports no fold, because a list must start fast."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, get_args
-
-import msgspec
+from typing import Any, Final
 
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.projections.answers import query
-from deedbook.projections.handoffs.facts import (
-    CLAIMABLE,
-    NEXT_LEASE,
-    UNLOCKED,
-    HandoffFacts,
-    facts_in,
-    facts_of,
-    facts_query,
-    links_of,
-    stage_of,
-)
-from deedbook.projections.handoffs.next import awaited_operations
-from deedbook.projections.handoffs.why import chain_links_max, explain
 
+VALID: Final = (
+    "(w.leased IS NULL OR w.leased = CASE WHEN ? BETWEEN w.lease_from_ms AND w.lease_until_ms - 1 THEN 1 ELSE 0 END)"
+)
+"""The rows ``w`` of ``handoff_waits`` that are valid at a time (Unix ms), as an SQL condition."""
+IS_READY: Final = f"EXISTS (SELECT 1 FROM handoff_waits w WHERE w.handoff_id = h.id AND w.action = 'claim' AND {VALID})"  # noqa: S608 - fixed texts
+"""Whether the receiver of the handoff ``h`` can claim it at a time (Unix ms)."""
+READY: Final = f"SELECT w.handoff_id FROM handoff_waits w WHERE w.action = 'claim' AND {VALID}"  # noqa: S608 - fixed texts
+"""The handoffs that their receivers can claim at a time (Unix ms)."""
 # Rows of an `active.md` table: they have no file of their own.
 TABLE_FORMAT: Final = "handoff/active-table"
 
@@ -30,30 +22,15 @@ SUMMARY: Final = f"""
     SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total,
         h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
         h.updated_index, h.updated_ms, h.importer,
-        ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
+        {IS_READY} AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
-# The queries for a whole handoff; the rest is in its facts.
-_PARTS: Final = (
-    "SELECT * FROM handoffs WHERE id = ?",
-    "SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position",
-    "SELECT position, text, mark, evidence, waiver_reason FROM handoff_criteria WHERE handoff_id = ? ORDER BY position",
-    """SELECT d.depends_on AS id, o.status FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on
-        WHERE d.handoff_id = ? ORDER BY d.position""",
+_REFERENCES: Final = (
     """SELECT DISTINCT o.id, o.status FROM handoff_dependencies d JOIN handoffs o ON o.id = d.handoff_id
         WHERE d.depends_on = ? ORDER BY o.id""",
     "SELECT id, status FROM handoffs WHERE answers = ? ORDER BY id",
-    """SELECT event_index, day, at, author, kind, text, position FROM handoff_log WHERE handoff_id = ?
-        ORDER BY event_index""",
 )
 _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
-# The columns for programs that act on a handoff, or import over it.
-_BRIEFLY: Final = (
-    'SELECT id, sender AS "from", importer, receiver AS "to", reviewer, status, version, completion, claimed_status, '
-    "claimed_done, updated_ms, source, original, format, template_index FROM handoffs"
-)
-# Finished statuses come last on the board, by default without cards.
-COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
 
 
 class HandoffList(query.Page, frozen=True, rename={"sender": "from", "receiver": "to"}):
@@ -91,69 +68,17 @@ class UnannouncedFilter(query.Arguments, frozen=True):
     limit: query.Limit = 50
 
 
-def find_handoff(context: query.QueryContext, reference: str) -> str:
-    """Return the whole id of a handoff, by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
-    whole: str = _row(context, reference, "SELECT id FROM handoffs")["id"]
-    return whole
-
-
-def _row(context: query.QueryContext, reference: str, select: str = "SELECT * FROM handoffs") -> dict[str, Any]:
-    name, sql = reference.removeprefix("handoff/"), f"{select} WHERE id = ?"
-    if rows := context.rows(sql, (name,)):
-        return rows[0]
-    (row,) = context.rows(
-        sql, (query.by_beginning(context, "handoffs", name.removesuffix(".md"), reference, "handoff"),)
-    )
-    return row
-
-
 def list_handoffs(context: query.QueryContext, args: HandoffList) -> query.Answer:
     """Return ``{"handoffs", "total", "next"}``, newest first."""
-    where, now_ms = _where(args, args.status), context.now_until(NEXT_LEASE)
+    where = filtered(args, args.status)
     if args.ready is not None:
-        where.add(f"({CLAIMABLE} AND {UNLOCKED}) IS {'' if args.ready else 'NOT '}TRUE", now_ms)
-    page, total, following = query.page_of(context, LISTING, where, args.after, args.limit, now_ms)
-    dependencies = context.rows(*_dependencies(page)) if page else []
-    return {"handoffs": _summaries(page, dependencies), "total": total, "next": following}
+        where.add(f"h.id {'' if args.ready else 'NOT '}IN ({READY})", context.now_ms)
+    page, total, following = query.page_of(context, LISTING, where, args.after, args.limit, context.now_ms)
+    return {"handoffs": summaries(context, page), "total": total, "next": following}
 
 
-def board(context: query.QueryContext, args: Board) -> query.Answer:
-    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one snapshot.
-
-    A handoff is as in ``handoffs.list``, with ``why``: what it waits for, in words; empty if it can be claimed.
-    """
-    every = _where(args, None)
-    counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"  # noqa: S608 - fixed texts
-    totals: dict[Status, int] = {row["status"]: row["total"] for row in context.rows(counting, every.values)}
-    filled = [status for status in totals if args.is_all or stage_of(status) != "over"]
-    wheres = [_where(args, status) for status in filled]
-    results = context.together(
-        *[
-            (
-                f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?",
-                (context.now_ms, *where.values, args.limit),
-            )
-            for where in wheres
-        ]
-    )
-    rows = [row for column in results for row in column]
-    depended, facts = (
-        context.together(_dependencies(rows), facts_query(row["id"] for row in rows)) if rows else ([], [])
-    )
-    known = _known(context, facts_in(context, facts))
-
-    cards: dict[str, list[query.Answer]] = {}
-    for card in _summaries(rows, depended):
-        card["why"] = "; ".join(reason["text"] for reason in explain(known[card["id"]], known)["reasons"])
-        cards.setdefault(card["status"], []).append(card)
-    return {
-        "columns": [
-            {"status": status, "total": totals.get(status, 0), "handoffs": cards.get(status, [])} for status in COLUMNS
-        ]
-    }
-
-
-def _where(args: HandoffList | Board, status: Status | None) -> query.Where:
+def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
+    """Return the conditions of a list or of a column of the board."""
     where = query.Where()
     for column, value in (("status", status), ("receiver", args.receiver), ("sender", args.sender)):
         where.equal(f"h.{column}", value)
@@ -161,63 +86,13 @@ def _where(args: HandoffList | Board, status: Status | None) -> query.Where:
     return where
 
 
-def show_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
-    parts = context.together(*_parts(args.id.removeprefix("handoff/")))
-    if not parts[0]:
-        parts = context.together(*_parts(find_handoff(context, args.id)))
-    (row,), tasks, criteria, depends_on, dependents, answered_by, log, facts = parts
-    handoff = _renamed(row)
-    handoff |= {of: msgspec.json.decode(row[of]) for of in ("notes", "artifacts", "reasoning_refs", "result_refs")}
-    handoff["tasks"] = [
-        {"position": task["position"], "text": task["text"], "done": bool(task["is_done"])} for task in tasks
-    ]
-    handoff |= {"criteria": criteria, "depends_on": depends_on, "dependents": dependents, "answered_by": answered_by}
-    handoff["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
-    handoff["why"] = _why(context, facts_in(context, facts)[row["id"]])
-    handoff["is_ready"] = handoff["why"]["is_ready"]
-    return handoff
+def references_to_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
+    """Return ``{"dependents", "answered_by"}``: the handoffs that depend on one, and those that answer it.
 
-
-def _parts(name: str) -> list[tuple[str, tuple[str]]]:
-    return [*((sql, (name,)) for sql in _PARTS), facts_query([name])]
-
-
-def why_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return why a handoff is ready or not, as ``explain``, and the agents it waits for with their acts (``waits``)."""
-    facts = facts_of(context, [args.id.removeprefix("handoff/")])
-    (handoff,) = (facts or facts_of(context, [find_handoff(context, args.id)])).values()
-    return _why(context, handoff)
-
-
-def _why(context: query.QueryContext, handoff: HandoffFacts) -> query.Answer:
-    return explain(handoff, _known(context, {handoff.id: handoff})) | {"waits": awaited_operations(context, handoff)}
-
-
-def _known(context: query.QueryContext, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
-    """Return the facts of handoffs and of all that ``explain`` needs for them, read a level at a time."""
-    frontier = list(known.values())
-    for depth in range(chain_links_max + 1):
-        # The handoff itself may also be work whose lease expired: it waits again.
-        waiting = [handoff for handoff in frontier if not depth or stage_of(handoff.status) == "waiting"]
-        if new := {on for handoff in waiting for on in handoff.depends_on} - known.keys():
-            known |= links_of(context, new)
-        unmet = ([on for on in handoff.depends_on if not handoff.is_unlocked_by(known.get(on))] for handoff in waiting)
-        following = {on for names in unmet for on in (names[:1] if depth else names)}
-        frontier = [known[on] for on in following & known.keys()]
-    return known
-
-
-def facts_of_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return a handoff's parties, status, version, claims and origin."""
-    return _row(context, args.id, _BRIEFLY)
-
-
-def existing_handoffs(context: query.QueryContext, args: query.ByIds) -> query.Answer:
-    """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers; unknown ids are left out."""
-    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
-    rows = context.rows(sql, (query.json_list(args.ids),))
-    return {"handoffs": {row["id"]: row for row in rows}}
+    Each is ``{"id", "status"}``. The id is whole.
+    """
+    dependents, answered_by = context.together(*((sql, (args.id,)) for sql in _REFERENCES))
+    return {"dependents": dependents, "answered_by": answered_by}
 
 
 def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> query.Answer:
@@ -233,8 +108,7 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> query.An
 def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -> query.Answer:
     """Return ``{"handoffs": [{"id", "to", "version"}]}``: claimable handoffs that were not announced as ready."""
     where = query.Where()
-    where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {CLAIMABLE}", context.now_ms)
-    where.add(UNLOCKED)
+    where.add(f"h.is_announced = 0 AND h.id IN ({READY})", context.now_ms)
     if args.about is not None:
         where.add(
             "(h.id = ? OR h.id IN (SELECT d.handoff_id FROM handoff_dependencies d WHERE d.depends_on = ?))",
@@ -246,28 +120,20 @@ def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -
     return {"handoffs": context.rows(sql, (*where.values, args.limit))}
 
 
-def _dependencies(rows: Iterable[dict[str, Any]]) -> tuple[str, tuple[str]]:
+def summaries(context: query.QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of ``SUMMARY`` as answers, each with ``depends_on``: ids and their status."""
     sql = (
         "SELECT d.handoff_id, d.depends_on AS id, o.status FROM handoff_dependencies d "
         "LEFT JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id IN (SELECT value FROM json_each(?)) "
         "ORDER BY d.handoff_id, d.position"
     )
-    return sql, (query.json_list(row["id"] for row in rows),)
-
-
-def _summaries(rows: list[dict[str, Any]], depended: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of ``SUMMARY`` as answers, each with ``depends_on``: ids and their status."""
     dependencies: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    for dependency in depended:
+    for dependency in context.rows(sql, (query.json_list(dependencies),)) if rows else ():
         dependencies[dependency.pop("handoff_id")].append(dependency)
     return [summary(row) | {"depends_on": dependencies[row["id"]]} for row in rows]
 
 
-def _renamed(row: dict[str, Any]) -> dict[str, Any]:
-    names = {"sender": "from", "receiver": "to"}
-    return {names.get(name, name): value for name, value in row.items()}
-
-
 def summary(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of ``SUMMARY`` as an answer."""
-    return _renamed(row) | {"is_ready": bool(row["is_ready"])}
+    names = {"sender": "from", "receiver": "to"}
+    return {names.get(name, name): value for name, value in row.items()} | {"is_ready": bool(row["is_ready"])}

@@ -17,7 +17,9 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
 from deedbook.projections.answers import query
-from deedbook.projections.handoffs.queries import find_handoff
+from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.handoffs.fold import LOG, VERSIONS
+from deedbook.projections.handoffs.shown import find_record
 
 Mark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -37,7 +39,7 @@ class VersionRange(query.Arguments, frozen=True, rename={"since": "from", "numbe
     number: _Number | None = None
 
 
-def versions_of_handoff(context: query.QueryContext, args: VersionRange) -> query.Answer:
+def versions_of_handoff(source: RowSource, args: VersionRange) -> query.Answer:
     """Return ``{"id", "versions", "from", "to", "content", "changes"}``: the content of ``to``, and its changes.
 
     A version is ``{"number", "version", "event_index", "at_ms", "author", "text", "approvals"}``, oldest first, each
@@ -46,19 +48,14 @@ def versions_of_handoff(context: query.QueryContext, args: VersionRange) -> quer
 
     Raises Refused: ``NOT_FOUND`` for a handoff or a version that does not exist.
     """
-    name = find_handoff(context, args.id)
-    rows = context.rows(
-        "SELECT v.version, v.event_index, e.accepted_ms AS at_ms, l.author, l.text, v.content FROM handoff_versions v "
-        "JOIN handoff_log l USING (event_index) JOIN events e USING (event_index) WHERE v.handoff_id = ? "
-        "ORDER BY v.event_index",
-        (name,),
-    )
-    approvals = context.rows(
-        "SELECT event_index, accepted_ms AS at_ms, l.author FROM handoff_log l JOIN events USING (event_index) "
-        "WHERE handoff_id = ? AND l.kind = 'handoff.approved' ORDER BY event_index",
-        (name,),
-    )
-    contents = [msgspec.json.decode(row.pop("content")) for row in rows]
+    name = find_record(source, args.id).id
+    lines = {line["event_index"]: line for line in source.select(LOG, "event_index", handoff_id=name)}
+    contents, rows = [], []
+    for stored in source.select(VERSIONS, "event_index", handoff_id=name):
+        line = lines[stored["event_index"]]
+        contents.append(msgspec.json.decode(stored["content"]))
+        rows.append({"version": stored["version"], **_event(line), "text": line["text"]})
+    approvals = [_event(line) for line in lines.values() if line["kind"] == "handoff.approved"]
     for number, (row, end) in enumerate(pairwise([*rows, {"event_index": 2**53}]), 1):
         own = [approval for approval in approvals if row["event_index"] < approval["event_index"] < end["event_index"]]
         row |= {"number": number, "approvals": own}
@@ -69,6 +66,10 @@ def versions_of_handoff(context: query.QueryContext, args: VersionRange) -> quer
         raise Refused("NOT_FOUND", f"{name} has no version {last}: its last version is {len(rows)}", versions=len(rows))
     changes = [] if since is None else changes_of(contents[since - 1], contents[to - 1])
     return {"id": name, "versions": rows, "from": since, "to": to, "content": contents[to - 1], "changes": changes}
+
+
+def _event(line: dict[str, Any]) -> dict[str, Any]:
+    return {"event_index": line["event_index"], "at_ms": line["accepted_ms"], "author": line["author"]}
 
 
 def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:

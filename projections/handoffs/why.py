@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
-from deedbook.projections.handoffs.facts import HandoffFacts, stage_of
+from deedbook.ledger.lifecycle.handoff_status import stage_of
+from deedbook.projections.handoffs.facts import HandoffFacts
 
 chain_links_max: Final = 32
 
@@ -18,8 +19,9 @@ chain_links_max: Final = 32
 def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[str, Any]:
     """Return ``{"id", "status", "version", "is_ready", "sentence", "reasons", "left"}``.
 
-    ``known`` has the dependencies. A reason is ``{"code", "text"}`` and, for a dependency, also ``on``, ``status`` and
-    ``chain``: the ids from that dependency to the first one that only its own parties can move on.
+    ``known`` has the dependencies; of these, only the facts that do not rest on others are read. A reason is
+    ``{"code", "text"}`` and, for a dependency, also ``on``, ``status`` and ``chain``: the ids from that dependency to
+    the first one that only its own parties can move on.
     """
     reasons = _own_reasons(handoff)
     if handoff.status in ("pending", "approved") or not reasons:  # work whose lease expired waits again, too

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.projections.answers import query
+from deedbook.projections.answers.rows import Range, RowSource
 from deedbook.projections.briefs.tokens import tokenizer
 from deedbook.projections.reasoning.delta import (
     SentAs,
@@ -18,7 +19,7 @@ from deedbook.projections.reasoning.delta import (
     write_full,
     write_squashed,
 )
-from deedbook.projections.reasoning.fold import marked
+from deedbook.projections.reasoning.fold import REASONINGS, VERSIONS, marked
 from deedbook.projections.reasoning.graph import (
     GraphState,
     apply_change,
@@ -33,7 +34,7 @@ LISTING: Final = query.Listing("SELECT * FROM reasonings", "reasonings", "starte
 
 
 REFS: Final = "SELECT DISTINCT ref FROM reasoning_versions"
-_VERSIONS: Final = "SELECT reasoning_id, version, ref, event_index FROM reasoning_versions WHERE"
+_SHOWN: Final = ("version", "ref", "base", "event_index", "kind", "steps")
 
 
 class Version(NamedTuple):
@@ -71,49 +72,63 @@ class ReasoningList(query.Page, frozen=True):
     status: Literal["open", "concluded"] | None = None
 
 
-def find_version(context: query.QueryContext, reference: str) -> Version:
+def find_version(source: RowSource, reference: str) -> Version:
     """Return the version of a ref or of an unambiguous beginning of one, or the latest version of an id.
 
     A ref takes precedence over an id: briefs abbreviate their refs, and anybody may name a reasoning like that. Raises
     Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     name = reference.removeprefix("reasoning/")
-    refs = [row["ref"] for row in query.by_ref(context, REFS, "ref", "sha256", reference)]
-    latest = f"{_VERSIONS} reasoning_id = ? ORDER BY version DESC LIMIT 1"
-    for row in () if refs or query.is_whole_ref(reference) else context.rows(latest, (name,)):
-        return Version(**row)
-    ref = query.only_match(refs, reference, "reasoning", lambda: query.names_in(context, "reasonings"))
-    (row,) = context.rows(f"{_VERSIONS} ref = ? ORDER BY event_index LIMIT 1", (ref,))
-    return Version(**row)
+    refs = _refs(source, reference)
+    if not refs and not query.is_whole_ref(reference):
+        for row in source.select(VERSIONS, "version", newest_first=True, limit=1, reasoning_id=name):
+            return _version(row)
+    ref = query.only_match(refs, reference, "reasoning", lambda: source.names(REASONINGS))
+    (row,) = source.select(VERSIONS, "event_index", limit=1, ref=ref)
+    return _version(row)
 
 
-def get_full_reasoning(context: query.QueryContext, reference: str) -> FullReasoning:
+def _refs(source: RowSource, reference: str) -> list[str]:
+    """Return the refs that a reference may abbreviate, at most eleven."""
+    refs: list[str] = []
+    first, end = query.prefix_range(reference, "sha256") or ("", "")
+    while len(refs) <= query.candidates_max and (
+        rows := source.select(VERSIONS, "ref", limit=1, ref=Range(first, end))
+    ):
+        refs.append(rows[0]["ref"])
+        first = refs[-1] + "0"  # all refs have the same length: this is before the next one
+    return refs
+
+
+def _version(row: dict[str, Any]) -> Version:
+    return Version(row["reasoning_id"], row["version"], row["ref"], row["event_index"])
+
+
+def get_full_reasoning(source: RowSource, reference: str) -> FullReasoning:
     """Return a whole graph version, with the bytes whose SHA-256 is its ref.
 
     Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to their ref.
     """
-    version = find_version(context, reference)
-    return _whole(version, _deltas(context, version))
+    version = find_version(source, reference)
+    return _whole(version, [row["delta"] for row in _versions(source, version)])
 
 
-def show_reasoning(context: query.QueryContext, args: query.ById) -> query.Answer:
+def show_reasoning(source: RowSource, args: query.ById) -> query.Answer:
     """Return a reasoning at its latest version, with its ``versions`` and its whole ``memory``."""
-    name, version, *_ = find_version(context, args.id)
-    (row,) = context.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
-    sql = "SELECT version, ref, base, event_index, kind, steps FROM reasoning_versions WHERE reasoning_id = ? "
-    memory = get_full_reasoning(context, name).memory.to_dict()
-    return marked(row) | {
-        "versions": context.rows(sql + "ORDER BY version", (name,)),
+    name, version, *_ = find_version(source, args.id)
+    versions = source.select(VERSIONS, "version", reasoning_id=name)
+    memory = _whole(_version(versions[-1]), [row["delta"] for row in versions]).memory.to_dict()
+    return _described(source, name) | {
+        "versions": [{column: row[column] for column in _SHOWN} for row in versions],
         "asked_version": version,
         "memory": msgspec.to_builtins(memory, str_keys=True),
     }
 
 
-def full_reasoning(context: query.QueryContext, args: query.ByRef) -> query.Answer:
+def full_reasoning(source: RowSource, args: query.ByRef) -> query.Answer:
     """Return a whole version: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
-    full = get_full_reasoning(context, args.ref)
-    (row,) = context.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
-    fields = marked(row)
+    full = get_full_reasoning(source, args.ref)
+    fields = _described(source, full.reasoning_id)
     return {name: fields[name] for name in ("author", "domain", "session", "status", "imported")} | {
         "ref": full.ref,
         "reasoning_id": full.reasoning_id,
@@ -124,28 +139,26 @@ def full_reasoning(context: query.QueryContext, args: query.ByRef) -> query.Answ
     }
 
 
-def fetch(context: query.QueryContext, args: FetchArguments) -> query.Answer:
+def fetch(source: RowSource, args: FetchArguments) -> query.Answer:
     """Return the smallest ``payload`` for this receiver; ``sent_as`` is full, squashed or chain.
 
     ``ref`` and ``base`` are whole. ``sizes`` has bytes and tokens of all three, or None for one that needs a base which
     the receiver did not name, or out of which the requested version did not grow. Raises Refused: ``NOT_FOUND`` or
     ``REF_AMBIGUOUS``, for either.
     """
-    version = find_version(context, args.ref)
-    deltas = _deltas(context, version)
+    version = find_version(source, args.ref)
+    rows = _versions(source, version)
+    deltas = [row["delta"] for row in rows]
     full = _whole(version, deltas)
     payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
     base = None
     if args.have is not None:
-        base = get_full_reasoning(context, args.have)
+        base = get_full_reasoning(source, args.have)
         payloads["squashed"] = write_squashed(base.ref, full.ref, find_change(base.memory, full.memory))
         # The last version of the same reasoning that equals the base, if the requested one grew out of it.
-        sql = (
-            "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
-        )
-        (row,) = context.rows(sql, (full.reasoning_id, full.version, base.ref))
-        if row["newest"] is not None:
-            payloads["chain"] = write_chain(base.ref, full.ref, deltas[row["newest"] :])
+        newest = max((row["version"] for row in rows if row["ref"] == base.ref), default=None)
+        if newest is not None:
+            payloads["chain"] = write_chain(base.ref, full.ref, deltas[newest:])
     sent_as, sizes = choose(payloads)
     return {
         "ref": full.ref,
@@ -173,26 +186,34 @@ def existing(context: query.QueryContext, args: query.ByIds) -> query.Answer:
     return {"reasonings": {row["id"]: marked(row) for row in rows}}
 
 
-def origins(context: query.QueryContext, args: query.ByRef) -> query.Answer:
+def origins(source: RowSource, args: query.ByRef) -> query.Answer:
     """Return ``{"own", "imported", "ids"}``: how many reasonings with this version were recorded here, and imported."""
     try:
-        ref = find_version(context, args.ref).ref
+        ref = find_version(source, args.ref).ref
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
         return {"own": 0, "imported": 0, "ids": []}
-    sql = (
-        "SELECT DISTINCT id, original IS NULL AS is_own FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
-        "WHERE reasoning_versions.ref = ? ORDER BY id"
-    )
-    rows = context.rows(sql, (ref,))
-    own = sum(row["is_own"] for row in rows)
+    rows = with_version(source, ref)
+    own = sum(row["original"] is None for row in rows)
     return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
 
 
-def _deltas(context: query.QueryContext, version: Version) -> list[str]:
-    sql = "SELECT delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? ORDER BY version"
-    return [row["delta"] for row in context.rows(sql, (version.reasoning_id, version.version))]
+def with_version(source: RowSource, ref: str) -> list[dict[str, Any]]:
+    """Return the rows of the reasonings that have a version with this whole ref, by their ids."""
+    ids = {row["reasoning_id"] for row in source.select(VERSIONS, "reasoning_id", ref=ref)}
+    return source.select(REASONINGS, "id", id=sorted(ids)) if ids else []
+
+
+def _described(source: RowSource, name: str) -> dict[str, Any]:
+    (row,) = source.select(REASONINGS, "id", id=name)
+    return marked(row)
+
+
+def _versions(source: RowSource, version: Version) -> list[dict[str, Any]]:
+    """Return the rows of a reasoning's versions up to this one."""
+    versions = Range(0, version.version + 1)
+    return source.select(VERSIONS, "version", reasoning_id=version.reasoning_id, version=versions)
 
 
 def _whole(target: Version, deltas: Iterable[str]) -> FullReasoning:

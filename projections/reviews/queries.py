@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+import msgspec
+
 from deedbook.projections.answers.query import (
     Answer,
     ById,
@@ -12,9 +14,10 @@ from deedbook.projections.answers.query import (
     QueryContext,
     Where,
     list_of,
-    row_of_id,
     with_json,
 )
+from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.reviews.fold import ReviewRow
 from deedbook.projections.stores.dialect import stated
 
 _ABOUT_THE_SAME: Final = stated(
@@ -49,9 +52,10 @@ def list_reviews(context: QueryContext, args: ReviewList) -> Answer:
     return list_of(context, LISTING, where, args, of="reviews", read=_review)
 
 
-def show_review(context: QueryContext, args: ById) -> Answer:
+def show_review(source: RowSource, args: ById) -> Answer:
     """Return a review; ``verdict`` and the other fields of the answer are None until a human answers."""
-    return _review(row_of_id(context, "reviews", args.id, "review"))
+    name = source.id_of("review", args.id)
+    return _review(msgspec.structs.asdict(source.states("reviews", ReviewRow, [name])[name]))
 
 
 def _review(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from deedbook.projections.answers.query import (
     QueryContext,
     Where,
     list_of,
-    row_of_id,
     with_json,
 )
+from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.reasoning.queries import with_version
+from deedbook.projections.snapshots.fold import SNAPSHOTS
 
 _COLUMNS: Final = (
     "event_index, id, event_id, author, session_id, domain, reasoning_ref, reasoning_fidelity, level, "
@@ -45,15 +47,12 @@ def list_snapshots(context: QueryContext, args: SnapshotList) -> Answer:
     return list_of(context, LISTING, where, args, of="snapshots")
 
 
-def show_snapshot(context: QueryContext, args: ById) -> Answer:
+def show_snapshot(source: RowSource, args: ById) -> Answer:
     """Return a snapshot with its whole ``data``."""
-    return with_json(row_of_id(context, "snapshots", args.id, "snapshot"), "data")
+    row, *_ = source.select(SNAPSHOTS, "event_index", id=source.id_of("snapshot", args.id))
+    return with_json(row, "data")
 
 
-def list_domains(context: QueryContext, args: DomainFilter) -> Answer:
+def list_domains(source: RowSource, args: DomainFilter) -> Answer:
     """Return ``{"domains"}``: the domains of this graph's reasonings, which no snapshot of it may hide."""
-    sql = (
-        "SELECT DISTINCT domain FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
-        "WHERE reasoning_versions.ref = ? ORDER BY domain"
-    )
-    return {"domains": [row["domain"] for row in context.rows(sql, (args.reasoning_ref,))]}
+    return {"domains": sorted({row["domain"] for row in with_version(source, args.reasoning_ref)})}

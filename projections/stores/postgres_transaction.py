@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -123,6 +123,18 @@ class PostgresTransaction:
         sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"  # noqa: S608 - fixed names
         return dict(self._db.read(self._db.run(sql, (names,)))[1])
 
+    def states(self, view: str, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the packed states of a live view, of those keys that have one."""
+        sql = f"SELECT key, data FROM {states_table(view).name} WHERE key IN (SELECT value FROM json_each(?))"  # noqa: S608
+        rows = self.rows(sql, (msgspec.json.encode([*keys]).decode(),))
+        return {row["key"]: row["data"] for row in rows}
+
+    def owners(self, version: ViewVersion, table: Table, column: str, values: Collection[str]) -> list[str]:
+        """Return the owners of the rows that have one of these values in a column."""
+        name = self._physical(table.name, is_live=version.is_live)
+        sql = f'SELECT DISTINCT "{table.owner}" FROM {name} WHERE "{column}" = ANY($1)'  # noqa: S608 - fixed names
+        return [owner for (owner,) in self._db.read(self._db.run(sql, ([*values],)))[1]]
+
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states."""
         replaced = list(changes.replaced)
@@ -139,9 +151,9 @@ class PostgresTransaction:
             name, rows_of_table = self._physical(table.name, is_live=version.is_live), changes.rows.get(table.row, ())
             words = [msgspec.structs.astuple(row)[1] for row in rows_of_table] if table.is_full_text else []
             count = len(rows_of_table)
-            if table.owner is not None and replaced:
+            if outdated := [*changes.outdated(view, table)]:
                 sql = f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)'  # noqa: S608
-                count -= self._db.run(sql, (replaced,)).command_tuples or 0
+                count -= self._db.run(sql, (outdated,)).command_tuples or 0
             if rows_of_table:
                 self._insert(name, table, rows_of_table)
             if words:
@@ -223,7 +235,9 @@ class PostgresTransaction:
         rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"  # noqa: S608
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows_of_table}')
 
-    def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
+    def shadow(
+        self, table: Table, rows: Iterable[Row], states: str, boundary: int, outdated: Collection[str] = ()
+    ) -> None:
         """Shadow a table by ``rows`` and its rows unchanged since a boundary, for this connection only."""
         name = f'pg_temp."{table.name}"'
         self._create(table, name)
@@ -231,9 +245,9 @@ class PostgresTransaction:
         live = self._physical(table.name, is_live=True)
         sql = (
             f"INSERT INTO {name} SELECT live.* FROM {live} live JOIN {self._physical(states, is_live=True)} state "  # noqa: S608
-            f'ON state.key = live."{table.owner}" WHERE state.changed < $1'
+            f'ON state.key = live."{table.owner}" WHERE state.changed < $1 AND live."{table.owner}" <> ALL($2)'
         )
-        self._db.execute(sql, (boundary,))
+        self._db.execute(sql, (boundary, [*outdated]))
         self.index(table, name)
 
     def _create(self, table: Table, name: str) -> None:

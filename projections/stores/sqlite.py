@@ -24,7 +24,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -263,6 +263,16 @@ class SqliteTransaction:
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
+    def states(self, view: str, keys: Iterable[str]) -> dict[str, bytes]:
+        return self.load(ViewVersion(view, 0, True, 0, ""), keys)  # noqa: FBT003 - live
+
+    def owners(self, version: ViewVersion, table: Table, column: str, values: Collection[str]) -> list[str]:
+        sql = (
+            f'SELECT DISTINCT "{table.owner}" FROM "{self._physical(version, table)}" '  # noqa: S608 - fixed names
+            f'WHERE "{column}" IN (SELECT value FROM json_each(?))'
+        )
+        return [owner for (owner,) in self._db.execute(sql, (msgspec.json.encode([*values]).decode(),))]
+
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         if changes.replaced and (boundary := boundary_before(version.position)):
             # A state that changes for the first time after the boundary is stored as of the boundary.
@@ -271,9 +281,10 @@ class SqliteTransaction:
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A state's only row is replaced by its key. A state with several rows may have lost some.
-            if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
+            outdated = () if table.primary_key == (table.owner,) else changes.outdated(view, table)
+            if outdated:
                 sql = f'DELETE FROM "{self._physical(version, table)}" WHERE "{table.owner}" = ?'  # noqa: S608
-                self._db.executemany(sql, [(key,) for key in changes.replaced])
+                self._db.executemany(sql, [(key,) for key in outdated])
             if rows := changes.rows.get(table.row):
                 self._insert(self._physical(version, table), table, rows)
 
@@ -320,17 +331,19 @@ class SqliteTransaction:
             name, listed = "_".join(("by", table.name, *columns)), ", ".join(f'"{column}"' for column in columns)
             self._db.execute(f'CREATE INDEX {schema}."{name}" ON "{table.name}" ({listed})')
 
-    def shadow(self, table: Table, rows: Iterable[Row], states: str = "", boundary: int = 0) -> None:
+    def shadow(
+        self, table: Table, rows: Iterable[Row], states: str, boundary: int, outdated: Collection[str] = ()
+    ) -> None:
         """Shadow a table by ``rows`` and its rows unchanged since a boundary, for this connection only."""
         create_table(self._db, table, table.name, schema="temp")
         self._insert(table.name, table, rows)
-        if states:
-            self._db.execute(
-                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
-                f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
-                (boundary,),
-            )
-            self.index(table, "temp")
+        self._db.execute(
+            f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
+            f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ? '
+            f'AND live."{table.owner}" NOT IN (SELECT value FROM json_each(?))',
+            (boundary, msgspec.json.encode([*outdated]).decode()),
+        )
+        self.index(table, "temp")
 
     def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the bookkeeping: an older version of the view may have had other tables.

@@ -7,7 +7,7 @@ shadow tables beside it, until it has caught up and replaces the live one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args, get_origin
@@ -143,11 +143,20 @@ class Changes(msgspec.Struct, frozen=True):
     """The changes that a batch makes to one view version.
 
     ``rows`` are the rows to write, by type: those of events, those of changed keys, and the keys' packed states.
-    ``replaced`` are the changed keys that had a state before, whose old rows must be deleted.
+    ``replaced`` are the changed keys that had a state before, whose old rows must be deleted, ``joined`` those whose
+    old rows in the table of the view's join must be. ``moved`` are the keys on whose states rows of others rest.
     """
 
     rows: Mapping[type[Row], Sequence[Row]]
     replaced: Sequence[str]
+    moved: Sequence[str] = ()
+    joined: Sequence[str] = ()
+
+    def outdated(self, view: Projection[Any], table: Table) -> Sequence[str]:
+        """Return the keys whose rows in a table must be deleted."""
+        if table.owner is None:
+            return ()
+        return self.joined if view.join is not None and table is view.join.table else self.replaced
 
 
 class ReadTransaction(Protocol):
@@ -158,6 +167,9 @@ class ReadTransaction(Protocol):
 
     def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each of several independent queries."""
+
+    def states(self, view: str, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the packed states of a live view, of those keys that have one."""
 
     def view_versions(self) -> list[ViewVersion]:
         """Return the view versions of this snapshot; within ``writing``, as read under the write lock."""
@@ -171,6 +183,9 @@ class WriteTransaction(ReadTransaction, Protocol):
 
     def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
+
+    def owners(self, version: ViewVersion, table: Table, column: str, values: Collection[str]) -> list[str]:
+        """Return the owners of the rows that have one of these values in a column."""
 
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states; states that change for the first time after the last boundary are stored."""
@@ -214,8 +229,13 @@ class ShadowTransaction(ReadTransaction, Protocol):
     def cut(self, table: Table, size: int) -> None:
         """Shadow a table by its rows of the first ``size`` entries."""
 
-    def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
-        """Shadow a table by ``rows``, plus the live rows whose states have not changed since ``boundary``."""
+    def shadow(
+        self, table: Table, rows: Iterable[Row], states: str, boundary: int, outdated: Collection[str] = ()
+    ) -> None:
+        """Shadow a table by ``rows``, plus the live rows whose states have not changed since ``boundary``.
+
+        Live rows of the keys in ``outdated`` are left out.
+        """
 
 
 class SeparateStore(Protocol):

@@ -9,7 +9,10 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ValidationRow(Row, frozen=True):
-    """A report on a graph version; ``tree`` is the tree it was checked against, ``issues`` their number."""
+    """A report on a graph version; ``tree`` is the tree it was checked against, ``issues`` their number.
+
+    ``key`` (hex) signed it.
+    """
 
     event_index: int
     event_id: str
@@ -22,6 +25,7 @@ class ValidationRow(Row, frozen=True):
     validator: str
     validator_version: str
     author: str
+    key: str
     accepted_ms: int
     data: str
 

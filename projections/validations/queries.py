@@ -17,28 +17,12 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
-from deedbook.projections.agents.compromised import compromised_by
-from deedbook.projections.answers.query import (
-    Answer,
-    Arguments,
-    ByRef,
-    Limit,
-    Listing,
-    QueryContext,
-    Where,
-    age_of,
-    list_of,
-)
-from deedbook.projections.reasoning.queries import find_version
-
-LISTING: Final = Listing("SELECT * FROM validations", "validations", "event_index")
-
-_INDEPENDENT: Final = (
-    " AND reasoning_id IN (SELECT reasoning_id FROM reasoning_versions WHERE ref = ?)"
-    " AND author NOT IN (SELECT reasonings.author FROM reasonings"
-    " JOIN reasoning_versions ON reasoning_versions.reasoning_id = reasonings.id WHERE reasoning_versions.ref = ?)"
-)
-
+from deedbook.ledger.lifecycle.authority import compromised_at
+from deedbook.projections.answers.query import Answer, Arguments, ByRef, Limit, age_of
+from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.reasoning.fold import VERSIONS
+from deedbook.projections.reasoning.queries import find_version, with_version
+from deedbook.projections.validations.fold import VALIDATIONS
 
 Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
 _STRONGER: Final[tuple[Outcome, ...]] = ("none", "unchecked", "passed", "failed")
@@ -87,25 +71,26 @@ class ValidationFilter(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def list_validations(context: QueryContext, args: ValidationFilter) -> Answer:
+def list_validations(source: RowSource, args: ValidationFilter) -> Answer:
     """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
-    version = find_version(context, args.ref)
-    where = Where(args, "author", "passed")
+    version = find_version(source, args.ref)
+    refs = [version.ref]
     if args.ref.removeprefix("reasoning/") == version.reasoning_id:
-        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", version.reasoning_id)
-    else:
-        where.equal("reasoning_ref", version.ref)
+        refs = [row["ref"] for row in source.select(VERSIONS, "version", reasoning_id=version.reasoning_id)]
+    rows = source.select(
+        VALIDATIONS, "event_index", newest_first=True, author=args.author, passed=args.passed, reasoning_ref=refs
+    )
+    following = [row for row in rows if args.after is None or row["event_index"] < args.after]
+    page = following[: args.limit]
+    validations = [row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])} for row in page]
+    after = page[-1]["event_index"] if len(following) > args.limit else None
+    return {"validations": validations, "total": len(rows), "next": after}
 
-    def read(row: Answer) -> Answer:
-        return row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])}
 
-    return list_of(context, LISTING, where, args, of="validations", read=read)
-
-
-def latest_verdict(context: QueryContext, args: ByRef) -> Answer:
+def latest_verdict(source: RowSource, args: ByRef) -> Answer:
     """Return the ``LatestVerdict`` on a version."""
-    ref = find_version(context, args.ref).ref
-    voices = _voices(context, ref)
+    ref = find_version(source, args.ref).ref
+    voices = _voices(source, ref)
     if not voices:
         return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
     latest = voices[0]
@@ -115,31 +100,37 @@ def latest_verdict(context: QueryContext, args: ByRef) -> Answer:
     return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
 
 
-def _voices(context: QueryContext, ref: str) -> list[Voice]:
-    newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
-    key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
-    reported_by = compromised_by(key, "v.event_index")
-    sql = f"SELECT v.*, {reported_by} AS compromised FROM validations v WHERE v.event_index IN ({newest})"  # noqa: S608 - fixed texts
-    rows = sorted(context.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
-    return [_voice(row, context.now_ms) for row in rows]
+def _voices(source: RowSource, ref: str) -> list[Voice]:
+    """Return the newest independent report of each validator on a version, the newest first."""
+    reasonings = with_version(source, ref)
+    ids, owners = ({row[column] for row in reasonings} for column in ("id", "author"))
+    newest: dict[str, dict[str, Any]] = {}
+    for row in source.select(VALIDATIONS, "event_index", newest_first=True, reasoning_ref=ref):
+        if row["reasoning_id"] in ids and row["author"] not in owners:
+            newest.setdefault(row["author"], row)
+    agents = source.agents(newest)
+    return [
+        _voice(row, compromised_at(agents.key, row["key"], row["event_index"]), source.now_ms)
+        for row in newest.values()
+    ]
 
 
-def _voice(row: dict[str, Any], now_ms: int) -> Voice:
+def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
     data = msgspec.json.decode(row["data"], type=ReasoningValidated)
     counts = data.counts
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
     is_whole = (
         0 < counts.evidence == counts.evidence_ok and not missing
     )  # without evidence, a report vouches for nothing
-    is_sure = is_whole and row["compromised"] is None
+    is_sure = is_whole and compromised is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = evidence_summary(counts, data.evidence)
     if counts.assumptions_settled:
         stand += f", {counts.assumptions_settled} settled by its author"
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
-    if row["compromised"] is not None:
-        stand += f", signed with a key that entry {row['compromised']} reports as compromised"
+    if compromised is not None:
+        stand += f", signed with a key that entry {compromised} reports as compromised"
     tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"
     done = {"failed": "found wrong", "passed": "validated", "unchecked": tried}[outcome]
     problems = [issue.message for issue in data.issues[:problems_named_max]]

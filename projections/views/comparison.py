@@ -19,7 +19,14 @@ from deedbook.projections.stores.sqlite import temporary
 from deedbook.projections.stores.store import Store, Value, ViewVersion, boundary_behind, tables_of
 from deedbook.projections.views.projection import Projection, Row
 from deedbook.projections.views.registry import ON_DEMAND, VIEWS
-from deedbook.projections.views.runner import Runner, Work, read_logged, states_cached_max
+from deedbook.projections.views.runner import (
+    Runner,
+    StoredLookup,
+    Work,
+    join_all,
+    read_logged,
+    states_cached_max,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -124,6 +131,8 @@ def _rebuild(
                 writing.write(replace(version, position=start), view, replace(changes, rows=rows))
                 work.shrink(states_cached_max)
             progress(position)
+        for version, view, _, _ in folds:
+            join_all(StoredLookup(writing, version, [version for version, *_ in folds]), view)
         return {
             view.name: writing.table_digests(view)
             | {table.name: hasher.hexdigest() for table, hasher in hashers.items()}

@@ -4,13 +4,16 @@
   that key changes.
 - Rows of an **event**: ``added(state, logged)`` go into tables without an owner. They are written once and never
   change.
+
+Some rows of a state rest on other states, too: a handoff waits for somebody only if those that it depends on are done.
+A ``Join`` makes these rows, and names the states whose rows must be made again after a change of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -78,6 +81,37 @@ class NoState(msgspec.Struct, frozen=True):
     key: str = ""
 
 
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class States(Protocol):
+    """The states of all views at one time."""
+
+    def states(self, view: str, form: type[T], keys: Iterable[str]) -> Mapping[str, T]:
+        """Return the states of those keys that have one; ``form`` is the type of the view's states."""
+
+
+class Lookup(States, Protocol):
+    """The states of all views, and the tables of one of them."""
+
+    def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:
+        """Return the owners of the rows that have one of these values in a column."""
+
+
+class Join(msgspec.Struct, Generic[S], frozen=True):
+    """Rows of a state that rest on other states: ``rows`` makes those of several states; they go into ``table``.
+
+    ``shared`` is the part of a state on which rows of others rest. ``related`` returns the keys of these others, given
+    the keys whose shared part changed and the names of other streams with an event of a kind in ``heeds``.
+    """
+
+    table: Table
+    rows: Callable[[Mapping[str, S], States], Rows]
+    shared: Callable[[S], object]
+    related: Callable[[Lookup, Collection[str], Collection[str]], Collection[str]]
+    heeds: frozenset[str] = frozenset()
+
+
 class Projection(msgspec.Struct, Generic[S], frozen=True):
     """A view: its name, version, tables and pure functions.
 
@@ -94,6 +128,7 @@ class Projection(msgspec.Struct, Generic[S], frozen=True):
     keys: Callable[[Event], tuple[str, ...]] = lambda _event: ()  # it changes no state and only adds rows
     rows: Callable[[S], Rows] = lambda _state: ()
     added: Callable[[S | None, Logged], Rows] = lambda _state, _logged: ()
+    join: Join[S] | None = None
 
 
 def event_rows(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, get_type_hints
 
-from deedbook.projections.answers.query import Query
+from deedbook.projections.answers.query import Answer, Query, QueryContext
 from deedbook.projections.views.projection import Projection
 
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
@@ -17,9 +17,9 @@ VIEW_VERSIONS: Final = {
     "agents": 10,
     "reasoning": 6,
     "briefs": 4,
-    "handoffs": 9,
+    "handoffs": 10,
     "sessions": 7,
-    "validations": 3,
+    "validations": 4,
     "snapshots": 3,
     "reviews": 4,
     "reports": 8,
@@ -66,17 +66,19 @@ _QUERIES: Final = {
     "catalog.show": "catalog.queries.show_event",
     "catalog.why": "catalog.walk.why_event",
     "handoffs.around": "handoffs.graph.around_handoff",
-    "handoffs.board": "handoffs.queries.board",
-    "handoffs.existing": "handoffs.queries.existing_handoffs",
-    "handoffs.facts": "handoffs.queries.facts_of_handoff",
+    "handoffs.board": "handoffs.board.board",
+    "handoffs.existing": "handoffs.shown.existing_handoffs",
+    "handoffs.facts": "handoffs.shown.facts_of_handoff",
     "handoffs.files": "handoffs.queries.files_of_handoffs",
     "handoffs.graph": "handoffs.graph.graph_handoffs",
     "handoffs.list": "handoffs.queries.list_handoffs",
     "handoffs.next": "handoffs.next.next_items",
-    "handoffs.show": "handoffs.queries.show_handoff",
+    "handoffs.references": "handoffs.queries.references_to_handoff",
+    "handoffs.show": "handoffs.shown.show_handoff",
     "handoffs.unannounced": "handoffs.queries.unannounced_handoffs",
     "handoffs.versions": "handoffs.versions.versions_of_handoff",
-    "handoffs.why": "handoffs.queries.why_handoff",
+    "handoffs.waits": "handoffs.next.waits",
+    "handoffs.why": "handoffs.shown.why_handoff",
     "knowledge.graph": "catalog.knowledge.graph_knowledge",
     "reasoning.existing": "reasoning.queries.existing",
     "reasoning.fetch": "reasoning.queries.fetch",
@@ -173,9 +175,14 @@ class _Queries(Mapping[str, Query]):
         if name not in self._loaded:
             module, _, function = _QUERIES[name].rpartition(".")
             answer = getattr(import_module(f"deedbook.projections.{module}"), function)
-            _, arguments, _ = get_type_hints(answer).values()
-            self._loaded[name] = Query(arguments, answer)
+            source, arguments, _ = get_type_hints(answer).values()
+            run = answer if source is QueryContext else self._from_view(answer)
+            self._loaded[name] = Query(arguments, run, answer)
         return self._loaded[name]
+
+    def _from_view(self, answer: Callable[[Any, Any], Answer]) -> Callable[[QueryContext, Any], Answer]:
+        rows = import_module("deedbook.projections.answers.rows").ViewRows
+        return lambda context, args: answer(rows(context, self), args)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_QUERIES)

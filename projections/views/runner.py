@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -31,8 +31,9 @@ from deedbook.projections.stores.store import (
     ViewVersion,
     WriteTransaction,
     boundary_behind,
+    states_table,
 )
-from deedbook.projections.views.projection import Logged, Projection, Row, Rows
+from deedbook.projections.views.projection import Join, Logged, Projection, Row, Rows, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -40,6 +41,7 @@ batch_events_max: Final = 1_024  # at most the distance of two boundaries
 in_place_events_max: Final = 4_096
 batch_size_max_bytes: Final = 16 * 1024**2
 states_cached_max: Final = 20_000
+joined_states_max: Final = 1_024
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -195,9 +197,12 @@ class Runner:
             moved[key] = version
             if batch.next_index > version.position:
                 work = self._works.setdefault(key, Work(view, is_whole=version.position == 0))
-                if view.handles is None or not kinds.isdisjoint(view.handles):
+                if view.handles is None or not kinds.isdisjoint(view.handles | heeded_by(view)):
                     pending = [logged for logged in batch.events if logged.event.index >= version.position]
-                    writing.write(version, view, work.fold(pending, functools.partial(writing.load, version)))
+                    changes = work.fold(pending, functools.partial(writing.load, version))
+                    writing.write(version, view, changes)
+                    if version.is_live:  # else the rows of a join are made once, when the view version becomes live
+                        write_joined(StoredLookup(writing, version, moved.values()), view, changes, pending)
                 moved[key] = replace(version, position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
@@ -206,6 +211,7 @@ class Runner:
         ]:
             writing.make_live(self._views[name])
             moved[name, True] = replace(moved.pop((name, False)), is_live=True)
+            join_all(StoredLookup(writing, moved[name, True], moved.values()), self._views[name])
             self._works[name, True] = self._works.pop((name, False), Work(self._views[name]))
         self._expected = sorted(moved.values(), key=lambda version: (version.view, not version.is_live))
 
@@ -258,6 +264,64 @@ def read_logged(index: int, data: bytes) -> Logged:
     return Logged(event, "sha256:" + hashlib.sha256(entry.body).hexdigest(), len(data))
 
 
+def heeded_by(view: Projection[Any]) -> frozenset[str]:
+    """Return the kinds of other streams that change rows of a view."""
+    return frozenset() if view.join is None else view.join.heeds
+
+
+class StoredLookup:
+    """A ``Lookup`` in the tables of a store, for the rows of one view version."""
+
+    def __init__(self, writing: WriteTransaction, version: ViewVersion, versions: Iterable[ViewVersion]) -> None:
+        """Read the states of other views from those of ``versions`` that have folded the most."""
+        self._writing = writing
+        self._version = version
+        self._versions: dict[str, ViewVersion] = {}
+        for other in sorted(versions, key=lambda version: version.position):
+            self._versions[other.view] = other
+
+    def states(self, view: str, form: type[S], keys: Iterable[str]) -> dict[str, S]:
+        """Return the states of those keys that have one."""
+        if view not in self._versions:
+            return {}
+        decoder = msgspec.msgpack.Decoder(form)
+        loaded = self._writing.load(self._versions[view], keys)
+        return {key: decoder.decode(data) for key, data in loaded.items()}
+
+    def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:
+        """Return the owners of the rows that have one of these values in a column."""
+        return self._writing.owners(self._version, table, column, values)
+
+    def keys(self, view: str, after: str) -> list[str]:
+        """Return the next keys of states of a live view, in order."""
+        sql = f"SELECT key FROM {states_table(view).name} WHERE key > ? ORDER BY key LIMIT ?"  # noqa: S608 - a fixed name
+        return [row["key"] for row in self._writing.rows(sql, (after, joined_states_max))]
+
+    def join(self, join: Join[Any], view: Projection[Any], keys: Sequence[str]) -> None:
+        """Write the rows of a join for some states."""
+        rows = join.rows(self.states(view.name, view.state, keys), self)
+        self._writing.write(self._version, view, Changes({join.table.row: rows}, [], joined=keys))
+
+
+def write_joined(lookup: StoredLookup, view: Projection[Any], changes: Changes, events: Sequence[Logged]) -> None:
+    """Write the rows of a view's join again for what changed, and for all whose rows rest on it."""
+    if (join := view.join) is None:
+        return
+    heeded = {logged.event.name for logged in events if logged.event.kind in join.heeds}
+    touched = {row.key for row in changes.rows.get(StateRow, ()) if isinstance(row, StateRow)}
+    keys = sorted(touched.union(join.related(lookup, changes.moved, heeded)))
+    for start in range(0, len(keys), joined_states_max):
+        lookup.join(join, view, keys[start : start + joined_states_max])
+
+
+def join_all(lookup: StoredLookup, view: Projection[Any]) -> None:
+    """Write the rows of a view's join for all of its states; the view is live and has none."""
+    last = ""
+    while view.join is not None and (keys := lookup.keys(view.name, last)):
+        last = keys[-1]
+        lookup.join(view.join, view, keys)
+
+
 class Work(Generic[S]):
     """One view's part of the fold: the states that events change, and the rows to write; it caches stored states.
 
@@ -287,6 +351,7 @@ class Work(Generic[S]):
                 states[key] = self._decoder.decode(stored[key])
             elif key not in states:
                 states[key] = view.state(key)
+        before = {key: states[key] for key in touched}
         rows: defaultdict[type[Row], list[Row]] = defaultdict(list)
         for logged, keys in keyed:
             try:
@@ -302,7 +367,9 @@ class Work(Generic[S]):
             for row in view.rows(states[key]):
                 rows[type(row)].append(row)
             rows[StateRow].append(StateRow(key, changed, _pack(states[key])))
-        return Changes(rows, replaced)
+        shared = view.join.shared if view.join is not None else None
+        moved = [key for key, state in before.items() if shared is not None and shared(state) != shared(states[key])]
+        return Changes(rows, replaced, moved)
 
     def rows_of(self, data: bytes) -> Rows:
         """Return the rows of a packed state."""

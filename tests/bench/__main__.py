@@ -49,6 +49,7 @@ GROUPS: Final = {
     "pages": "pages",
     "web": "web",
     "judging": "judging",
+    "acting": "acting",
     "handoffs": "handoffs_large",
     "reports": "reports",
     "thinking": "thinking",

@@ -6,6 +6,7 @@ verify, which is the point of such a log, so there the baseline stays one signat
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import threading
@@ -123,7 +124,11 @@ def audit_in_process(folder: str, answer: Connection) -> None:
 
 
 def _children() -> list[str]:
-    return [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text("ascii").split()]
+    pids: list[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended meanwhile
+            pids += (task / "children").read_text("ascii").split()
+    return pids
 
 
 def anonymous_bytes() -> int:

@@ -169,7 +169,7 @@ class HandWritten:
                 handoff |= {"status": "completed", "completed_index": index, "summary": data["summary"]}
         handoff["updated"] = index
         text = data.get("summary") or kind.partition(".")[2]
-        line = (body["at"][:10], body["at"], body["author"], kind, text, data.get("position"))
+        line = (body["at"][:10], body["at"], 0, body["author"], kind, text, data.get("position"))
         self.rows[LogRow].append(LogRow(index, name, *line))
 
     def write(self) -> None:

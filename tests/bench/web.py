@@ -6,8 +6,8 @@ of a millisecond, others half of one) is its own, and the decoding of the answer
 what people ask every day, with a page of the size that there is by default, but of ``handoffs.next``: each of its
 rows is checked against signed entries, by either way.
 
-The server keeps answers. What it has not kept takes as long as in this process, and what HTTP takes for as many bytes:
-where each time another page is asked for, the baseline is both, the latter from a server that does nothing else.
+An answer takes as long as in this process, and what HTTP takes for as many bytes. The baseline is both, the latter from
+server that does nothing else.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ import socket
 import subprocess
 import sys
 from functools import partial
-from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.responses import Response
 
-from deedbook.consumers.interfaces.web.api import answers_cached_max
 from deedbook.consumers.interfaces.web.app import publishing
 from deedbook.consumers.interfaces.web.questions import address, path_of
 from deedbook.consumers.interfaces.web.server import bind, serving
@@ -44,18 +42,13 @@ if TYPE_CHECKING:
 
 HANDOFFS: Final = 200
 CALLS: Final = scaled(50, 2)
-PAGES: Final = answers_cached_max + 10
 LATER_MS: Final = 2**52
 BUDGET: Final = Budget("≤", 2.0)
-# Pages of 50 rows on average, each asked for again only when the server has kept others in its place.
-ANEW: Final[list[dict[str, Any]]] = [{"limit": limit} for limit in range(50 - PAGES // 2, 51 + PAGES // 2)]
-QUESTIONS: Final[tuple[tuple[str, list[dict[str, Any]]], ...]] = (
-    ("handoffs.list", [{}]),
-    ("handoffs.list", ANEW),
-    ("handoffs.show", [{"id": "2026-02-12-step-7"}]),
-    ("handoffs.next", [{"limit": 5}]),
-    ("catalog.find", [{}]),
-    ("catalog.find", ANEW),
+QUESTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("handoffs.list", {}),
+    ("handoffs.show", {"id": "2026-02-12-step-7"}),
+    ("handoffs.next", {"limit": 5}),
+    ("catalog.find", {}),
 )
 
 
@@ -72,40 +65,35 @@ def rows(bench: Bench) -> Iterator[Row]:
     try:
         host, bare = child.stdout.readline().split()
         with Ledger(settings=Settings(home=home)) as python:
-            for query, questions in QUESTIONS:
-                is_anew = len(questions) > 1
-                what = query + (", each time another page" if is_anew else "")
-                bench.say(what)
-                paths = cycle([address(path_of(query), one) for one in questions])
-                asks = cycle([partial(python.ask, query, **one) for one in questions])
-                answer = f"/{len(json_text(python.ask(query)))}" if is_anew else None
-                found = bench.paired(partial(_by_http, host, token, paths), partial(_by_python, asks, bare, answer))
+            for query, arguments in QUESTIONS:
+                bench.say(query)
+                path = address(path_of(query), arguments)
+                ask = partial(python.ask, query, **arguments)
+                found = bench.paired(
+                    partial(_by_http, host, token, path), partial(_by_python, ask, bare, f"/{len(json_text(ask()))}")
+                )
                 note = f"{HANDOFFS} handoffs, {1000 * min(ours for ours, _ in found) / CALLS:.2f} ms an answer"
-                baseline = "the same by Python, and a bare answer" if is_anew else "the same by Python"
-                yield Row(f"web: {what.replace(query, f'{query} over HTTP')}", ratios(found), baseline, BUDGET, note)
+                baseline = "the same by Python, and a bare answer"
+                yield Row(f"web: {query} over HTTP", ratios(found), baseline, BUDGET, note)
     finally:
         child.stdin.close()
         child.wait()
         child.stdout.close()
 
 
-def _timed(asks: Iterator[Callable[[], Any]]) -> float:
-    def work() -> None:
-        for ask in islice(asks, CALLS):
-            ask()
-
-    return seconds(work)
+def _timed(ask: Callable[[], Any]) -> float:
+    return seconds(lambda: [ask() for _ in range(CALLS)])
 
 
-def _by_python(asks: Iterator[Callable[[], Any]], bare: str, answer: str | None, _number: int) -> float:
-    """Return the seconds of some calls, and those of as many bare answers over HTTP where there is a path for them."""
-    return _timed(asks) + (0 if answer is None else _by_http(bare, "none", repeat(answer), 0))
+def _by_python(ask: Callable[[], Any], bare: str, path: str, _number: int) -> float:
+    """Return the seconds of some calls, and those of as many bare answers over HTTP."""
+    return _timed(ask) + _by_http(bare, "none", path, 0)
 
 
-def _by_http(host: str, token: str, paths: Iterator[str], _number: int) -> float:
+def _by_http(host: str, token: str, path: str, _number: int) -> float:
     # A connection each round: the server ends one on which nothing was asked while Python was measured.
     with contextlib.closing(Client(host, token)) as client:
-        return _timed(partial(client.get, path) for path in paths)
+        return _timed(partial(client.get, path))
 
 
 class Client:

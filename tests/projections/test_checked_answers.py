@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from deedbook.ledger.client import stream_reader
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import AgentRemoved, KeyCompromised
@@ -15,6 +16,7 @@ from deedbook.ledger.events.handoff import HandoffAmended, HandoffBlocked
 from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers import checked
 from deedbook.projections.answers.checked import answer_checked, ask
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.handoffs.why import chain_links_max
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from building import Ledger
 
     from deedbook.ledger.client.client import Client
+    from deedbook.ledger.client.stream_reader import CheckedStream
     from deedbook.projections.views.projection import Logged
 
 
@@ -228,20 +231,19 @@ def test_nothing_waits_that_its_entries_do_not_say(
 ) -> None:
     queues(ledger, client)
     honest = client.view("handoffs.next", {})
-    lie = {"title": "gzip old logs", "why": "all is well", "act": "verify", "author": "rita", "since_ms": 0}
-    invented = honest["items"][0] | {"id": "invented"}
-    elsewhere = [item | {"agent": name} for item in honest["items"] for name in ("root", "nobody")]
-    items = [*(item | lie for item in honest["items"]), invented, *elsewhere]
-    monkeypatch.setattr(client, "view", lambda *_: {"items": items, "total": 99, "next": None})
+    waits = [[item["kind"], item["id"], item["agent"]] for item in honest["items"]]
+    invented = ["handoff", "invented", "rita"]
+    elsewhere = [[kind, name, agent] for kind, name, _ in waits for agent in ("root", "nobody")]
+    monkeypatch.setattr(client, "view", lambda *_: {"waits": [*waits, invented, *elsewhere], "total": 99, "next": None})
     shown = ask(client, "handoffs.next", {})
     assert shown["items"] == honest["items"]
     assert shown["total"] == 99 - 1 - len(elsewhere)
-    monkeypatch.setattr(client, "view", lambda *_: {"items": [invented], "total": 1, "next": None})
+    monkeypatch.setattr(client, "view", lambda *_: {"waits": [invented], "total": 1, "next": None})
     assert ask(client, "handoffs.next", {})["items"] == []
 
 
 @pytest.mark.parametrize(
-    "answer", [{}, {"items": None, "total": 1}, {"items": [{"kind": "agent", "id": "x", "agent": "y"}], "total": 1}]
+    "answer", [{}, {"waits": None, "total": 1}, {"waits": [["agent", "x", "y"]], "total": 1, "next": None}]
 )
 def test_view_that_answers_in_another_form_is_not_believed(
     ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
@@ -268,3 +270,43 @@ def test_id_that_begins_as_a_ref_is_read_in_no_place_of_it(ledger: Ledger, clien
     for asking in (client.view, lambda query, asked: ask(client, query, asked)):
         shown = [asking("reasoning.show", {"id": one})["id"] for one in (short, f"reasoning/{short}", "abcdefabcdef")]
         assert shown == ["leak", short, "abcdefabcdef"]
+
+
+def test_streams_are_read_again_only_when_the_log_has_grown(
+    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues(ledger, client)
+    read: list[str] = []
+    real = client.streams.read
+
+    def noted(stream: str, size: int | None = None) -> CheckedStream:
+        read.append(stream)
+        return real(stream, size)
+
+    monkeypatch.setattr(client.streams, "read", noted)
+    first = ask(client, "handoffs.next", {})
+    assert len(read) == len(set(read)) > len(first["items"]) / 2
+    read.clear()
+    assert ask(client, "handoffs.next", {}) == first
+    assert read == []
+    ledger.claim("ready")
+    after = ask(client, "handoffs.next", {})
+    assert read
+    assert {**after, "as_of": None} == {**client.view("handoffs.next", {}), "as_of": None}
+    assert after != first
+
+
+def test_what_is_kept_of_streams_is_bounded(ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked, "folds_cached_max_bytes", 30_000)
+    monkeypatch.setattr(stream_reader, "streams_cached_max_bytes", 30_000)
+    names = [f"h{number}" for number in range(20)]
+    for name in names:
+        ledger.hand_over(name)
+    for name in [*names, *names]:
+        answer = ask(client, "handoffs.show", {"id": name})
+        assert {**answer, "as_of": None} == {**client.view("handoffs.show", {"id": name}), "as_of": None}
+    kept = client.streams.folds["streams"]._known
+    assert 0 < sum(known.fold.size_bytes for known in kept.values()) <= 30_000
+    assert [key for key, _ in kept] == [f"handoff/{name}" for name in names[-len(kept) :]]
+    runs = client.streams._runs
+    assert 0 < sum(run.size_bytes for run in runs.values()) == client.streams._cached_bytes <= 30_000

@@ -25,7 +25,7 @@ from deedbook.projections.views.registry import QUERIES, VIEWS
 FORBIDDEN = {"asyncio", "http", "lmdb", "nats", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "subprocess"}
 FORBIDDEN |= {"threading", "time", "urllib", "uuid"}
 FOLDER = Path(projections.__file__).parent
-PURE = ["graph.py", "why.py", "fold.py"]
+PURE = ["graph.py", "facts.py", "record.py", "waits.py", "why.py", "fold.py"]
 PURE += ["calibration.py", "compressed.py", "markdown.py", "messages.py", "report.py", "tree.py"]
 PURE += ["marks.py", "words.py"]
 

@@ -18,7 +18,7 @@ from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.ledger.lifecycle.handoff_status import is_lapsed, is_unlocked
 from deedbook.projections.handoffs.facts import HandoffFacts
-from deedbook.projections.handoffs.next import WAITS, waits_for
+from deedbook.projections.handoffs.waits import WAITS, waiting
 
 ITEM = {
     "kind",
@@ -40,6 +40,11 @@ ITEM = {
     "reasoning_refs",
     "is_imported",
 }
+
+
+def waits_for(facts):
+    """Return the agents that a handoff waits for, each with the action."""
+    return [(agent, wait.action) for agent, wait in waiting(facts)]
 
 
 def facts(status, **fields):

@@ -26,7 +26,8 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
 from deedbook.ledger.format.codec import converted, encode_canonical
 from deedbook.ledger.format.forms import NAME_PATTERN
-from deedbook.projections.handoffs.fold import NOT_IN_FILES, HandoffRecord, fold
+from deedbook.projections.handoffs.fold import NOT_IN_FILES, fold
+from deedbook.projections.handoffs.record import HandoffRecord
 
 title_max_chars: Final = 200
 line_max_chars: Final = 2000

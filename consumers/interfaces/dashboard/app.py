@@ -183,7 +183,7 @@ class Dashboard:
             }
             if self.human is not None and page.status == 200:
                 args = {"agent": self.human, "limit": 1}  # only the number is shown, so no entry is verified
-                frame["waits"] = context.client.view("handoffs.next", args, context.instant)["total"]
+                frame["waits"] = context.client.view("handoffs.waits", args, context.instant)["total"]
         text = self._templates.get_template(page.template).render(**page.data, frame=frame)
         return Response(text, page.status, media_type="text/html; charset=utf-8")
 

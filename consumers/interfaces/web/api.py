@@ -5,9 +5,7 @@ be a second error format, and its ``type`` needs an address that nobody runs. Wh
 is refused at once with their progress.
 
 Caching: an answer about the past (``as_of=INDEX``) never changes, so clients may cache it. An answer about now also
-changes with time, because leases and keys expire: clients revalidate it each time, and an ETag saves the transfer. The
-server caches an answer from views alone while the log has the same last entry, until the time at which its query may
-answer differently (``QueryContext.lasting_ms``). It never caches an answer that was verified against signed entries.
+changes with time, because leases and keys expire: clients revalidate it each time, and an ETag saves the transfer.
 Tiles are those of C2SP tlog-tiles, under the paths of an exported folder, and never change.
 """
 
@@ -50,14 +48,14 @@ from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.text import document, error_document, json_text
 from deedbook.ledger import limits
 from deedbook.ledger.bundle.layout import tile_name
-from deedbook.ledger.client.local import LocalClient, now_ms
+from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.answers.query import Arguments, Limit
 from deedbook.projections.answers.reader import Reader
-from deedbook.projections.views.registry import CHECKED, ON_DEMAND, QUERIES, kind_of
+from deedbook.projections.views.registry import ON_DEMAND, QUERIES, kind_of
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event
@@ -70,9 +68,6 @@ rows_streamed: Final = 500
 blob_read_max_bytes: Final = 8 * 1024**2
 events_scanned_max: Final = 32 * limits.range_events_max
 path_max: Final = 64
-answers_cached_max: Final = 64
-answer_cached_max_chars: Final = 256 * 1024
-answer_cached_max_ms: Final = 60_000
 _TILE: Final = re.compile(r"(entries|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
 _REVALIDATED: Final = "private, no-cache"
 _IMMUTABLE: Final = "private, max-age=86400, immutable"
@@ -92,17 +87,13 @@ EVENTS: Final = form_from(EventsArguments)
 
 
 class ApiRequest(NamedTuple):
-    """An authorized request: its route, the value of the route's last part (``ref``), and the log's size.
-
-    ``key`` is the cache key: it is equal for the same request while the log has the same last entry.
-    """
+    """An authorized request: its route, the value of the route's last part (``ref``), and the log's size."""
 
     route: str
     ref: str
     query: list[tuple[str, str]]
     headers: Headers
     size: int
-    key: tuple[str | bytes, ...] = ()
 
     def accepted(self, *offered: str) -> str:
         """Return the first offered media type that the client accepts, in the client's order.
@@ -141,9 +132,6 @@ class Api:
         self._node, self._followers = client, followers
         self._client = LocalClient(client.settings, log=client.log, views=lambda *_: self._reader)
         self._reader = Reader(self._client, client.settings)
-        self._cache: dict[
-            tuple[str | bytes, ...], tuple[str, int, int]
-        ] = {}  # the body, its time, and for how long it is valid
         self.rebuild = Rebuild(client, client.settings)
 
     def close(self) -> None:
@@ -171,21 +159,11 @@ class Api:
             "/tile/{path}": self._tile,
         }
 
-    def cached(self, request: ApiRequest) -> Response | None:
-        """Return the cached answer of the same request, if nothing can have changed it since."""
-        body, since_ms, lasting_ms = self._cache.get(request.key, ("", 0, 0))
-        return request.answer(body, JSON) if 0 <= now_ms() - since_ms < lasting_ms else None
-
     def _question(self, request: ApiRequest) -> Response:
-        question, since_ms = read(request.route, request.query), now_ms()
+        question = read(request.route, request.query)
         name, cursor = question.query, question.form.cursor
         media = request.accepted(JSON, *(() if cursor is None else (NDJSON,)))
-        following, lasting_ms = None, 0
-        if name in CHECKED or question.as_of is not None or media == NDJSON:
-            answer = self._answer(question, request.size)
-        else:
-            self._demand(question, request.size)
-            answer, lasting_ms = self._reader.lasting(name, question.arguments)
+        answer, following = self._answer(question, request.size), None
         if media == NDJSON:
             return Stream(self._lines(question, answer, request.size), NDJSON, self._followers)
         if cursor is not None and (sealed := question.sealed(answer.get("next"))) is not None:
@@ -195,17 +173,10 @@ class Api:
         at = question.as_of or ""
         is_past = at.isascii() and at.isdecimal() and int(at) < request.size
         body = json_text(document(kind_of(name), answer, following))
-        if lasting_ms and len(body) <= answer_cached_max_chars:
-            self._cache[request.key] = body, since_ms, min(lasting_ms, answer_cached_max_ms)
-            for key in [*self._cache][:-answers_cached_max]:
-                self._cache.pop(key, None)
         return request.answer(body, JSON, *((_IMMUTABLE, at) if is_past else ()))
 
-    def _demand(self, question: Question, size: int) -> None:
-        self.rebuild.demand(size, searches=question.query.partition(".")[0] in ON_DEMAND)
-
     def _answer(self, question: Question, size: int) -> dict[str, Any]:
-        self._demand(question, size)
+        self.rebuild.demand(size, searches=question.query.partition(".")[0] in ON_DEMAND)
         return ask(self._client, question.query, question.arguments, question.as_of)
 
     def _ask(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -172,17 +172,14 @@ class Web:
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": METHODS})
         scope[CHECK] = partial(self._check, route, path, headers.get("authorization", ""))
-        size, last = scope[CHECK]()
+        size = scope[CHECK]()
         if (answer := self._routes.get(route)) is None:
             advice = did_you_mean(near(path, self._routes)) or f": {ROOT} lists all paths"
             raise Refused("NOT_FOUND", f"there is nothing at {path[:200]}{advice}")
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        key = (path, scope["query_string"], headers.get("accept", ""), last)
-        request = ApiRequest(route, ref, query, headers, size, key)
+        request = ApiRequest(route, ref, query, headers, size)
         if route in self._at_once:
             return answer(request)
-        if (cached := self.api.cached(request)) is not None:
-            return cached
         try:
             async with asyncio.timeout(answer_wait_max_s):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, answer, request)
@@ -190,8 +187,8 @@ class Web:
             message = f"the answer took longer than {answer_wait_max_s:g} s: request fewer rows, or try again later"
             raise Unavailable("BUSY", message) from error
 
-    def _check(self, route: str, path: str, header: str) -> tuple[int, bytes]:
-        """Return the log's size and last entry.
+    def _check(self, route: str, path: str, header: str) -> int:
+        """Return the log's size.
 
         Raises Refused: ``TOKEN_INVALID`` without a token for this ledger, ``NOT_AUTHORIZED`` with another role.
         """
@@ -202,7 +199,7 @@ class Web:
                     raise Refused(
                         "NOT_AUTHORIZED", f"a token with the role {role} may not read {path[:200]}", role=role
                     )
-            return snapshot.size, snapshot.entry(snapshot.size - 1)
+            return snapshot.size
 
     def _paths(self) -> list[dict[str, Any]]:
         gets = {path: item["get"] for path, item in msgspec.json.decode(self._description)["paths"].items()}

@@ -94,6 +94,8 @@ TABLE: Final = dict(
         asked("handoffs.facts", None, PARTS),
         asked("handoffs.files", None, MADE),
         asked("handoffs.graph", "handoff graph"),
+        asked("handoffs.references", None, PARTS),
+        asked("handoffs.waits", None, PARTS),
         asked(
             "handoffs.list",
             "handoff list",

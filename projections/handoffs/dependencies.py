@@ -1,0 +1,39 @@
+"""The facts that an answer about handoffs needs: those of the handoffs, and of what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deedbook.ledger.lifecycle.handoff_status import is_unlocked, stage_of
+from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.handoffs.facts import HandoffFacts, facts_of
+from deedbook.projections.handoffs.record import HandoffRecord, records_of, state_of
+from deedbook.projections.handoffs.why import chain_links_max
+
+
+def known_facts(
+    source: RowSource, records: Mapping[str, HandoffRecord], links: int = chain_links_max
+) -> dict[str, HandoffFacts]:
+    """Return the facts of these handoffs and of those that they wait for, by id.
+
+    Chains of what waits are followed for ``links`` more links, a level at a time: of a dependency that waits, only to
+    the first that blocks it. So the facts of the last ones that rest on their own dependencies are not complete.
+    """
+    known = dict(records)
+    frontier = list(records.values())
+    for depth in range(links + 1):
+        # The handoff itself may also be work whose lease expired: it waits again.
+        waiting = [record for record in frontier if not depth or stage_of(state_of(record).status) == "waiting"]
+        if new := {on for record in waiting for on in state_of(record).depends_on} - known.keys():
+            known |= records_of(source, new)
+        unmet = [[on for on in state_of(record).depends_on if _blocks(known.get(on), record)] for record in waiting]
+        following = dict.fromkeys(on for names in unmet for on in (names[:1] if depth else names))
+        frontier = [known[on] for on in following if on in known]
+    agents = source.agents({name for record in known.values() for name in (state_of(record).receiver, record.approver)})
+    now_ms = source.now_ms
+    return {name: facts_of(record, known, agents, now_ms) for name, record in known.items()}
+
+
+def _blocks(dependency: HandoffRecord | None, record: HandoffRecord) -> bool:
+    status = None if dependency is None else state_of(dependency).status
+    return not is_unlocked(status, state_of(record).unlock_at)

@@ -1,0 +1,160 @@
+"""Whom a handoff waits for, why and since when, as rows that lists filter by.
+
+Pure. ``waiting`` decides by the table ``WAITS``. `deed next` and every list of what is ready show that decision, which
+the fold of handoffs writes as rows. Only the passage of time changes it without an event: a row is valid always, only
+while a lease holds, or only once it lapsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, assert_never
+
+import msgspec
+
+from deedbook.ledger.lifecycle.authority import Agents
+from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.projections.handoffs.facts import HandoffFacts, facts_of
+from deedbook.projections.handoffs.record import HandoffRecord
+from deedbook.projections.views.projection import Row, Table
+
+Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
+Party = Literal["sender", "receiver", "reviewer"]
+Case = Literal[
+    "orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed", "imported"
+]
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The party that must act in a case, and the action; a smaller ``rank`` is more urgent."""
+
+    case: Case
+    party: Party
+    action: Action
+    rank: int
+
+
+REVIEW_RANK: Final = 1
+# First items that stopped somebody's work, then items that wait at a gate, then work in progress, then work that can
+# start. Imported history is last: a hundred claims of old files must not come before what agents wait for.
+WAITS: Final = (
+    Wait("blocked", "reviewer", "unblock", 0),
+    Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
+    Wait("stuck", "sender", "amend", 0),  # a dependency does not exist, or will never be done
+    Wait("asked", "reviewer", "waive", 1),
+    Wait("changes", "receiver", "continue", 2),
+    Wait("completed", "reviewer", "verify", 3),
+    Wait("pending", "reviewer", "approve", 4),
+    Wait("in_progress", "receiver", "continue", 5),
+    Wait("asked", "receiver", "continue", 5),
+    Wait("claimable", "receiver", "claim", 6),
+    Wait("blocked", "sender", "unblock", 7),  # a notice: the reviewer or the receiver can act
+    Wait("imported", "reviewer", "approve", 8),
+)
+
+
+class WaitRow(Row, frozen=True):
+    """An agent that a handoff waits for, since an event.
+
+    The row is valid while the lease holds (``leased`` is 1), once it lapsed (0), or always (NULL).
+    """
+
+    handoff_id: str
+    position: int
+    agent: str
+    action: Action
+    rank: int
+    since_index: int
+    leased: bool | None
+    lease_from_ms: int | None
+    lease_until_ms: int | None
+
+
+WAITING: Final = Table(
+    "handoff_waits",
+    WaitRow,
+    primary_key=("handoff_id", "position"),
+    owner="handoff_id",
+    indexes=(("agent", "rank", "since_index", "handoff_id"), ("action", "handoff_id")),
+    long=("agent",),
+)
+
+
+def is_stuck(facts: HandoffFacts) -> bool:
+    """Return whether its sender must amend it, because it will never be ready."""
+    is_open = facts.status == "approved" or (facts.status == "pending" and facts.sender != facts.reviewer)
+    return is_open and facts.stuck_on is not None and facts.compromised_approval is None and not facts.is_orphaned
+
+
+def case_of(facts: HandoffFacts) -> Case | None:
+    """Return the case in which a handoff waits for somebody, other than being stuck; None: it waits for nobody."""
+    if facts.is_orphaned:
+        return "orphaned"
+    if facts.waits_for_approval:
+        return "imported" if facts.status == "pending" and facts.claimed_status is not None else "pending"
+    status: Status = facts.status
+    match status:
+        case "in_progress" if not facts.is_lapsed:
+            return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
+        case "approved" | "in_progress":
+            return "claimable" if facts.is_unlocked else None
+        case "blocked" | "completed":
+            return status
+        case "pending" | "rejected" | "verified" | "cancelled" | "superseded":  # "pending" is among the above
+            return None
+        case _:
+            assert_never(status)
+
+
+def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
+    """Return the agents that a handoff waits for; the sender of a blocked one, who only gets a notice, comes last."""
+    cases = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
+    agents = []
+    for wait in WAITS:
+        name: str = getattr(facts, wait.party)
+        is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
+        is_told_already = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
+        if wait.case in cases and name and not is_judge_of_own_work and not is_told_already:
+            agents.append((name, wait))
+    return agents
+
+
+def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
+    """Return the index of the event since which a handoff waits."""
+    # A handoff of a human owner needs no approval.
+    approved = record.content_index if record.approved_index is None else record.approved_index
+    match case:
+        case "orphaned":
+            index = facts.receiver_removed
+        case "stuck":
+            index = approved
+        case "pending" | "imported":
+            index = record.content_index
+        case "claimable":  # the last of its approval, the end of a claim (also one that lapsed), and its unlocking
+            ended = record.index_of("handoff.claimed", "handoff.released")
+            index = max(approved, -1 if ended is None else ended, facts.unlocked_index)
+        case "changes":
+            index = record.index_of("handoff.changes_requested")
+        case "asked":
+            index = record.index_of("handoff.waiver_asked")
+        case "in_progress":
+            index = record.index_of("handoff.claimed", "handoff.unblocked")
+        case "blocked":
+            index = record.index_of("handoff.blocked")
+        case "completed":
+            index = record.completed_index
+        case _:
+            assert_never(case)
+    return record.updated_index if index is None else index
+
+
+def wait_rows(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: Agents) -> Iterator[WaitRow]:
+    """Yield the rows of a handoff that exists; ``known`` has those that it depends on."""
+    lease = None if record.lifecycle is None else record.lifecycle.lease
+    facts = facts_of(record, known, agents, 0 if lease is None else lease.from_ms)
+    from_ms, until_ms = (None, None) if lease is None else (lease.from_ms, lease.until_ms)
+    for leased in (None,) if lease is None else (True, False):
+        as_then = msgspec.structs.replace(facts, is_lapsed=leased is False)
+        for position, (agent, wait) in enumerate(waiting(as_then), len(WAITS) * (leased is False)):
+            since = since_of(wait.case, record, as_then)
+            yield WaitRow(record.id, position, agent, wait.action, wait.rank, since, leased, from_ms, until_ms)

@@ -1,0 +1,39 @@
+"""What lists say of handoffs, and what their verified entries say: two ways that must agree.
+
+A list filters rows that the fold of handoffs wrote, when an event of a handoff, of one that it depends on or of its
+agents changed them. An answer for somebody who acts is computed from the states of verified entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deedbook.ledger.client.client import every_row
+from deedbook.projections.answers.checked import ask
+
+if TYPE_CHECKING:
+    from deedbook.ledger.client.client import Client
+
+
+def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
+    """Hold that both agree on every handoff as of an entry (None: now), and return the ids that were compared."""
+
+    def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return client.view(query, arguments, as_of)
+
+    listed = {row["id"]: row for row in every_row(view, "handoffs.list", "handoffs", {})}
+    ready = {row["id"] for row in every_row(view, "handoffs.list", "handoffs", {"ready": True})}
+    agents = {row["name"] for row in view("agents.list", {})["agents"]}
+    waits = {(name, agent) for kind, name, agent in every_row(view, "handoffs.waits", "waits", {}) if kind == "handoff"}
+    items = list(every_row(view, "handoffs.next", "items", {}))
+    checked = list(every_row(lambda query, args: ask(client, query, args, as_of), "handoffs.next", "items", {}))
+    assert checked == items
+    assert waits == {(item["id"], item["agent"]) for item in items if item["kind"] == "handoff"}
+    for name, row in listed.items():
+        why = ask(client, "handoffs.why", {"id": name}, as_of)
+        assert {agent for waiting, agent in waits if waiting == name} == {
+            wait["agent"] for wait in why["waits"] if wait["agent"] in agents
+        }, (name, as_of)
+        assert row["is_ready"] == why["is_ready"] == (name in ready), (name, as_of)
+        assert row["status"] == why["status"]
+    return list(listed)

@@ -1,0 +1,132 @@
+"""Lists and answers for those who act agree on every handoff, whatever happened to it and to what it depends on."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from agreement import assert_agreement
+from building import accepting, sent_back
+from faults import chances, times
+
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.authority import AgentRemoved, KeyCompromised
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.answers.reader import Reader
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from building import Ledger
+
+    from deedbook.ledger.client.client import Client
+
+HISTORIES: Final = 40
+"""The histories of one ledger: so many handoffs, which depend on each other."""
+STEPS: Final = 5
+COMPARED: Final = 3
+
+
+@pytest.fixture
+def client(ledger: Ledger) -> Iterator[Client]:
+    with LocalClient(ledger.settings(), log=ledger.log, views=Reader) as made:
+        yield made
+
+
+def test_lists_show_what_changed_elsewhere(ledger: Ledger, client: Client) -> None:
+    for name in ("carol", "dora"):
+        ledger.register(name)
+    ledger.approve("second", ledger.hand_over("second", depends_on=["first"]))
+    ledger.approve("hers", ledger.hand_over("hers", to="dora"))
+    assert_agreement(client)
+    ledger.finish("first")
+    assert_agreement(client)
+    assert [row["id"] for row in client.view("handoffs.list", {"ready": True})["handoffs"]] == ["hers", "second"]
+    ledger.emit("root", "agent/dora", AgentRemoved(agent="dora", reason="gone"))
+    assert_agreement(client)
+    assert [row["id"] for row in client.view("handoffs.list", {"ready": True})["handoffs"]] == ["second"]
+    stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=1)
+    ledger.emit("root", "agent/rita", stolen)
+    assert_agreement(client)
+    assert client.view("handoffs.list", {"ready": True})["total"] == 0
+
+
+@pytest.mark.parametrize("chance", chances("histories", max(1, times(HISTORIES, 80) // HISTORIES)))
+def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, chance: random.Random) -> None:
+    for name in ("carol", "dora"):
+        ledger.register(name)
+    start = ledger.head()[0]
+    names: list[str] = []
+    for number in range(HISTORIES):
+        with contextlib.suppress(Refused):  # of a removed agent
+            names.append(begin(ledger, chance, names, number))
+        for _ in range(chance.randrange(2 * STEPS)):
+            with contextlib.suppress(Refused):  # it was not its turn
+                go_on(ledger, chance, chance.choice(names[-8:]))
+            ledger.clock.advance(chance.randrange(60))
+        if number == HISTORIES * 2 // 3:
+            ledger.emit("root", "agent/dora", AgentRemoved(agent="dora", reason="gone"))
+        if number == HISTORIES * 4 // 5:
+            stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=ledger.head()[0] // 2)
+            ledger.emit("root", "agent/rita", stolen)
+        if number in (HISTORIES // 2, HISTORIES * 2 // 3, HISTORIES * 4 // 5, HISTORIES - 1):
+            assert assert_agreement(client)[::-1] == names
+    for index in chance.sample(range(start, ledger.head()[0]), COMPARED):
+        assert_agreement(client, index)
+
+
+def begin(ledger: Ledger, chance: random.Random, names: list[str], number: int) -> str:
+    """Hand over something new, or import it, and return its id."""
+    wanted = chance.sample(names, min(len(names), chance.randrange(3))) + ["missing"] * (chance.random() < 0.05)
+    fields: dict[str, Any] = {
+        "to": chance.choice(["bob", "carol", "dora"]),
+        "depends_on": wanted,
+        "unlock_at": chance.choice(["completed", "verified"]),
+        "criteria": ["c"] * chance.randrange(2),
+    }
+    name = f"h{number}"
+    if number % 9 == 8:
+        ledger.emit("alice", f"handoff/{name}", imported(fields))
+    else:
+        ledger.hand_over(name, **fields)
+    return name
+
+
+def imported(fields: dict[str, Any]) -> RecordImported:
+    """Return a file that claims to be approved."""
+    return RecordImported(
+        original="blake3:" + "7" * 64,
+        source="h.md",
+        format="handoff/v2",
+        mapped_kind="handoff.created",
+        mapped={"title": "t", "reviewer": "rita", **fields},
+        claimed_author="Kuro",
+        claims={"status": "approved"},
+    )
+
+
+def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
+    """Take one step of a handoff, as the agent that may do it; it may not be its turn."""
+    stream, state = f"handoff/{name}", ledger.handoff(name)
+    content = {"title": "again", "to": state.receiver, "reviewer": "rita", "depends_on": list(state.depends_on[:1])}
+    usual: list[tuple[str, Any]] = [
+        ("rita", kinds.HandoffApproved(version=state.version)),
+        (state.receiver, kinds.HandoffClaimed(lease_seconds=chance.choice([None, 60, 2 * 86_400]))),
+        (state.receiver, kinds.HandoffCriterionChecked(position=0)),
+        (state.receiver, kinds.HandoffCompleted(summary="done")),
+        ("rita", chance.choice([accepting(state), sent_back(state, "no")])),
+    ]
+    rare: list[tuple[str, Any]] = [
+        (state.receiver, kinds.HandoffBlocked(reason="no disk")),
+        ("rita", kinds.HandoffUnblocked()),
+        (state.receiver, kinds.HandoffReleased(reason="no time")),
+        (state.receiver, kinds.HandoffWaiverAsked(position=0, reason="cannot")),
+        ("alice", kinds.HandoffAmended(**content)),
+        ("alice", kinds.HandoffCancelled(reason="no need")),
+    ]
+    author, data = chance.choice(usual if chance.random() < 0.8 else rare)  # else nothing would ever be done
+    ledger.emit(author, stream, data)
