@@ -102,7 +102,7 @@ class Contest:
     def read_agents(self) -> None:
         """Read the roles of all agents."""
         with self.ledger.log.snapshot() as snapshot:
-            self.known.roles = {agent.name: agent.roles for agent in snapshot.agents()}
+            self.known.roles = {agent.name: frozenset(agent.roles) for agent in snapshot.agents()}
 
     def attempt(self, side: int, step: Step) -> None:
         """Let one process try a step. A claim is accepted if the view says that it is ready, or refused as it says."""
