@@ -191,6 +191,7 @@ class Runner:
             self._works.clear()
         self._expected = []  # until the commit, the states in memory are not those of the store
         moved: dict[tuple[str, bool], ViewVersion] = {}
+        joins: list[tuple[ViewVersion, Changes, list[Logged]]] = []
         kinds = {logged.event.kind for logged in batch.events}
         for version in versions:
             view, key = self._views[version.view], (version.view, version.is_live)
@@ -202,10 +203,13 @@ class Runner:
                     changes = work.fold(pending, functools.partial(writing.load, version))
                     writing.write(version, view, changes)
                     if version.is_live:  # else the rows of a join are made once, when the view version becomes live
-                        write_joined(StoredLookup(writing, version, moved.values()), view, changes, pending)
+                        joins.append((version, changes, pending))
                 moved[key] = replace(version, position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
+        # After all folds, so that a join reads the states that every view has now, whatever their order.
+        for version, changes, pending in joins:
+            write_joined(StoredLookup(writing, version, moved.values()), self._views[version.view], changes, pending)
         for name in [
             name for (name, is_live), version in moved.items() if not is_live and version.position >= batch.size
         ]:
