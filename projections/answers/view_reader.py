@@ -177,10 +177,11 @@ class ViewReader(Resource):
         """Drop all state that belongs to the store that was open before."""
 
     def _context(self, reading: ReadTransaction) -> QueryContext:
-        versions = reading.view_versions()
-        if self._cached[0] != versions:
-            self._cached = versions, {}
-        return QueryContext(reading, self._now_ms, self._cached[1])
+        versions, cached = reading.view_versions(), self._cached
+        if cached[0] != versions:
+            self._cached = cached = versions, {}
+        # Not ``self._cached``: another thread may have replaced it by that of other versions.
+        return QueryContext(reading, self._now_ms, cached[1])
 
     def with_rebuilding(self, work: Callable[[], T]) -> T:
         """Return the result of ``work``. If the views are damaged, move them away, and run it again on new ones."""
