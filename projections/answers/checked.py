@@ -31,7 +31,7 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.agents.compromised import mark
 from deedbook.projections.answers.instants import index_or_time, to_ms
-from deedbook.projections.answers.query import Answer, is_whole_ref, prefix_range
+from deedbook.projections.answers.query import Answer, is_whole_ref, prefix_range, read_arguments
 from deedbook.projections.answers.rows import Condition, Range
 from deedbook.projections.views.projection import Logged, NoState, Projection, Row, Table
 from deedbook.projections.views.registry import CHECKED, QUERIES
@@ -56,20 +56,21 @@ S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
-def answer_checked(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Answer:
-    """Return the answer of a query in ``registry.CHECKED``, computed from signed entries.
+def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Answer:
+    """Return the answer of a query: from signed entries verified here if it usually precedes a write, else from views.
 
+    With ``as_of`` it is the answer as of then (``answers.instants``). In an answer from signed entries, the key
     ``as_of`` describes the head that the answer is of: its ``size`` and ``root``, how many ``entries`` the stream has
     there, which of them are ``ignored``, whether this machine pins the ledger's root key, and over the bus the signed
     note on where the stream ``ends``. With ``as_of`` given, all of that is as of then and proven to be a beginning of
-    the ledger's head; only which entry a time means is taken from a view. Raises Refused: as the query. Corrupted:
-    ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the entries do not prove themselves.
+    the ledger's head; only which entry a time means is taken from a view. Raises Refused: as the query, and as
+    ``Client.view`` for ``as_of``. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the entries do not prove
+    themselves.
     """
+    if query not in CHECKED:
+        return client.view(query, arguments, as_of)
     definition = QUERIES[query]
-    try:
-        args = msgspec.convert(arguments, definition.arguments)
-    except msgspec.ValidationError:
-        return client.view(query, arguments)  # refuses them
+    args = read_arguments(query, definition.arguments, arguments)
     source = CheckedRows(client, as_of)
     source.read_reasonings(query, arguments)
     answer = mark(query, definition.answer(source, args), source.reports)
@@ -218,10 +219,8 @@ class CheckedRows:
             names: list[str] = self._view("reasoning.origins", {"ref": reference})["ids"]
         else:
             query = "handoffs.facts" if family == "handoff" else f"{family}s.show"
-            names = [self._view(query, {"id": reference})["id"]]
-            if not names[0].startswith(
-                name.removesuffix(".md")
-            ):  # else a write would go to another stream than was named
+            names, beginning = [self._view(query, {"id": reference})["id"]], name.removesuffix(".md")
+            if not (beginning and names[0].startswith(beginning)):  # else a write would go to a stream nobody named
                 raise unproven(f"{family} {reference} was requested, and it answered {names[0]}", id=names[0])
         if not names:
             self._read(f"{family}/{name}")  # it does not exist, as of this head
@@ -363,15 +362,3 @@ def _formed(value: Any, form: type[T]) -> T:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
         raise unproven(f"the answer of a view has the wrong form ({error})") from error
-
-
-def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
-    """Return the answer of a query: from signed entries verified here if it usually precedes a write, else from views.
-
-    With ``as_of`` it is the answer as of then (``projections.answers.instants``). Raises Refused: as the query, and as
-    ``Client.view`` for ``as_of``. Corrupted: as ``answer_checked``.
-    """
-    if query not in CHECKED:
-        return client.view(query, arguments, as_of)
-
-    return answer_checked(client, query, arguments, as_of)
