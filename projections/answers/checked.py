@@ -18,7 +18,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -33,8 +32,8 @@ from deedbook.projections.agents.compromised import mark
 from deedbook.projections.answers.instants import index_or_time, to_ms
 from deedbook.projections.answers.query import Answer, is_whole_ref, prefix_range, read_arguments
 from deedbook.projections.answers.rows import Condition, Range
-from deedbook.projections.views.projection import Logged, NoState, Projection, Row, Table
-from deedbook.projections.views.registry import CHECKED, QUERIES
+from deedbook.projections.views.projection import Logged, NoState, Row, Table
+from deedbook.projections.views.registry import CHECKED, QUERIES, view_named
 from deedbook.projections.views.runner import read_logged
 
 # The views that fold a stream, by its family, and the family of a view with states.
@@ -262,7 +261,7 @@ class _StreamFold:
         self.keys: set[str] = set()
         self.size_bytes = _cached_overhead_bytes
         family, _, self._name = name.partition("/")
-        self._views = [_view_named(view) for view in _VIEWS.get(family, ())]
+        self._views = [view_named(view) for view in _VIEWS.get(family, ())]
         self.added: dict[type[Row], list[Row]] = {}
 
     def extended(self, entries: list[tuple[int, bytes]]) -> _StreamFold:
@@ -344,11 +343,6 @@ class _Folds:
 def _folds_of(client: Client) -> _Folds:
     folds: _Folds = client.streams.folds.setdefault("streams", _Folds())
     return folds
-
-
-def _view_named(name: str) -> Projection[Any]:
-    view: Projection[Any] = import_module(f"deedbook.projections.{name}.fold").VIEW
-    return view
 
 
 def _meets(value: Any, condition: Condition) -> bool:

@@ -152,6 +152,11 @@ class Changes(msgspec.Struct, frozen=True):
     moved: Sequence[str] = ()
     joined: Sequence[str] = ()
 
+    @property
+    def states(self) -> list[StateRow]:
+        """The packed states of the changed keys."""
+        return [row for row in self.rows.get(StateRow, ()) if isinstance(row, StateRow)]
+
     def outdated(self, view: Projection[Any], table: Table) -> Sequence[str]:
         """Return the keys whose rows in a table must be deleted."""
         if table.owner is None:

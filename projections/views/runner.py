@@ -312,8 +312,7 @@ def write_joined(lookup: StoredLookup, view: Projection[Any], changes: Changes, 
     if (join := view.join) is None:
         return
     heeded = {logged.event.name for logged in events if logged.event.kind in join.heeds}
-    touched = {row.key for row in changes.rows.get(StateRow, ()) if isinstance(row, StateRow)}
-    keys = sorted(touched.union(join.related(lookup, changes.moved, heeded)))
+    keys = sorted({row.key for row in changes.states}.union(join.related(lookup, changes.moved, heeded)))
     for start in range(0, len(keys), joined_states_max):
         lookup.join(join, view, keys[start : start + joined_states_max])
 
