@@ -35,6 +35,7 @@ from deedbook.projections.stores.store import (
     ViewVersion,
     boundary_before,
     boundary_states_table,
+    owners_in,
     states_table,
     tables_of,
 )
@@ -275,8 +276,4 @@ class _PastLookup:
         return {key: decoder.decode(data) for key, data in self._reading.states(view, keys).items()}
 
     def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:
-        sql = (
-            f"SELECT DISTINCT {table.owner} AS owner FROM {table.name} "  # noqa: S608 - fixed names
-            f"WHERE {column} IN (SELECT value FROM json_each(?))"
-        )
-        return [row["owner"] for row in self._reading.rows(sql, (json_list(values),))]
+        return owners_in(self._reading, table, column, values)

@@ -31,6 +31,7 @@ from deedbook.projections.stores.store import (
     ViewVersion,
     WriteTransaction,
     boundary_behind,
+    owners_in,
     states_table,
 )
 from deedbook.projections.views.projection import Join, Logged, Projection, Row, Rows, Table
@@ -274,7 +275,7 @@ def heeded_by(view: Projection[Any]) -> frozenset[str]:
 
 
 class StoredLookup:
-    """A ``Lookup`` in the tables of a store, for the rows of one view version."""
+    """A ``Lookup`` in the tables of a store, for the rows of one live view version."""
 
     def __init__(self, writing: WriteTransaction, version: ViewVersion, versions: Iterable[ViewVersion]) -> None:
         """Read the states of other views from those of ``versions`` that have folded the most."""
@@ -294,7 +295,7 @@ class StoredLookup:
 
     def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:
         """Return the owners of the rows that have one of these values in a column."""
-        return self._writing.owners(self._version, table, column, values)
+        return owners_in(self._writing, table, column, values)
 
     def keys(self, view: str, after: str) -> list[str]:
         """Return the next keys of states of a live view, in order."""
