@@ -32,7 +32,7 @@ _STREAMS: Final = {
 }
 # With ``main.``: an answer as of a past entry shadows this table (``projections.answers.past``).
 _NOW: Final = "main.agent_keys"
-_ANY: Final = f"SELECT 1 AS one FROM {_NOW} WHERE compromised_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
+_ANY: Final = f"SELECT 1 AS is_reported FROM {_NOW} WHERE compromised_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
 
 
 # The entry that reports the signature of the event ``e`` as compromised, or NULL.

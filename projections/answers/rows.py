@@ -87,10 +87,10 @@ class ViewRows:
     def select(
         self, table: Table, by: str, *, newest_first: bool = False, limit: int | None = None, **where: Condition
     ) -> list[dict[str, Any]]:
-        found = _where(where)
+        conditions = _where(where)
         order = f" ORDER BY {by} {'DESC' if newest_first else 'ASC'}" + ("" if limit is None else f" LIMIT {limit:d}")
-        sql = f"SELECT * FROM {table.name}{found.sql}{order}"  # noqa: S608 - fixed names
-        return self._context.rows(sql, found.values)
+        sql = f"SELECT * FROM {table.name}{conditions.sql}{order}"  # noqa: S608 - fixed names
+        return self._context.rows(sql, conditions.values)
 
     def states(self, view: str, form: type[S], keys: Iterable[str]) -> dict[str, S]:
         decoder = msgspec.msgpack.Decoder(form)

@@ -24,8 +24,8 @@ def board(context: QueryContext, args: Board) -> Answer:
     every = filtered(args, None)
     counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"  # noqa: S608 - fixed texts
     totals: dict[Status, int] = {row["status"]: row["total"] for row in context.rows(counting, every.values)}
-    shown = [status for status in totals if args.is_all or stage_of(status) != "over"]
-    columns = [filtered(args, status) for status in shown]
+    with_cards = [status for status in totals if args.is_all or stage_of(status) != "over"]
+    columns = [filtered(args, status) for status in with_cards]
     queries = [
         (
             f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?",

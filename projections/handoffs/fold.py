@@ -23,7 +23,7 @@ from deedbook.projections.agents.fold import AgentStates
 from deedbook.projections.handoffs.record import (
     CriterionRemark,
     HandoffRecord,
-    Mark,
+    LatestEvent,
     content_of,
     records_of,
     state_of,
@@ -177,7 +177,7 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         claimed_index=None if is_claimable else state.claimed_index,
         updated_index=event.index,
         updated_ms=event.accepted_ms,
-        latest=state.latest | {event.kind: Mark(event.index, event.author, event.accepted_ms)},
+        latest=state.latest | {event.kind: LatestEvent(event.index, event.author, event.accepted_ms)},
     )
     match event.data:
         case kinds.HandoffCreated() | kinds.HandoffAmended() as data:

@@ -183,8 +183,8 @@ def criteria_of(record: HandoffRecord) -> list[dict[str, Any]]:
     """Return the acceptance criteria, in order; ``position`` counts from 0."""
     rows = zip(content_of(record).criteria, state_of(record).criteria, record.remarks, strict=True)
     return [
-        {"position": at, "text": text, "mark": mark, "evidence": said.evidence, "waiver_reason": said.waiver_reason}
-        for at, (text, mark, said) in enumerate(rows)
+        {"position": at, "text": text, "mark": mark, "evidence": remark.evidence, "waiver_reason": remark.waiver_reason}
+        for at, (text, mark, remark) in enumerate(rows)
     ]
 
 

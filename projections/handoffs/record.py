@@ -15,8 +15,8 @@ from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.projections.views.projection import States
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """An event of a handoff: its index, its author and its time (Unix ms)."""
+class LatestEvent(msgspec.Struct, frozen=True, array_like=True):
+    """The last event of a kind: its index, its author and its time (Unix ms)."""
 
     index: int
     author: str
@@ -52,7 +52,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     verified_index: int | None = None
     updated_index: int = -1
     updated_ms: int = 0
-    latest: dict[str, Mark] = {}  # the last event of each kind
+    latest: dict[str, LatestEvent] = {}  # by kind
 
     @property
     def reviewer(self) -> str | None:
@@ -66,7 +66,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     def approver(self) -> str:
         """The agent that made it approved; empty if nobody did."""
         index = None if self.lifecycle is None else self.lifecycle.approval_index
-        return next((mark.author for mark in self.latest.values() if mark.index == index), "")
+        return next((event.author for event in self.latest.values() if event.index == index), "")
 
     def index_of(self, *kinds: str) -> int | None:
         """Return the index of the last event of these kinds, or None."""

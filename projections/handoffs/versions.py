@@ -18,10 +18,10 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
 from deedbook.projections.answers import query
 from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.handoffs.details import find_record
 from deedbook.projections.handoffs.fold import LOG, VERSIONS
-from deedbook.projections.handoffs.shown import find_record
 
-Mark: TypeAlias = Literal["kept", "added", "removed", "changed"]
+LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 # Fields that follow from the others, or present them in a file.
@@ -95,7 +95,7 @@ def _lines(old: list[str], new: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of both in order; a line that replaces another one is that line changed."""
     for operation, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
         for was, text in zip_longest(old[start:end], new[first:last]):
-            mark: Mark = (
+            mark: LineMark = (
                 "kept" if operation == "equal" else "removed" if text is None else "added" if was is None else "changed"
             )
             yield {"mark": mark, "text": was if text is None else text, "was": was if mark == "changed" else None}

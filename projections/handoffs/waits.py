@@ -113,8 +113,8 @@ def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
     for wait in WAITS:
         name: str = getattr(facts, wait.party)
         is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
-        is_told_already = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
-        if wait.case in cases and name and not is_judge_of_own_work and not is_told_already:
+        is_informed = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
+        if wait.case in cases and name and not is_judge_of_own_work and not is_informed:
             agents.append((name, wait))
     return agents
 

@@ -40,8 +40,8 @@ def find_record(source: RowSource, reference: str) -> HandoffRecord:
     Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
     """
     name = reference.removeprefix("handoff/")
-    if found := records_of(source, [name]):
-        return found[name]
+    if records := records_of(source, [name]):
+        return records[name]
     name = source.id_of("handoff", reference)
     return records_of(source, [name])[name]
 
