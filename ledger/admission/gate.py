@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
+from deedbook.ledger.admission.rules import MACHINES
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import TermStarted
@@ -32,7 +33,6 @@ from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
-from deedbook.ledger.lifecycle import handoff, review
 from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import idempotency_key
@@ -42,12 +42,8 @@ from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import FORMAT, Head
 
 proven_max: Final = 50_000
-_MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {
-    "handoff": handoff.MACHINE.decide,
-    "review": review.MACHINE.decide,
-}
-
-
+_VERIFIED: Final = frozenset({"handoff", "review"})
+"""The families whose records are recomputed from their streams."""
 Publish: TypeAlias = Callable[[int, list[bytes]], None]
 
 
@@ -91,14 +87,14 @@ class RecordVerifier:
             if any(True for _ in snapshot.stream_indexes(stream)):
                 raise _differs(stream)
             return
-        machine = _MACHINES.get(stream.partition("/")[0])
-        if machine is None:
+        family = stream.partition("/")[0]
+        if family not in _VERIFIED:
             return
         state = None
         indexes = snapshot.stream_indexes(stream)
         for event in _events(snapshot, stream, indexes):
             with contextlib.suppress(Refused):  # a refused entry is in the log, and changes nothing
-                state = machine(state, event)
+                state = MACHINES[family].decide(state, event)
         if not indexes or StreamRecord(len(indexes), indexes[-1][0], state) != record:
             raise _differs(stream)
 
