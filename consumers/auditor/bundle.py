@@ -108,7 +108,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     for index, refusal in sorted((part.notes | part.doubtful).items()):
         findings.note(index, refusal.code, refusal.message)
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
-    verified, suspects = part.kinds.total(), sorted(part.compromised_signatures)
+    verified, suspects = part.kinds.total(), [*part.compromised()]
     lost = (*part.refused, *(gap.since for gap in part.missing if gap.stream is None))
     lost_from, roots = min(lost, default=None), {manifest.size: root}
     outcome = ReplayOutcome(part, manifest.size, root, roots, lost_from, verified, suspects)

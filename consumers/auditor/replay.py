@@ -55,7 +55,6 @@ class LogReplay(Replay):
         super().__init__(self.memory, self._times)
         self.roots = {0: EMPTY_ROOT}
         self.lost_from: int | None = None
-        self.compromised_signatures: list[int] = []
         self._findings = findings
         self._verified_before = 0
         self._signatures = Signatures(findings, expected_events)
@@ -70,7 +69,7 @@ class LogReplay(Replay):
     def outcome(self) -> ReplayOutcome:
         """The data of a report; complete after ``finish``."""
         root = None if self.frontier is None else self.frontier.root()
-        suspects = self.compromised_signatures
+        suspects = [*self.compromised()]
         return ReplayOutcome(self, self.size, root, self.roots, self.lost_from, self.verified, suspects)
 
     @property
@@ -151,7 +150,6 @@ class LogReplay(Replay):
         self._batches.end()
         self._times.end()
         self._signatures.close()
-        self.compromised_signatures = sorted(index for index, _ in self.compromised())
         if self.lost_from is not None:
             message = f"entry {self.lost_from} is lost: rule violations after it are only notes"
             self._findings.note(self.lost_from, "VERIFICATION_FAILED", message)

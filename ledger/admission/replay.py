@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -27,7 +27,7 @@ from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import LedgerCreated
-from deedbook.ledger.events.body import Body, Event, decode_body
+from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
 from deedbook.ledger.format.signatures import is_signed
@@ -38,9 +38,8 @@ from deedbook.ledger.log.records import StreamRecord
 
 
 class ReplayedEntry(msgspec.Struct, frozen=True):
-    """The result of replaying one entry: its event if it counts, its rule's refusal, and an error in its versions."""
+    """The result of replaying one entry: its rule's refusal (None: it counts), and an error in its versions."""
 
-    event: Event | None
     refused: Refused | None
     misplaced: Refused | None
 
@@ -83,11 +82,11 @@ class Replay:
                 self._clock.check(index, now_ms, candidate.data)
             now_ms = self._clock.now
         layer, stream = self._layer, candidate.body.stream
-        event, refused, misplaced = None, None, None
+        refused, misplaced = None, None
         layer.size = index
         try:
             check_set_alone(candidate.data, entry.batch_size)
-            event = apply(candidate, entry.key, layer, now_ms)
+            apply(candidate, entry.key, layer, now_ms)
         except Refused as refusal:
             refused = refusal
             layer.forget()
@@ -98,9 +97,9 @@ class Replay:
             misplaced = refusal
             go_on_from(entry, stream, layer)  # so a damaged entry is reported once, not for all after it
         layer.merge_down()
-        if event is not None:
+        if refused is None:
             self.signed_by.setdefault(entry.key, array("Q")).append(index)
-        return ReplayedEntry(event, refused, misplaced)
+        return ReplayedEntry(refused, misplaced)
 
     def count(self, index: int, body: Body, data: EventData) -> None:
         """Count an entry; ``step`` calls this."""
@@ -111,14 +110,15 @@ class Replay:
         if body.kind in AUTHORITY_KINDS:
             self.authority.append((index, body.author, data))
 
-    def compromised(self) -> Iterator[tuple[int, int]]:
-        """Yield the index of each compromised signature, with that of the entry that reports its key."""
-        key_of = self.state.key
+    def compromised(self) -> dict[int, int]:
+        """Return the index of each compromised signature, in order, with that of the entry that reports its key."""
+        key_of, compromised = self.state.key, dict[int, int]()
         for key, indexes in self.signed_by.items():
             # A key in doubt is in doubt from some index on, so the last one tells whether to look at the others.
             if compromised_at(key_of, key.hex(), indexes[-1]) is not None:
                 reports = ((index, compromised_at(key_of, key.hex(), index)) for index in indexes)
-                yield from ((index, report) for index, report in reports if report is not None)
+                compromised |= {index: report for index, report in reports if report is not None}
+        return dict(sorted(compromised.items()))
 
 
 def read_entry(data: bytes) -> tuple[Entry, Candidate]:
@@ -160,9 +160,8 @@ class MissingEntries(msgspec.Struct, frozen=True):
 class PartialReplay(Replay):
     """Replays a part of a log. Feed it the entries in the order of their indexes, then call ``finish``.
 
-    ``events`` are the events that count. These dicts are by index: ``refused`` are the errors; ``doubtful`` are
-    refusals after a gap, which may be their reason; ``compromised_signatures`` are the entries that report the signing
-    key as compromised. ``missing`` is known after ``finish``.
+    These dicts are by index: ``refused`` are the errors; ``doubtful`` are refusals after a gap, which may be their
+    reason. ``missing`` is known after ``finish``.
     """
 
     def __init__(self) -> None:
@@ -170,10 +169,8 @@ class PartialReplay(Replay):
         self.notes: dict[int, Refused] = {}
         self._times = Clock(self._refuse, self._note)
         super().__init__(MemoryState(self._note_missing), self._times)
-        self.events: list[Event] = []
         self.doubtful: dict[int, Refused] = {}
         self.missing: list[MissingEntries] = []
-        self.compromised_signatures: dict[int, int] = {}
         self._streams: set[str] = set()
         self._batches: dict[bytes, tuple[int, int]] = {}
         self._index = 0
@@ -199,8 +196,6 @@ class PartialReplay(Replay):
             self._streams.add(candidate.body.stream)
         self._count_gaps(index, candidate.body, entry)
         replayed = self.step(index, entry, candidate)
-        if replayed.event is not None:
-            self.events.append(replayed.event)
         if replayed.misplaced is not None:
             self.refused.setdefault(index, replayed.misplaced)
         if replayed.refused is not None:
@@ -222,7 +217,6 @@ class PartialReplay(Replay):
         unsure_since = min((gap.since for gap in self.missing), default=None)
         for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
             self.refused.setdefault(index, self.doubtful.pop(index))
-        self.compromised_signatures = dict(self.compromised())
 
     def _refuse(self, index: int, code: str, message: str) -> None:
         self.refused.setdefault(index, Refused(code, message))

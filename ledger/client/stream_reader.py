@@ -297,7 +297,7 @@ class _Run:
         replayed, state = replay.step(index, entry, candidate), replay.state
         if replayed.misplaced is not None:
             raise unproven(f"entry {index}: {replayed.misplaced.message}: an entry before it was left out", index=index)
-        if index == 0 and replayed.event is None:
+        if index == 0 and replayed.refused is not None:
             raise unproven("the rules refuse its first entry", index=0)
         if index == 0 and state.ledger != self.ledger:
             # The rule of this kind checked that the ledger's id belongs to the root key that signed it.

@@ -21,7 +21,7 @@ from deedbook.ledger.format.codec import encode_sorted
 from deedbook.ledger.lifecycle.authority import compromised_at, why_unregistered
 from deedbook.ledger.lifecycle.clock import Span
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked
-from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet
+from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet, import_is_own
 from deedbook.ledger.lifecycle.rules import Row, rules_of
 
 REVIEWING: Final = frozenset({"reviewer", "human"})
@@ -221,14 +221,6 @@ def _only_reviewer_changes(question: Question[HandoffState]) -> Unmet | None:
         f"a reviewer who hands over {question.event.name} may change only its reviewer: leave the content as it is"
     )
     return Unmet(message, {"version": state.version})
-
-
-def _import_is_own(question: Question[HandoffState]) -> Unmet | None:
-    event, state = question.event, question.state
-    if state is None or state.importer == event.author:
-        return None
-    message = f"{state.importer} imported {event.stream}, and only {state.importer} may import it again"
-    return Unmet(message, {"owner": state.importer})
 
 
 def _import_changes_something(question: Question[HandoffState]) -> Unmet | None:
@@ -479,7 +471,7 @@ _CONDITIONS: Final[dict[str, Callable[[Question[HandoffState]], Unmet | None]]] 
     "reviewer_is_independent": _reviewer_is_independent,
     "reviewer_is_another": _reviewer_is_another,
     "only_reviewer_changes": _only_reviewer_changes,
-    "import_is_own": _import_is_own,
+    "import_is_own": import_is_own,
     "import_changes_something": _import_changes_something,
     "claims_name_items": _claims_name_items,
     "version_is_current": _version_is_current,

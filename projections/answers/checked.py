@@ -18,7 +18,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -31,10 +30,10 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.agents.compromised import mark
 from deedbook.projections.answers.instants import index_or_time, to_ms
-from deedbook.projections.answers.query import Answer, is_whole_ref, prefix_range
+from deedbook.projections.answers.query import Answer, is_whole_ref, prefix_range, read_arguments
 from deedbook.projections.answers.rows import Condition, Range
-from deedbook.projections.views.projection import Logged, NoState, Projection, Row, Table
-from deedbook.projections.views.registry import CHECKED, QUERIES
+from deedbook.projections.views.projection import Logged, NoState, Row, Table
+from deedbook.projections.views.registry import CHECKED, QUERIES, view_named
 from deedbook.projections.views.runner import read_logged
 
 # The views that fold a stream, by its family, and the family of a view with states.
@@ -56,20 +55,21 @@ S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
-def answer_checked(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Answer:
-    """Return the answer of a query in ``registry.CHECKED``, computed from signed entries.
+def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Answer:
+    """Return the answer of a query: from signed entries verified here if it usually precedes a write, else from views.
 
+    With ``as_of`` it is the answer as of then (``answers.instants``). In an answer from signed entries, the key
     ``as_of`` describes the head that the answer is of: its ``size`` and ``root``, how many ``entries`` the stream has
     there, which of them are ``ignored``, whether this machine pins the ledger's root key, and over the bus the signed
     note on where the stream ``ends``. With ``as_of`` given, all of that is as of then and proven to be a beginning of
-    the ledger's head; only which entry a time means is taken from a view. Raises Refused: as the query. Corrupted:
-    ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the entries do not prove themselves.
+    the ledger's head; only which entry a time means is taken from a view. Raises Refused: as the query, and as
+    ``Client.view`` for ``as_of``. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the entries do not prove
+    themselves.
     """
+    if query not in CHECKED:
+        return client.view(query, arguments, as_of)
     definition = QUERIES[query]
-    try:
-        args = msgspec.convert(arguments, definition.arguments)
-    except msgspec.ValidationError:
-        return client.view(query, arguments)  # refuses them
+    args = read_arguments(query, definition.arguments, arguments)
     source = CheckedRows(client, as_of)
     source.read_reasonings(query, arguments)
     answer = mark(query, definition.answer(source, args), source.reports)
@@ -218,10 +218,8 @@ class CheckedRows:
             names: list[str] = self._view("reasoning.origins", {"ref": reference})["ids"]
         else:
             query = "handoffs.facts" if family == "handoff" else f"{family}s.show"
-            names = [self._view(query, {"id": reference})["id"]]
-            if not names[0].startswith(
-                name.removesuffix(".md")
-            ):  # else a write would go to another stream than was named
+            names, beginning = [self._view(query, {"id": reference})["id"]], name.removesuffix(".md")
+            if not (beginning and names[0].startswith(beginning)):  # else a write would go to a stream nobody named
                 raise unproven(f"{family} {reference} was requested, and it answered {names[0]}", id=names[0])
         if not names:
             self._read(f"{family}/{name}")  # it does not exist, as of this head
@@ -263,7 +261,7 @@ class _StreamFold:
         self.keys: set[str] = set()
         self.size_bytes = _cached_overhead_bytes
         family, _, self._name = name.partition("/")
-        self._views = [_view_named(view) for view in _VIEWS.get(family, ())]
+        self._views = [view_named(view) for view in _VIEWS.get(family, ())]
         self.added: dict[type[Row], list[Row]] = {}
 
     def extended(self, entries: list[tuple[int, bytes]]) -> _StreamFold:
@@ -347,11 +345,6 @@ def _folds_of(client: Client) -> _Folds:
     return folds
 
 
-def _view_named(name: str) -> Projection[Any]:
-    view: Projection[Any] = import_module(f"deedbook.projections.{name}.fold").VIEW
-    return view
-
-
 def _meets(value: Any, condition: Condition) -> bool:
     if isinstance(condition, Range):
         return bool(condition.first <= value < condition.end)
@@ -363,15 +356,3 @@ def _formed(value: Any, form: type[T]) -> T:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
         raise unproven(f"the answer of a view has the wrong form ({error})") from error
-
-
-def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
-    """Return the answer of a query: from signed entries verified here if it usually precedes a write, else from views.
-
-    With ``as_of`` it is the answer as of then (``projections.answers.instants``). Raises Refused: as the query, and as
-    ``Client.view`` for ``as_of``. Corrupted: as ``answer_checked``.
-    """
-    if query not in CHECKED:
-        return client.view(query, arguments, as_of)
-
-    return answer_checked(client, query, arguments, as_of)

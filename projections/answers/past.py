@@ -31,16 +31,16 @@ from deedbook.projections.answers.query import QueryContext, json_list
 from deedbook.projections.stores.store import (
     LocalStore,
     ShadowTransaction,
-    StateRow,
     Value,
     ViewVersion,
     boundary_before,
     boundary_states_table,
+    owners_in,
     states_table,
     tables_of,
 )
 from deedbook.projections.views.projection import Join, Logged, Projection, Row, Table
-from deedbook.projections.views.registry import ON_DEMAND, VIEWS
+from deedbook.projections.views.registry import ON_DEMAND, VIEWS, view_named
 from deedbook.projections.views.runner import Work, read_logged
 
 T = TypeVar("T")
@@ -171,8 +171,7 @@ class _Past:
         if view.name not in self._folded:
             stored = stored_states(view, present, boundary_before(self.size))
             changes = Work(view).fold(self.events, lambda keys: {key: stored[key] for key in keys if key in stored})
-            rows = [row for row in changes.rows.get(StateRow, ()) if isinstance(row, StateRow)]
-            self._folded[view.name] = {row.key: row.data for row in rows}
+            self._folded[view.name] = {row.key: row.data for row in changes.states}
         return self._folded[view.name]
 
 
@@ -224,7 +223,7 @@ class _PastTransaction:
 
     def states(self, view: str, keys: Iterable[str]) -> dict[str, bytes]:
         names, boundary = list(keys), boundary_before(self._past.size)
-        folded = self._past.folded(_view_named(view), self._present)
+        folded = self._past.folded(view_named(view), self._present)
         states = {name: folded[name] for name in names if name in folded}
         others = json_list(name for name in names if name not in folded)
         # Those that changed later are stored as of the boundary. The rest have not changed since then.
@@ -277,12 +276,4 @@ class _PastLookup:
         return {key: decoder.decode(data) for key, data in self._reading.states(view, keys).items()}
 
     def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:
-        sql = (
-            f"SELECT DISTINCT {table.owner} AS owner FROM {table.name} "  # noqa: S608 - fixed names
-            f"WHERE {column} IN (SELECT value FROM json_each(?))"
-        )
-        return [row["owner"] for row in self._reading.rows(sql, (json_list(values),))]
-
-
-def _view_named(name: str) -> Projection[Any]:
-    return next(view for view in VIEWS if view.name == name)
+        return owners_in(self._reading, table, column, values)

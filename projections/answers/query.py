@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_args
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.format.codec import encode_arguments
 from deedbook.projections.stores.dialect import stated
 from deedbook.projections.stores.store import ReadTransaction, Value
 
@@ -140,6 +141,20 @@ def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
             values = [value for annotation in (field.type, *get_args(field.type)) for value in get_args(annotation)]
             text += f": one of {', '.join(str(value) for value in values if isinstance(value, str))}"
     return text
+
+
+def read_arguments(query: str, form: type[Arguments], arguments: dict[str, Any]) -> Arguments:
+    """Return the typed arguments of a query.
+
+    Raises Refused: ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` for wrong arguments, ``INTEGER_OUT_OF_RANGE`` or
+    ``INVALID_FORMAT`` for values that JSON cannot hold.
+    """
+    encode_arguments(arguments, query)  # refuse here, too, what the bus could not carry
+    try:
+        return msgspec.convert(arguments, form)
+    except msgspec.ValidationError as error:
+        code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
+        raise Refused(code, f"{query}: {allowed(error, form)}", query=query) from error
 
 
 class Query(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
-from deedbook.ledger.format.codec import encode_arguments, schema_error
+from deedbook.ledger.format.codec import schema_error
 from deedbook.ledger.format.envelope import decode_entry, event_id, pae
 from deedbook.ledger.format.forms import STORE_PATTERN
 from deedbook.ledger.home.config import Settings
@@ -24,7 +24,7 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write, temporary_folder
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.compromised import marked
-from deedbook.projections.answers.query import Answer, QueryContext, ViewsBehind, allowed
+from deedbook.projections.answers.query import Answer, QueryContext, ViewsBehind, read_arguments
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import move_away
 from deedbook.projections.stores.store import DamagedStore, LocalStore, MovedViews, ReadTransaction, ViewVersion
@@ -112,21 +112,15 @@ class ViewReader(Resource):
         """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values; with ``as_of``, as of then.
 
         Raises:
-            Refused: ``USAGE`` for an unknown query, ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` for wrong arguments,
-                ``INTEGER_OUT_OF_RANGE`` or ``INVALID_FORMAT`` for values that JSON cannot hold, and the query's own
-                codes (``NOT_FOUND``, ``REF_AMBIGUOUS``); for ``as_of`` the codes of ``instants.instant_of``.
+            Refused: ``USAGE`` for an unknown query, the codes of ``read_arguments``, and the query's own codes
+                (``NOT_FOUND``, ``REF_AMBIGUOUS``); for ``as_of`` the codes of ``instants.instant_of``.
         """
         definition = QUERIES.get(query)
         if definition is None:
             raise Refused(
                 "USAGE", f"there is no query {query!r}. The queries are {', '.join(sorted(QUERIES))}", query=query
             )
-        encode_arguments(arguments or {}, query)  # refuse here, too, what the bus could not carry
-        try:
-            args = msgspec.convert(arguments or {}, definition.arguments)
-        except msgspec.ValidationError as error:
-            code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
-            raise Refused(code, f"{query}: {allowed(error, definition.arguments)}", query=query) from error
+        args = read_arguments(query, definition.arguments, arguments or {})
         on_demand = query.partition(".")[0] in ON_DEMAND
 
         def question(context: QueryContext) -> Answer:
@@ -177,10 +171,11 @@ class ViewReader(Resource):
         """Drop all state that belongs to the store that was open before."""
 
     def _context(self, reading: ReadTransaction) -> QueryContext:
-        versions = reading.view_versions()
-        if self._cached[0] != versions:
-            self._cached = versions, {}
-        return QueryContext(reading, self._now_ms, self._cached[1])
+        versions, cached = reading.view_versions(), self._cached
+        if cached[0] != versions:
+            self._cached = cached = versions, {}
+        # Not ``self._cached``: another thread may have replaced it by that of other versions.
+        return QueryContext(reading, self._now_ms, cached[1])
 
     def with_rebuilding(self, work: Callable[[], T]) -> T:
         """Return the result of ``work``. If the views are damaged, move them away, and run it again on new ones."""

@@ -7,7 +7,7 @@ a view never shows a state that the gate would not accept. A log line has the fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
@@ -17,7 +17,7 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.lifecycle.authority import AgentRecords
-from deedbook.ledger.lifecycle.handoff import MACHINE, MET, HandoffState
+from deedbook.ledger.lifecycle.handoff import MACHINE, MET
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, never_unlocks
 from deedbook.projections.agents.fold import AgentStates
 from deedbook.projections.handoffs.record import (
@@ -104,26 +104,6 @@ class HandoffRow(Row, frozen=True):
     updated_ms: int
 
 
-class TaskRow(Row, frozen=True):
-    """A task of a handoff; ``position`` counts from 0, as in the events."""
-
-    handoff_id: str
-    position: int
-    text: str
-    is_done: bool
-
-
-class CriterionRow(Row, frozen=True):
-    """An acceptance criterion of a handoff; ``position`` counts from 0, as in the events."""
-
-    handoff_id: str
-    position: int
-    text: str
-    mark: str
-    evidence: str
-    waiver_reason: str
-
-
 class DependencyRow(Row, frozen=True):
     """A dependency of a handoff."""
 
@@ -166,8 +146,6 @@ HANDOFFS: Final = Table(
     ),
     long=("sender",),
 )
-TASKS: Final = Table("handoff_tasks", TaskRow, primary_key=("handoff_id", "position"), owner="handoff_id")
-CRITERIA: Final = Table("handoff_criteria", CriterionRow, primary_key=("handoff_id", "position"), owner="handoff_id")
 DEPENDENCIES: Final = Table(
     "handoff_dependencies",
     DependencyRow,
@@ -232,7 +210,10 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
 
 def rows(state: HandoffRecord) -> Rows:
     """Return the handoff's rows."""
-    return () if state.lifecycle is None else tuple(_rows(state, state.lifecycle))
+    if state.lifecycle is None:
+        return ()
+    dependencies = enumerate(state.lifecycle.depends_on)
+    return row_of_handoff(state), *(DependencyRow(state.id, position, on) for position, on in dependencies)
 
 
 def row_of_handoff(record: HandoffRecord) -> HandoffRow:
@@ -261,18 +242,6 @@ def row_of_handoff(record: HandoffRecord) -> HandoffRow:
         result_refs=json_text(record.result_refs),
         **imported,
     )
-
-
-def _rows(state: HandoffRecord, lifecycle: HandoffState) -> Iterator[Row]:
-    content = content_of(state)
-    yield row_of_handoff(state)
-    for position, (text, mark) in enumerate(zip(content.tasks, lifecycle.tasks, strict=True)):
-        yield TaskRow(state.id, position, text, mark == "done")
-    criteria = zip(content.criteria, lifecycle.criteria, state.remarks, strict=True)
-    for position, (text, mark, remark) in enumerate(criteria):
-        yield CriterionRow(state.id, position, text, mark, remark.evidence, remark.waiver_reason)
-    for position, dependency in enumerate(lifecycle.depends_on):
-        yield DependencyRow(state.id, position, dependency)
 
 
 def added(state: HandoffRecord | None, logged: Logged) -> Rows:
@@ -404,7 +373,7 @@ VIEW: Final = Projection(
     name="handoffs",
     version=VIEW_VERSIONS["handoffs"],
     handles=HANDLED,
-    tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG, VERSIONS, WAITING),
+    tables=(HANDOFFS, DEPENDENCIES, LOG, VERSIONS, WAITING),
     state=HandoffRecord,
     keys=keys,
     fold=fold,

@@ -129,12 +129,6 @@ class PostgresTransaction:
         rows = self.rows(sql, (msgspec.json.encode([*keys]).decode(),))
         return {row["key"]: row["data"] for row in rows}
 
-    def owners(self, version: ViewVersion, table: Table, column: str, values: Collection[str]) -> list[str]:
-        """Return the owners of the rows that have one of these values in a column."""
-        name = self._physical(table.name, is_live=version.is_live)
-        sql = f'SELECT DISTINCT "{table.owner}" FROM {name} WHERE "{column}" = ANY($1)'  # noqa: S608 - fixed names
-        return [owner for (owner,) in self._db.read(self._db.run(sql, ([*values],)))[1]]
-
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states."""
         replaced = list(changes.replaced)

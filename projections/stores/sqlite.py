@@ -266,13 +266,6 @@ class SqliteTransaction:
     def states(self, view: str, keys: Iterable[str]) -> dict[str, bytes]:
         return self.load(ViewVersion(view, 0, True, 0, ""), keys)  # noqa: FBT003 - live
 
-    def owners(self, version: ViewVersion, table: Table, column: str, values: Collection[str]) -> list[str]:
-        sql = (
-            f'SELECT DISTINCT "{table.owner}" FROM "{self._physical(version, table)}" '  # noqa: S608 - fixed names
-            f'WHERE "{column}" IN (SELECT value FROM json_each(?))'
-        )
-        return [owner for (owner,) in self._db.execute(sql, (msgspec.json.encode([*values]).decode(),))]
-
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         if changes.replaced and (boundary := boundary_before(version.position)):
             # A state that changes for the first time after the boundary is stored as of the boundary.

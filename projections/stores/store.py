@@ -152,6 +152,11 @@ class Changes(msgspec.Struct, frozen=True):
     moved: Sequence[str] = ()
     joined: Sequence[str] = ()
 
+    @property
+    def states(self) -> list[StateRow]:
+        """The packed states of the changed keys."""
+        return [row for row in self.rows.get(StateRow, ()) if isinstance(row, StateRow)]
+
     def outdated(self, view: Projection[Any], table: Table) -> Sequence[str]:
         """Return the keys whose rows in a table must be deleted."""
         if table.owner is None:
@@ -178,14 +183,20 @@ class ReadTransaction(Protocol):
         """Return for each table of a live view, and for its states, the BLAKE3 (hex) of its sorted rows."""
 
 
+def owners_in(reading: ReadTransaction, table: Table, column: str, values: Collection[str]) -> list[str]:
+    """Return the owners of the rows of a live table that have one of these values in a column."""
+    sql = (
+        f"SELECT DISTINCT {table.owner} AS owner FROM {table.name} "  # noqa: S608 - fixed names
+        f"WHERE {column} IN (SELECT value FROM json_each(?))"
+    )
+    return [row["owner"] for row in reading.rows(sql, (msgspec.json.encode([*values]).decode(),))]
+
+
 class WriteTransaction(ReadTransaction, Protocol):
     """A write transaction; it holds the store's write lock until it commits or is rolled back."""
 
     def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
-
-    def owners(self, version: ViewVersion, table: Table, column: str, values: Collection[str]) -> list[str]:
-        """Return the owners of the rows that have one of these values in a column."""
 
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states; states that change for the first time after the last boundary are stored."""

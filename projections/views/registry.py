@@ -17,7 +17,7 @@ VIEW_VERSIONS: Final = {
     "agents": 10,
     "reasoning": 6,
     "briefs": 4,
-    "handoffs": 10,
+    "handoffs": 11,
     "sessions": 7,
     "validations": 4,
     "snapshots": 3,
@@ -148,15 +148,21 @@ _KINDS: Final = {
 }
 
 
+def view_named(name: str) -> Projection[Any]:
+    """Return a view, loaded on first use: each is ``VIEW`` in its package's ``fold``."""
+    view: Projection[Any] = import_module(f"deedbook.projections.{name}.fold").VIEW
+    return view
+
+
 class _Views(Sequence[Projection[Any]]):
-    """Projections, loaded together on first use: each is ``VIEW`` in its package's ``fold``."""
+    """Projections, loaded together on first use."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
 
     @cached_property
     def _loaded(self) -> tuple[Projection[Any], ...]:
-        return tuple(import_module(f"deedbook.projections.{name}.fold").VIEW for name in self._names)
+        return tuple(view_named(name) for name in self._names)
 
     def __getitem__(self, index: Any) -> Any:
         return self._loaded[index]

@@ -31,6 +31,7 @@ from deedbook.projections.stores.store import (
     ViewVersion,
     WriteTransaction,
     boundary_behind,
+    owners_in,
     states_table,
 )
 from deedbook.projections.views.projection import Join, Logged, Projection, Row, Rows, Table
@@ -191,6 +192,7 @@ class Runner:
             self._works.clear()
         self._expected = []  # until the commit, the states in memory are not those of the store
         moved: dict[tuple[str, bool], ViewVersion] = {}
+        joins: list[tuple[ViewVersion, Changes, list[Logged]]] = []
         kinds = {logged.event.kind for logged in batch.events}
         for version in versions:
             view, key = self._views[version.view], (version.view, version.is_live)
@@ -202,10 +204,13 @@ class Runner:
                     changes = work.fold(pending, functools.partial(writing.load, version))
                     writing.write(version, view, changes)
                     if version.is_live:  # else the rows of a join are made once, when the view version becomes live
-                        write_joined(StoredLookup(writing, version, moved.values()), view, changes, pending)
+                        joins.append((version, changes, pending))
                 moved[key] = replace(version, position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
+        # After all folds, so that a join reads the states that every view has now, whatever their order.
+        for version, changes, pending in joins:
+            write_joined(StoredLookup(writing, version, moved.values()), self._views[version.view], changes, pending)
         for name in [
             name for (name, is_live), version in moved.items() if not is_live and version.position >= batch.size
         ]:
@@ -270,7 +275,7 @@ def heeded_by(view: Projection[Any]) -> frozenset[str]:
 
 
 class StoredLookup:
-    """A ``Lookup`` in the tables of a store, for the rows of one view version."""
+    """A ``Lookup`` in the tables of a store, for the rows of one live view version."""
 
     def __init__(self, writing: WriteTransaction, version: ViewVersion, versions: Iterable[ViewVersion]) -> None:
         """Read the states of other views from those of ``versions`` that have folded the most."""
@@ -290,7 +295,7 @@ class StoredLookup:
 
     def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:
         """Return the owners of the rows that have one of these values in a column."""
-        return self._writing.owners(self._version, table, column, values)
+        return owners_in(self._writing, table, column, values)
 
     def keys(self, view: str, after: str) -> list[str]:
         """Return the next keys of states of a live view, in order."""
@@ -308,8 +313,7 @@ def write_joined(lookup: StoredLookup, view: Projection[Any], changes: Changes, 
     if (join := view.join) is None:
         return
     heeded = {logged.event.name for logged in events if logged.event.kind in join.heeds}
-    touched = {row.key for row in changes.rows.get(StateRow, ()) if isinstance(row, StateRow)}
-    keys = sorted(touched.union(join.related(lookup, changes.moved, heeded)))
+    keys = sorted({row.key for row in changes.states}.union(join.related(lookup, changes.moved, heeded)))
     for start in range(0, len(keys), joined_states_max):
         lookup.join(join, view, keys[start : start + joined_states_max])
 

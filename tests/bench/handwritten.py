@@ -21,15 +21,11 @@ from msgspec.structs import astuple, fields, replace
 from deedbook.ledger.format.codec import encode_sorted
 from deedbook.projections.catalog.fold import EVENT_REFS, EVENTS, STREAMS, EventRow, StreamRow
 from deedbook.projections.handoffs.fold import (
-    CRITERIA,
     DEPENDENCIES,
     HANDOFFS,
     LOG,
-    TASKS,
-    CriterionRow,
     HandoffRow,
     LogRow,
-    TaskRow,
 )
 from deedbook.projections.sessions.fold import (
     ASSESSMENTS,
@@ -54,7 +50,7 @@ PAGE: Final = 10_000
 TURNS: Final = ("approved_index", "approval_index", "claimed_index", "completed_index")
 TABLES: Final = (
     *(EVENTS, EVENT_REFS, STREAMS, SESSIONS, FINDINGS, ASSESSMENTS, UNKNOWNS, DEAD_ENDS, TOOLS),
-    *(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG),
+    *(HANDOFFS, DEPENDENCIES, LOG),
 )
 
 
@@ -182,9 +178,6 @@ class HandWritten:
             elif sort == "handoff":
                 handoff = self.handoffs[name]
                 self.rows[HandoffRow].append(_handoff_row(name, handoff))
-                self.rows[TaskRow] += [TaskRow(name, at, *task) for at, task in enumerate(handoff["tasks"])]
-                criteria = enumerate(handoff["criteria"])
-                self.rows[CriterionRow] += [CriterionRow(name, at, *criterion, "") for at, criterion in criteria]
         for table in TABLES:
             marks = ", ".join("?" * len(table.columns))
             rows = map(astuple, self.rows[table.row])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +41,11 @@ def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
     for row in made:
         found[names[type(row)]].append(msgspec.structs.asdict(row))
     return found
+
+
+def state_after(view: Projection[Any], key: str, events: list[Event]) -> Any:
+    """Return the state of one key after events."""
+    return reduce(view.fold, events, view.state(key))
 
 
 def digests_of(store: SqliteStore) -> dict[str, dict[str, str]]:

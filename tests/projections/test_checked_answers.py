@@ -17,7 +17,7 @@ from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtend
 from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import checked
-from deedbook.projections.answers.checked import answer_checked, ask
+from deedbook.projections.answers.checked import ask
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.handoffs.why import chain_links_max
 from deedbook.projections.views.runner import read_logged
@@ -63,7 +63,7 @@ def test_checked_answers_are_those_of_the_views_where_nobody_lies(ledger: Ledger
     story(ledger)
     for query in ("handoffs.facts", "handoffs.show", "handoffs.versions", "handoffs.why"):
         for name in NAMES:
-            wanted, answer = client.view(query, {"id": name}), answer_checked(client, query, {"id": name})
+            wanted, answer = client.view(query, {"id": name}), ask(client, query, {"id": name})
             as_of = answer.pop("as_of")
             assert answer == wanted, (query, name)
             assert (as_of["size"], as_of["root"]) == (client.head().size, client.head().root)
@@ -75,7 +75,7 @@ def test_chain_that_is_longer_than_what_is_told_of_it_ends_as_in_the_view(ledger
     ledger.finish(f"h{chain_links_max + 2}")
     last = f"h{chain_links_max + 1}"
     for name in ("h0", "h1", "h2"):  # what is named last waits for another, for one that is done, for nothing
-        answer = answer_checked(client, "handoffs.why", {"id": name})
+        answer = ask(client, "handoffs.why", {"id": name})
         answer.pop("as_of")
         assert answer == client.view("handoffs.why", {"id": name})
         assert "does not exist" not in answer["sentence"]
@@ -103,11 +103,11 @@ def test_a_question_asked_again_folds_what_its_streams_have_since(
         ledger.emit("alice", "handoff/pool", HandoffAmended(title="x", to="bob", reviewer="rita", tasks=tasks))
         folded.clear()
         for query, arguments in questions:
-            wanted, answer = client.view(query, arguments), answer_checked(client, query, arguments)
+            wanted, answer = client.view(query, arguments), ask(client, query, arguments)
             assert {**answer, "as_of": None} == {**wanted, "as_of": None}
         assert number == 1 or set(folded) == {first, first + 1}
         folded.clear()
-        answer_checked(client, *questions[0])
+        ask(client, *questions[0])
         assert folded == []
     at = first - 6  # of which nothing is taken that came later
     assert ask(client, *questions[0], at)["steps"] == 2
@@ -194,6 +194,24 @@ def test_view_that_names_another_handoff_than_was_asked_for_is_not_believed(
         with pytest.raises(Corrupted, match="answered production") as refused:
             ask(client, "handoffs.facts", {"id": asked})
         assert refused.value.code == "VERIFICATION_FAILED"
+
+
+def test_wrong_arguments_are_refused_before_a_view_is_asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "view", lambda *_: {"id": "production"})
+    for arguments, code in (({"id": 3}, "INVALID_FIELD"), ({"id": "a", "colour": "red"}, "UNKNOWN_FIELD")):
+        with pytest.raises(Refused) as refused:
+            ask(client, "handoffs.show", arguments)
+        assert refused.value.code == code
+
+
+def test_no_handoff_is_what_an_empty_name_means(
+    ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.hand_over("production")
+    monkeypatch.setattr(client, "view", lambda *_: {"id": "production"})
+    for reference in ("", ".md", "handoff/"):
+        with pytest.raises(Corrupted, match="answered production"):
+            ask(client, "handoffs.facts", {"id": reference})
 
 
 def queues(ledger: Ledger, client: Client) -> None:

@@ -27,6 +27,24 @@ def test_an_answer_holds_what_was_in_the_log_when_it_was_asked(ledger, reader):
     assert reader.answer("handoffs.list")["total"] == 1
 
 
+def test_a_snapshot_never_gets_rows_that_another_thread_cached_for_other_versions(ledger):
+    class RacedReader(Reader):
+        """A reader whose cache another thread replaces at once."""
+
+        @property
+        def _cached(self):
+            return self.stored
+
+        @_cached.setter
+        def _cached(self, _):
+            self.stored = ([], {"SELECT 1 AS number": [{"number": 2}]})
+
+    with RacedReader(ledger.reads, ledger.settings()) as reader:
+        reader.fold(on_demand=False)
+        with reader.store.reading() as reading:
+            assert reader._context(reading).cached("SELECT 1 AS number") == [{"number": 1}]
+
+
 @pytest.mark.parametrize(
     ("query", "arguments", "code"),
     [

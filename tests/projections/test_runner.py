@@ -16,15 +16,16 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events import handoff, session
 from deedbook.projections.handoffs.fold import VIEW as HANDOFF_VIEW
 from deedbook.projections.handoffs.fold import HandoffRow
+from deedbook.projections.handoffs.record import records_of
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.views import runner as runner_module
 from deedbook.projections.views.comparison import verify_views
-from deedbook.projections.views.projection import Projection
+from deedbook.projections.views.projection import Join, Projection, Row, States, Table, kinds_of, names_of
 from deedbook.projections.views.registry import VIEWS
 from deedbook.projections.views.runner import Runner, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from deedbook.ledger.home.config import Settings
@@ -213,6 +214,43 @@ def test_processes_that_fold_at_once_apply_every_event_once(
     store = open_store()
     check_store(store, ledger.size)
     assert verify_views(ledger.reads, store, VIEWS) == []
+
+
+class UpdateRow(Row, frozen=True):
+    """The last update of a handoff, in a view that comes before the one that its join reads."""
+
+    id: str
+    updated_index: int = -1
+
+
+def test_a_join_reads_what_a_later_view_has_folded_from_the_same_batch(
+    ledger: ViewLedger, open_store: Callable[..., SqliteStore]
+) -> None:
+    def joined(updates: Mapping[str, UpdateRow], states: States) -> list[Row]:
+        return [UpdateRow(name, record.updated_index) for name, record in records_of(states, updates).items()]
+
+    table = Table("early", UpdateRow, primary_key=("id",), owner="id")
+    early = Projection(
+        name="early",  # the runner folds views in the order of their names
+        version=1,
+        handles=kinds_of("handoff"),
+        tables=(table,),
+        state=UpdateRow,
+        keys=names_of("handoff"),
+        fold=lambda state, _event: state,
+        join=Join(table=table, rows=joined, shared=lambda state: state, related=lambda *_: ()),
+    )
+    store = open_store()
+    runner = Runner(ledger.reads, store, [*VIEWS, early])
+    for name in ("a", "b"):
+        data = ledger.hand_over(name)
+        runner.catch_up()
+        ledger.approve(name, data)
+        runner.catch_up()
+    with store.reading() as reading:
+        rows = reading.rows("SELECT * FROM early ORDER BY id")
+        assert rows == reading.rows("SELECT id, updated_index FROM handoffs ORDER BY id")
+    assert [row["id"] for row in rows] == ["a", "b"]
 
 
 def with_version(version: int) -> tuple[Projection[Any], ...]:

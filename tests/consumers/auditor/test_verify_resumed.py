@@ -65,7 +65,7 @@ def outcome(replay: LogReplay) -> tuple[object, ...]:
         replay.authority,
         replay.created,
         replay.verified,
-        replay.compromised_signatures,
+        replay.compromised(),
         replay.clock_ms,
         found.problems,
         found.notes,

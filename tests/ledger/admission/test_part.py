@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import decode_entry
@@ -21,6 +23,8 @@ from deedbook.ledger.log.keys import stream_key
 
 if TYPE_CHECKING:
     from building import Ledger
+
+    from deedbook.ledger.events.body import Event
 
 ENDS = {"handoff/a": 5, "handoff/b": 4, "handoff/top": 3}
 PATHS: dict[bytes, list[bytes]] = {}
@@ -50,6 +54,10 @@ def given(ledger: Ledger) -> dict[int, bytes]:
     return {index: data for index, data in enumerate(entries) if b'"session/' not in data}
 
 
+def events_of(entries: dict[int, bytes]) -> list[Event]:
+    return [read_event(index, decode_entry(data)) for index, data in entries.items()]
+
+
 def part_of(entries: dict[int, bytes], **changes: object) -> PartialReplay:
     part = PartialReplay()
     for index, data in entries.items():
@@ -60,8 +68,8 @@ def part_of(entries: dict[int, bytes], **changes: object) -> PartialReplay:
 
 def test_a_whole_part_is_right_and_leads_to_the_state_of_the_log(ledger: Ledger, entries: dict[int, bytes]) -> None:
     part = part_of(entries)
-    assert (part.refused, part.doubtful, part.missing, part.compromised_signatures) == ({}, {}, [], {})
-    assert [event.index for event in part.events] == list(entries)
+    assert (part.refused, part.doubtful, part.missing, part.compromised()) == ({}, {}, [], {})
+    assert part.kinds == Counter(event.kind for event in events_of(entries))
     stored = stored_state(ledger.log)
     for stream in ENDS:
         assert stored[stream_key(stream)] == encode_packed(part.state.stream(stream))
@@ -74,7 +82,7 @@ def test_no_entry_can_be_taken_out_unseen(entries: dict[int, bytes]) -> None:
 
 
 def test_what_is_missing_is_named(entries: dict[int, bytes]) -> None:
-    events = {event.index: event for event in part_of(entries).events}
+    events = {event.index: event for event in events_of(entries)}
     completed = next(index for index, event in events.items() if event.kind == "handoff.completed")
     part = part_of({index: data for index, data in entries.items() if index != completed})
     assert [str(one) for one in part.missing] == ["entry 4 of handoff/a"]
@@ -85,7 +93,7 @@ def test_what_is_missing_is_named(entries: dict[int, bytes]) -> None:
 
 
 def test_an_entry_of_authority_after_missing_ones_is_only_doubtful(entries: dict[int, bytes]) -> None:
-    kinds = {event.index: event.kind for event in part_of(entries).events}
+    kinds = {event.index: event.kind for event in events_of(entries)}
     kept = {index: entries[index] for index, kind in kinds.items() if kind in ("ledger.created", "key.delegated")}
     part = part_of(kept, stream_versions=None)
     delegated = max(kept)
@@ -94,7 +102,7 @@ def test_an_entry_of_authority_after_missing_ones_is_only_doubtful(entries: dict
 
 
 def test_streams_that_rules_looked_at_are_missed(entries: dict[int, bytes]) -> None:
-    names = {event.index: event.stream for event in part_of(entries).events}
+    names = {event.index: event.stream for event in events_of(entries)}
     without = {index: data for index, data in entries.items() if names[index] != "handoff/b"}
     part = part_of(without, stream_versions={name: end for name, end in ENDS.items() if name != "handoff/b"})
     created = next(index for index, name in names.items() if name == "handoff/top")
@@ -104,7 +112,7 @@ def test_streams_that_rules_looked_at_are_missed(entries: dict[int, bytes]) -> N
 
 def test_the_end_of_a_stream_is_shown_by_the_ledgers_word_alone(entries: dict[int, bytes]) -> None:
     shorter = dict(list(entries.items())[:-1])
-    kinds = {event.kind: event.index for event in part_of(entries).events}
+    kinds = {event.kind: event.index for event in events_of(entries)}
     delegated, verified = kinds["key.delegated"], kinds["handoff.verified"]
     assert part_of(shorter, stream_versions=None).missing == []
     assert part_of(shorter).missing == [MissingEntries("handoff/top", 3, 3, 99, max(shorter) + 1)]
@@ -124,7 +132,7 @@ def test_a_version_that_was_given_before_is_refused(entries: dict[int, bytes], f
 
 
 def test_what_a_rule_refuses_is_refused_when_nothing_before_it_is_missing(entries: dict[int, bytes]) -> None:
-    approved = next(event.index for event in part_of(entries).events if event.kind == "handoff.approved")
+    approved = next(event.index for event in events_of(entries) if event.kind == "handoff.approved")
     kept = {index: data for index, data in entries.items() if index != approved}
     renumbered = {
         index: msgspec.structs.replace(entry, stream_version=entry.stream_version - 1).encode()
@@ -163,11 +171,10 @@ def test_signature_form_and_time_are_checked(ledger: Ledger, entries: dict[int, 
 def test_what_a_compromised_key_signed_is_compromised(ledger: Ledger, entries: dict[int, bytes]) -> None:
     ledger.emit("root", "agent/rita", KeyCompromised(key=ledger.keys["rita"].public.hex(), since=6))
     last = ledger.head()[0] - 1
-    part = part_of(given(ledger), authority=6)
-    events = {event.index: event for event in part.events}
-    assert part.compromised_signatures
-    assert {events[index].author for index in part.compromised_signatures} == {"rita"}
-    assert set(part.compromised_signatures.values()) == {last}
+    entries = given(ledger)
+    compromised = part_of(entries, authority=6).compromised()
+    assert {event.author for event in events_of(entries) if event.index in compromised} == {"rita"}
+    assert set(compromised.values()) == {last}
 
 
 def test_a_handoff_that_was_made_later_is_not_missed(ledger: Ledger) -> None:
