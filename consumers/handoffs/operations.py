@@ -20,6 +20,7 @@ from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.lifecycle.rules import NONE, Row, rules_of
+from deedbook.projections.handoffs.waits import Action
 
 # In the order in which the MCP tool lists them; ``supersede`` exists on the command line only.
 ToolVerb: TypeAlias = Literal[
@@ -41,7 +42,6 @@ ToolVerb: TypeAlias = Literal[
     "request_changes",
 ]
 Verb: TypeAlias = Literal[ToolVerb, "supersede"]
-Wait: TypeAlias = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
 
@@ -69,7 +69,7 @@ class Operation(msgspec.Struct, frozen=True):
     signs: tuple[type[EventData], ...]
     words: str
     arguments: tuple[Argument, ...] = ()
-    ends: frozenset[Wait] = frozenset()
+    ends: frozenset[Action] = frozenset()
     readies: bool = False
 
     @property
@@ -117,7 +117,7 @@ def _any_of(names: Sequence[str]) -> str:
 
 
 _RULES: Final = rules_of("handoff")
-_EVERY_WAIT: Final = frozenset[Wait](get_args(Wait))
+_EVERY_WAIT: Final = frozenset[Action](get_args(Action))
 NOTES: Final = kinds.ReceiverNotes.__struct_fields__
 _REASONING: Final = Argument(
     "reasoning", "--reasoning", "names", "A reasoning that it cites, in its present version.", "ID|REF"
@@ -269,14 +269,14 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "approve": Operation(
         (kinds.HandoffApproved,),
-        "Approve this version before the work begins. The reviewer's identity key signs.",
+        "Approve this version before the work begins, as the reviewer. The reviewer's identity key signs.",
         (_VERSION, _COMMENT),
         ends=frozenset({"approve"}),
         readies=True,
     ),
     "reject": Operation(
         (kinds.HandoffRejected,),
-        "Reject a handoff.",
+        "Reject a handoff for good, as the reviewer.",
         (_NEEDED_REASON, _IF_STILL),
         ends=frozenset({"approve"}),
         readies=True,

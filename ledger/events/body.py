@@ -15,7 +15,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time
 from deedbook.ledger.events.imported import RecordImported, read_mapped
-from deedbook.ledger.format.codec import UNREADABLE, check_strict, encode_sorted, schema_error
+from deedbook.ledger.format.codec import UNREADABLE, check_encodable, check_strict, encode_sorted, schema_error
 from deedbook.ledger.format.forms import STREAM_PATTERN
 from deedbook.ledger.limits import causes_max, stream_name_max_bytes
 
@@ -146,7 +146,7 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
         root = "$.data"
         data = None if kind is None else _data_decoder(kind.data).decode(body.data)
     except UNREADABLE as error:
-        check_strict(text)  # the more basic fault is the one to report
+        check_encodable(text)  # the more basic fault is the one to report
         raise schema_error(error, root) from error
     check_strict(text)
     if data is None:

@@ -113,16 +113,24 @@ def check_strict(text: bytes) -> Any:
     """
     check_depth(text)
     try:
-        value = strict_json().decode(text.decode("utf-8", "strict"))
-        if re.search(_SURROGATE, text):  # raises for half of a pair, which Python's parser accepts
-            json.dumps(value, ensure_ascii=False).encode()
+        return strict_json().decode(text.decode("utf-8", "strict"))
     except UnicodeDecodeError as error:
         raise Refused("INVALID_FORMAT", f"the bytes are not UTF-8 (at byte {error.start})") from error
-    except UnicodeEncodeError as error:
-        raise Refused("INVALID_FORMAT", "a text contains half of a surrogate pair") from error
     except json.JSONDecodeError as error:
         raise Refused("INVALID_FORMAT", f"this is not JSON: {error.msg} at character {error.pos}") from error
-    return value
+
+
+def check_encodable(text: bytes) -> None:
+    """Check JSON as ``check_strict`` does, and that no text has half of a surrogate pair, as dirty transcripts do.
+
+    Raises Refused: as ``check_strict``.
+    """
+    value = check_strict(text)
+    try:
+        if re.search(_SURROGATE, text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Refused("INVALID_FORMAT", "a text contains half of a surrogate pair") from error
 
 
 def strict_json(*, controls: bool = False) -> json.JSONDecoder:
@@ -139,13 +147,13 @@ def strict_json(*, controls: bool = False) -> json.JSONDecoder:
 def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Decode JSON into the decoder's type under all strict rules.
 
-    Raises Refused: as ``check_strict``, and ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` with the field's path.
+    Raises Refused: as ``check_encodable``, and ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` with the field's path.
     """
     check_depth(text)
     try:
         value = decoder.decode(text)
     except UNREADABLE as error:
-        check_strict(text)  # report the more basic fault first
+        check_encodable(text)  # report the more basic fault first
         raise schema_error(error) from error
     # A type without bounds keeps a large integer unchanged, so comparing is not enough: check every long number.
     if re.search(_SIXTEEN_DIGITS, text) or encode_sorted(value) != text:

@@ -27,6 +27,8 @@ from deedbook.ledger.events.authority import (
     AgentRegistered,
     AgentRemoved,
     CheckpointKeyRotated,
+    ClockSet,
+    HistoryReset,
     KeyCompromised,
     KeyDelegated,
     KeyRevoked,
@@ -34,6 +36,7 @@ from deedbook.ledger.events.authority import (
     LedgerCreated,
     RoleGranted,
     RoleRevoked,
+    TermStarted,
 )
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
@@ -274,18 +277,26 @@ def changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:
             yield from _changed(event, data, before)
         case KeyDelegated():
             yield delegated(event, data)
-        case KeyRevoked():
-            yield from _ended([before.key(data.key)], event, "revoked", data.reason)
-        case KeyCompromised():
-            for record in _ended([before.key(data.key)], event, "compromised", data.reason):
-                yield replace(record, compromised_since=data.since, compromised_index=event.index)
+        case KeyRevoked() | KeyCompromised():
+            yield from _key_ended_by(event, data, before)
         case CheckpointKeyRotated():
             yield from _ended(map(before.key, checkpoints.of(NODE)), event, "replaced", data.reason)
             yield _key(event, CHECKPOINT, data.key, "checkpoint")
-        case _:  # event data is an open set; the other kinds of authority change none of these records
+        case ClockSet() | HistoryReset() | TermStarted():
             return
+        case _:  # event data is an open set
+            raise NotImplementedError(f"{event.kind} is an event of authority, and this function has no case for it")
     if (after := checkpoints.after(event.index, data)) != checkpoints:
         yield after
+
+
+def _key_ended_by(event: Event, data: KeyRevoked | KeyCompromised, before: AuthorityReads) -> Iterator[AuthorityRecord]:
+    keys = [before.key(data.key)]
+    if isinstance(data, KeyRevoked):
+        yield from _ended(keys, event, "revoked", data.reason)
+        return
+    for record in _ended(keys, event, "compromised", data.reason):
+        yield replace(record, compromised_since=data.since, compromised_index=event.index)
 
 
 def _joining(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.answers import query
 
 sessions_shown_max: Final = 200
 
 _ACTS: Final = (
-    *("handoff.created", "handoff.approved", "handoff.rejected", "handoff.claimed", "handoff.blocked"),
-    *("handoff.completed", "handoff.changes_requested", "handoff.verified", "handoff.cancelled", "handoff.superseded"),
+    *dict.fromkeys(
+        row.kind for row in rules_of("handoff").rows if row.to is not None and row.kind != "record.imported"
+    ),
     *("reasoning.concluded", "reasoning.validated", "report.generated", "review.requested", "review.answered"),
     *("tot.started", "tot.search_complete", "key.compromised"),
 )

@@ -14,6 +14,7 @@ import msgspec
 
 from deedbook.ledger.lifecycle.authority import Agents
 from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.handoffs.facts import HandoffFacts, facts_of
 from deedbook.projections.handoffs.record import HandoffRecord
 from deedbook.projections.views.projection import Row, Table
@@ -79,6 +80,12 @@ WAITING: Final = Table(
     long=("agent",),
 )
 
+# The kinds of events that lead to each state.
+_KINDS_TO: Final = {
+    name: tuple({row.kind: None for row in rules_of("handoff").rows if row.to == name})
+    for name in rules_of("handoff").states
+}
+
 
 def is_stuck(facts: HandoffFacts) -> bool:
     """Return whether its sender must amend it, because it will never be ready."""
@@ -137,12 +144,8 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
             index = record.index_of("handoff.changes_requested")
         case "asked":
             index = record.index_of("handoff.waiver_asked")
-        case "in_progress":
-            index = record.index_of("handoff.claimed", "handoff.unblocked")
-        case "blocked":
-            index = record.index_of("handoff.blocked")
-        case "completed":
-            index = record.completed_index
+        case "in_progress" | "blocked" | "completed":
+            index = record.index_of(*_KINDS_TO[case])
         case _:
             assert_never(case)
     return record.updated_index if index is None else index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from typing import get_args
 
 import msgspec
 import pytest
@@ -16,9 +17,9 @@ from deedbook.ledger.events import review
 from deedbook.ledger.events.authority import AgentRemoved, KeyCompromised
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.lifecycle.handoff import compute_version
-from deedbook.ledger.lifecycle.handoff_status import is_lapsed, is_unlocked
+from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
 from deedbook.projections.handoffs.facts import HandoffFacts
-from deedbook.projections.handoffs.waits import WAITS, waiting
+from deedbook.projections.handoffs.waits import WAITS, Action, Case, waiting
 
 ITEM = {
     "kind",
@@ -359,6 +360,16 @@ def test_a_waiver_that_is_asked_for_waits_for_the_reviewer_and_then_for_the_rece
     ledger.emit("rita", "handoff/h", kinds.HandoffCriterionWaived(position=0, reason="no"))
     assert queue(reader, "rita") == []
     assert only(reader, "bob")["act"] == "complete"
+
+
+def test_every_case_waits_for_somebody_with_every_action():
+    assert {wait.case for wait in WAITS} == set(get_args(Case))
+    assert {wait.action for wait in WAITS} == set(get_args(Action))
+
+
+@pytest.mark.parametrize("status", [status for status in get_args(Status) if status not in FINAL])
+def test_a_handoff_that_is_not_over_waits_for_somebody(status):
+    assert waits_for(facts(status)) != []
 
 
 def test_sql_finds_exactly_what_the_decision_says(ledger, reader):

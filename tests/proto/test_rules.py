@@ -17,6 +17,7 @@ from deedbook.ledger.lifecycle import handoff, reasoning, record, review, sessio
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.ledger.lifecycle.machine import StateMachine
 from deedbook.ledger.lifecycle.rules import ADMIN, FAMILIES, NONE, rules_of
+from deedbook.projections.handoffs.waits import Action
 
 MACHINES: Final[dict[str, StateMachine[Any]]] = {
     module.MACHINE.family: module.MACHINE for module in (handoff, reasoning, record, review, session, snapshot)
@@ -62,6 +63,11 @@ def test_the_types_name_the_statuses_of_the_rules() -> None:
     assert set(get_args(Status)) == set(STATUSES)
     assert {name for name, state in rules_of("handoff").states.items() if state.is_final} == FINAL
     assert set(get_args(UnlockAt)) <= set(STATUSES)
+
+
+@pytest.mark.parametrize("action", get_args(Action))
+def test_every_wait_has_its_glyph(action: str) -> None:
+    assert f'"{action}": [' in (TEMPLATES / "macros.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("status", STATUSES)

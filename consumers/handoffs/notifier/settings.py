@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from deedbook.consumers.handoffs.operations import Wait
 from deedbook.consumers.sdk.loopback import is_loopback
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -29,11 +28,12 @@ from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.environment import environment_variable
 from deedbook.ledger.home.location import CONFIG_FILE
 from deedbook.ledger.home.trust import actions_of
+from deedbook.projections.handoffs import waits
 
 channels_max: Final = 20
 EVERYBODY: Final = "*"
 
-Action: TypeAlias = Literal[Wait, "review"]
+Action: TypeAlias = Literal[waits.Action, "review"]
 _Agent = Annotated[str, msgspec.Meta(pattern=rf"{NAME_PATTERN}|^\*\Z")]
 _Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
 

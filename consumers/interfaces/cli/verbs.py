@@ -178,9 +178,13 @@ class LazyGroup(_WithCommon, click.Group):
         """Return the names of all verbs."""
         return sorted({*super().list_commands(ctx), *self._lazy})
 
+    def name_of(self, name: str) -> str:
+        """Return the name of the verb that a name or alias means."""
+        return self._aliases.get(name, name)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a verb, importing it now."""
-        name = self._aliases.get(cmd_name, cmd_name)
+        name = self.name_of(cmd_name)
         verb = self._lazy.get(name)
         if verb is None:
             return super().get_command(ctx, name)
@@ -204,7 +208,7 @@ class LazyGroup(_WithCommon, click.Group):
             with contextlib.suppress(Unavailable):  # of an extra that is not installed
                 group = self.get_command(ctx, group_name)
                 if isinstance(group, LazyGroup) and group.get_command(ctx, name) is not None:
-                    names.append(f"{group_name} {group._aliases.get(name, name)}")  # noqa: SLF001 - of this very class
+                    names.append(f"{group_name} {group.name_of(name)}")
         return names
 
     def _near(self, ctx: click.Context, name: str) -> list[str]:
@@ -221,7 +225,7 @@ class LazyGroup(_WithCommon, click.Group):
     def _short_help(self, ctx: click.Context, name: str) -> str:
         if name in self._lazy:
             return self._lazy[name].help
-        command = super().get_command(ctx, name)
+        command = self.get_command(ctx, name)
         return "" if command is None else command.get_short_help_str(help_width_max)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, get_args
 from urllib.parse import quote
 
 from mcp import types
@@ -27,6 +27,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
+from deedbook.consumers.handoffs.operations import REVIEWS, ToolVerb
 from deedbook.consumers.interfaces.mcp.answers import check_arguments, error_dict, failed, fault_of, plain
 from deedbook.consumers.interfaces.mcp.handoffs import HandoffTools
 from deedbook.consumers.interfaces.mcp.lookup import LookupTools
@@ -96,9 +97,9 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "handoff_act": ToolText(
         "Act on a handoff",
-        "Create, claim, log, block, unblock, release, complete, amend or cancel a handoff; check tasks and criteria;"
-        " show it; or ask why it is not ready. Approve, reject, waive, verify and request_changes are only for an agent"
-        " that is its reviewer; people do these in a terminal.",
+        f"Use an operation on a handoff ({', '.join(verb for verb in get_args(ToolVerb) if verb not in REVIEWS)}), show"
+        f" it, or ask why it is not ready. {', '.join(verb for verb in get_args(ToolVerb) if verb in REVIEWS)} are only"
+        " for an agent that is its reviewer; people do these in a terminal.",
         reads=False,
         repeatable=False,
     ),

@@ -1,36 +1,14 @@
-"""`deed handoff`: the table of its verbs."""
+"""`deed handoff`: the table of its verbs. Each operation on a handoff is a verb, too."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
-from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup
+from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup, load
 
-VERBS = {
-    "create": Lazy(
-        "handoffs:create", "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."
-    ),
-    "amend": Lazy("handoffs:amend", "Change a handoff before work on it begins."),
-    "approve": Lazy("handoffs:approve", "Approve this version before the work begins, as the reviewer."),
-    "reject": Lazy("handoffs:reject", "Reject a handoff for good, as the reviewer."),
-    "claim": Lazy("handoffs:claim", "Start work on a handoff that is approved and whose dependencies are done."),
-    "check": Lazy("handoffs:check", "Tick tasks and acceptance criteria."),
-    "ask-waiver": Lazy(
-        "handoffs:ask_waiver",
-        "Ask the reviewer to waive a criterion that cannot be met or checked here.",
-    ),
-    "waive": Lazy("handoffs:waive", "Waive an acceptance criterion, as the reviewer."),
-    "log": Lazy("handoffs:log", "Add a line to a handoff's log."),
-    "block": Lazy("handoffs:block", "Report that the work cannot continue, and why."),
-    "unblock": Lazy("handoffs:unblock", "Report that the work can continue."),
-    "release": Lazy("handoffs:release", "Return claimed work, so that somebody else can claim it."),
-    "complete": Lazy(
-        "handoffs:complete", "Report that the work is done; every acceptance criterion must be checked or waived."
-    ),
-    "verify": Lazy("handoffs:verify", "Accept the result after the work is completed, as the reviewer."),
-    "request-changes": Lazy("handoffs:request_changes", "Send completed work back, as the reviewer."),
-    "cancel": Lazy("handoffs:cancel", "Cancel the handoff."),
-    "supersede": Lazy("handoffs:supersede", "Replace this handoff by another one."),
+VERBS: Final = {
     "why": Lazy("handoffs:why", "Explain in one sentence why a handoff is not ready, or say that it is."),
     "import": Lazy("handoff_files:import_", "Import handoff files, proposals and active.md tables."),
     "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
@@ -41,8 +19,22 @@ VERBS = {
 }
 
 
+class HandoffGroup(LazyGroup):
+    """The verbs of the table and, after them, the operations; their module is imported when one of them is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all verbs."""
+        return sorted({*super().list_commands(ctx), *load("commands.handoffs:COMMANDS")})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a verb of the table, or the command of an operation."""
+        command = super().get_command(ctx, cmd_name)
+        commands: dict[str, click.Command] = {} if command else load("commands.handoffs:COMMANDS")
+        return command or commands.get(self.name_of(cmd_name))
+
+
 @click.group(
-    cls=LazyGroup, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
+    cls=HandoffGroup, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
 )
 def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""

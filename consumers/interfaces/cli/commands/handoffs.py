@@ -168,12 +168,10 @@ def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict
 
 TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
 
-claim, release = command_of("claim"), command_of("release")
-complete, cancel = command_of("complete"), command_of("cancel")
-check, ask_waiver, waive = command_of("check"), command_of("ask_waiver"), command_of("waive")
-log, block, unblock = command_of("log"), command_of("block"), command_of("unblock")
-approve, reject, verify = command_of("approve"), command_of("reject"), command_of("verify")
-request_changes, supersede = command_of("request_changes"), command_of("supersede")
+# The commands of all operations, by the names of their verbs.
+COMMANDS: Final[dict[str, click.Command]] = {
+    operations.spelled(verb): command_of(verb) for verb in operations.OPERATIONS
+} | {"create": create, "amend": amend}
 
 
 def emit(

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from calling import Deed, Place
 
+from deedbook.consumers.handoffs.operations import OPERATIONS, spelled
 from deedbook.ledger.errors import CODES
 
 if TYPE_CHECKING:
@@ -135,6 +136,12 @@ def is_as_expected(expected: str, printed: str) -> bool:
     """Return whether an answer is as its page says; ``...`` is any lines."""
     pieces = [re.escape(piece) for piece in re.split(r"^\.\.\.$", expected, flags=re.MULTILINE)]
     return re.fullmatch("(?s:.*)".join(pieces), printed) is not None
+
+
+@pytest.mark.parametrize("verb", [spelled(verb) for verb in OPERATIONS])
+def test_a_page_shows_each_operation_on_a_handoff(verb: str) -> None:
+    command = re.compile(rf"^\$ .*deed handoff {verb}\b(?!-)", re.MULTILINE)
+    assert any(command.search(page.read_text("utf-8")) for page in PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
