@@ -37,6 +37,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MUTANTS_MIN = 40
 RUN_MAX_S = 600
+ALL_MAX_S = 3600  # all tests that mutants name, on a loaded machine
 KILLED, SURVIVED = 1, 0  # what pytest exits with; anything else says that the tests could not be run
 
 
@@ -127,7 +128,7 @@ def make_python(tree: Path) -> None:
             copy.symlink_to(program)
 
 
-def run_tests(tree: Path, tests: Sequence[str], *options: str) -> tuple[int, str]:
+def run_tests(tree: Path, tests: Sequence[str], *options: str, limit_s: int = RUN_MAX_S) -> tuple[int, str]:
     """Run test files in a tree of their own and return pytest's exit code and output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -148,7 +149,7 @@ def run_tests(tree: Path, tests: Sequence[str], *options: str) -> tuple[int, str
             env=environment,
             capture_output=True,
             text=True,
-            timeout=RUN_MAX_S,
+            timeout=limit_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -182,7 +183,7 @@ def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[s
             make_python(Path(folder) / str(number))
             trees.put(Path(folder) / str(number))
         tests = sorted({test for mutant in mutants for test in mutant.tests})
-        code, output = run_tests(Path(folder) / "0", tests, "-n", str(jobs))
+        code, output = run_tests(Path(folder) / "0", tests, "-n", str(jobs), limit_s=ALL_MAX_S)
         if code != SURVIVED:
             return [f"without any mutant the tests fail already:\n{output[-3000:]}"]
 
