@@ -391,7 +391,7 @@ def _shared(record: HandoffRecord) -> object:
 
 
 def _related(lookup: Lookup, changed: Collection[str], agents: Collection[str]) -> set[str]:
-    """Return the handoffs that depend on changed ones, and those of agents that were removed or lost a key."""
+    """Return the handoffs that depend on changed ones, and those of agents that were registered, removed or lost a key."""
     dependents = lookup.owners(DEPENDENCIES, "depends_on", changed) if changed else ()
     of_agents = (lookup.owners(HANDOFFS, column, agents) for column in ("receiver", "approver") if agents)
     return {*dependents, *(name for names in of_agents for name in names)}
@@ -415,6 +415,6 @@ VIEW: Final = Projection(
         rows=_join_rows,
         shared=_shared,
         related=_related,
-        heeds=frozenset({"agent.removed", "key.compromised"}),
+        heeds=frozenset({"agent.registered", "agent.removed", "key.compromised"}),
     ),
 )

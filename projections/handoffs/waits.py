@@ -97,7 +97,7 @@ def case_of(facts: HandoffFacts) -> Case | None:
         case "in_progress" if not facts.is_lapsed:
             return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
-            return "claimable" if facts.is_unlocked else None
+            return "claimable" if facts.is_unlocked and facts.is_receiver_registered else None
         case "blocked" | "completed":
             return status
         case "pending" | "rejected" | "verified" | "cancelled" | "superseded":  # "pending" is among the above

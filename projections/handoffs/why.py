@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
-from deedbook.ledger.lifecycle.handoff_status import stage_of
+from deedbook.ledger.lifecycle.handoff_status import Status, stage_of
 from deedbook.projections.handoffs.facts import HandoffFacts
 
 chain_links_max: Final = 32
@@ -51,6 +51,9 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
     match handoff.status:
         case "approved" if not handoff.receiver:
             return [{"code": "NOT_AUTHORIZED", "text": "its file names no receiver: amend it with --to NAME"}]
+        case "approved" if not handoff.is_receiver_registered:
+            text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff with --to NAME"
+            return [{"code": "AGENT_UNKNOWN", "text": text, "by": handoff.sender}]
         case "approved":
             return []
         case "pending":
@@ -111,7 +114,14 @@ def compromised_approval_text(handoff: HandoffFacts) -> str:
 
 def stuck_text(handoff: HandoffFacts) -> str:
     """Return why the handoff will never be ready with its present dependencies."""
-    return f"it waits for {handoff.stuck_on}, which does not exist or will never be done"
+    status, reason = handoff.stuck_status, handoff.stuck_reason
+    state = "does not exist" if status is None else f"is {_never_text(status, reason)}"
+    return f"it waits for {handoff.stuck_on}, which {state}"
+
+
+def _never_text(status: Status, reason: str) -> str:
+    because = f" ({reason})" if reason else ""
+    return f"{status}{because} and will never unlock it"
 
 
 def receiver_removed_text(handoff: HandoffFacts) -> str:
@@ -168,9 +178,9 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
         case "completed":
             return f"completed but not yet verified by {handoff.reviewer}"
         case "superseded":
-            return f"superseded ({handoff.reason}) and will never unlock it: depend on its replacement"
+            return f"{_never_text(handoff.status, handoff.reason)}: depend on its replacement"
         case "rejected" | "cancelled":
-            return f"{handoff.status} and will never unlock it"
+            return _never_text(handoff.status, "")
         case "in_progress" if handoff.is_lapsed:
             return f"in progress, but the lease of {handoff.receiver} has expired"
         case "in_progress":

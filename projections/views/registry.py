@@ -17,7 +17,7 @@ VIEW_VERSIONS: Final = {
     "agents": 10,
     "reasoning": 6,
     "briefs": 4,
-    "handoffs": 10,
+    "handoffs": 11,
     "sessions": 7,
     "validations": 4,
     "snapshots": 3,

@@ -64,6 +64,8 @@ def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, ch
     for number in range(HISTORIES):
         with contextlib.suppress(Refused):  # of a removed agent
             names.append(begin(ledger, chance, names, number))
+        if number == HISTORIES // 4:
+            ledger.register("erin")
         for _ in range(chance.randrange(2 * STEPS)):
             with contextlib.suppress(Refused):  # it was not its turn
                 go_on(ledger, chance, chance.choice(names[-8:]))
@@ -90,7 +92,7 @@ def begin(ledger: Ledger, chance: random.Random, names: list[str], number: int) 
     }
     name = f"h{number}"
     if number % 9 == 8:
-        ledger.emit("alice", f"handoff/{name}", imported(fields))
+        ledger.emit("alice", f"handoff/{name}", imported(fields | {"to": chance.choice(["bob", "erin", "nobody"])}))
     else:
         ledger.hand_over(name, **fields)
     return name
@@ -127,6 +129,7 @@ def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
         (state.receiver, kinds.HandoffWaiverAsked(position=0, reason="cannot")),
         ("alice", kinds.HandoffAmended(**content)),
         ("alice", kinds.HandoffCancelled(reason="no need")),
+        ("alice", kinds.HandoffSuperseded(by="h0")),
     ]
     author, data = chance.choice(usual if chance.random() < 0.8 else rare)  # else nothing would ever be done
     ledger.emit(author, stream, data)

@@ -257,6 +257,27 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, verb, sa
     assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # what agents wait for comes first
 
 
+def test_the_sender_reads_why_a_dependency_will_never_be_done(ledger, reader):
+    for name, on in (("a", "missing"), ("b", "cancelled"), ("c", "replaced")):
+        ledger.approve(name, ledger.hand_over(name, depends_on=[on]))
+    for name in ("cancelled", "replaced", "other"):
+        ledger.hand_over(name)
+    ledger.emit("alice", "handoff/cancelled", kinds.HandoffCancelled(reason="no need"))
+    ledger.emit("alice", "handoff/replaced", kinds.HandoffSuperseded(by="other"))
+    assert [(item["id"], item["why"]) for item in queue(reader, "alice")] == [
+        ("a", "it waits for missing, which does not exist: amend it with --depends-on"),
+        (
+            "b",
+            "it waits for cancelled, which is cancelled (no need) and will never unlock it: amend it with --depends-on",
+        ),
+        (
+            "c",
+            "it waits for replaced, which is superseded (by other) and will never unlock it: "
+            "amend it with --depends-on",
+        ),
+    ]
+
+
 def test_reviews_wait_for_every_human(ledger, reader):
     ledger.register("hugo", "human")
     ledger.ask("v1", question="Darf es?")
