@@ -23,7 +23,7 @@ def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
 
     listed = {row["id"]: row for row in every_row(view, "handoffs.list", "handoffs", {})}
     ready = {row["id"] for row in every_row(view, "handoffs.list", "handoffs", {"ready": True})}
-    agents = {row["name"] for row in view("agents.list", {})["agents"]}
+    agents = {row["name"] for row in view("agents.list", {"all": True})["agents"]}
     waits = {(name, agent) for kind, name, agent in every_row(view, "handoffs.waits", "waits", {}) if kind == "handoff"}
     items = list(every_row(view, "handoffs.next", "items", {}))
     checked = list(every_row(lambda query, args: ask(client, query, args, as_of), "handoffs.next", "items", {}))

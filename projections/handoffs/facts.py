@@ -37,6 +37,8 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_lapsed: bool = False  # by the ledger's clock
     depends_on: tuple[str, ...] = ()
     stuck_on: str | None = None  # the first dependency that will never be done
+    stuck_status: Status | None = None  # its status; None: it does not exist
+    stuck_reason: str = ""  # the reason of that status; of a superseded one, it names the replacement
     is_waiver_asked: bool = False
     tasks_left: tuple[int, ...] = ()  # counted from 1
     criteria_left: tuple[int, ...] = ()
@@ -45,12 +47,24 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     status_ms: int | None = None
     approval_index: int | None = None
     compromised_approval: int | None = None  # the entry that reports the key of its approval
+    is_receiver_registered: bool = True  # an imported file may name anybody
     receiver_removed: int | None = None  # the entry that removed its receiver
+    reviewer_removed: int | None = None  # the entry that removed its named reviewer
 
     @property
     def is_orphaned(self) -> bool:
         """Whether its receiver was removed while work is left."""
         return self.receiver_removed is not None and stage_of(self.status) in ("waiting", "working")
+
+    @property
+    def is_unreviewed(self) -> bool:
+        """Whether its named reviewer must act next, and was removed."""
+        return self.reviewer_removed is not None and (self.waits_for_approval or self.status == "completed")
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it is from a file, and nobody here has confirmed it."""
+        return self.status == "pending" and self.claimed_status is not None
 
     @property
     def waits_for_approval(self) -> bool:
@@ -69,6 +83,9 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
     dependencies = {on: known.get(on) for on in state.depends_on}
     statuses = {on: None if other is None else state_of(other).status for on, other in dependencies.items()}
     receiver, index = agents.agent(state.receiver), state.approval_index
+    reviewer = None if record.reviewer is None else agents.agent(record.reviewer)
+    stuck_on = next((on for on, status in statuses.items() if never_unlocks(status)), None)
+    stuck = None if stuck_on is None else dependencies[stuck_on]
     set_by = latest.get(f"handoff.{state.status}")
     return HandoffFacts(
         id=record.id,
@@ -84,7 +101,9 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         unlocked_index=max((_done_index(on, state.unlock_at) for on in dependencies.values() if on), default=-1),
         is_lapsed=is_lapsed(state.status, state.lease, now_ms),
         depends_on=state.depends_on,
-        stuck_on=next((on for on, status in statuses.items() if never_unlocks(status)), None),
+        stuck_on=stuck_on,
+        stuck_status=None if stuck_on is None else statuses[stuck_on],
+        stuck_reason="" if stuck is None else state_of(stuck).reason,
         is_waiver_asked="asked" in state.criteria,
         tasks_left=tuple(number for number, mark in enumerate(state.tasks, 1) if mark != "done"),
         criteria_left=tuple(number for number, mark in enumerate(state.criteria, 1) if mark not in MET),
@@ -93,7 +112,9 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         status_ms=None if set_by is None else set_by.at_ms,
         approval_index=index,
         compromised_approval=None if index is None else compromised_at(agents.key, state.approval_key, index),
+        is_receiver_registered=receiver is not None,
         receiver_removed=None if receiver is None else receiver.removed_index,
+        reviewer_removed=None if reviewer is None else reviewer.removed_index,
     )
 
 

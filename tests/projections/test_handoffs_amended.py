@@ -284,6 +284,19 @@ def test_an_approved_file_that_names_nobody_to_do_it_is_not_ready(ledger, reader
     assert unannounced(reader) == []
 
 
+def test_an_approved_file_whose_receiver_is_not_registered_is_not_ready(ledger, reader):
+    ledger.emit("alice", "handoff/h", record(mapped={"title": "t", "to": "kim", "reviewer": "rita"}))
+    ledger.emit("rita", "handoff/h", kinds.HandoffApproved(version=ledger.handoff("h").version))
+    sentence = "h is not ready: its receiver kim is not registered: register it, or amend the handoff with --to NAME."
+    assert why(reader, "h") == (sentence, ["AGENT_UNKNOWN"])
+    assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
+    assert unannounced(reader) == []
+    ledger.register("kim")
+    assert why(reader, "h") == ("h is ready: kim can claim it.", [])
+    assert reader.answer("handoffs.list", {"ready": True})["total"] == 1
+    assert [item["action"] for item in reader.answer("handoffs.next", {"agent": "kim"})["items"]] == ["claim"]
+
+
 def test_an_imported_handoff_is_listed_for_its_reviewer_and_receiver(ledger, reader):
     ledger.emit("alice", "handoff/h", record())
     ledger.emit("rita", "handoff/own", record(mapped={"title": "t", "to": "bob"}))
