@@ -29,7 +29,7 @@ def known_facts(
         unmet = [[on for on in state_of(record).depends_on if _blocks(known.get(on), record)] for record in waiting]
         following = dict.fromkeys(on for names in unmet for on in (names[:1] if depth else names))
         frontier = [known[on] for on in following if on in known]
-    agents = source.agents({name for record in known.values() for name in (state_of(record).receiver, record.approver)})
+    agents = source.agents({name for record in known.values() for name in record.people})
     now_ms = source.now_ms
     return {name: facts_of(record, known, agents, now_ms) for name, record in known.items()}
 

@@ -49,11 +49,22 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     compromised_approval: int | None = None  # the entry that reports the key of its approval
     is_receiver_registered: bool = True  # an imported file may name anybody
     receiver_removed: int | None = None  # the entry that removed its receiver
+    reviewer_removed: int | None = None  # the entry that removed its named reviewer
 
     @property
     def is_orphaned(self) -> bool:
         """Whether its receiver was removed while work is left."""
         return self.receiver_removed is not None and stage_of(self.status) in ("waiting", "working")
+
+    @property
+    def is_unreviewed(self) -> bool:
+        """Whether its named reviewer must act next, and was removed."""
+        return self.reviewer_removed is not None and (self.waits_for_approval or self.status == "completed")
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it is from a file, and nobody here has confirmed it."""
+        return self.status == "pending" and self.claimed_status is not None
 
     @property
     def waits_for_approval(self) -> bool:
@@ -72,6 +83,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
     dependencies = {on: known.get(on) for on in state.depends_on}
     statuses = {on: None if other is None else state_of(other).status for on, other in dependencies.items()}
     receiver, index = agents.agent(state.receiver), state.approval_index
+    reviewer = None if record.reviewer is None else agents.agent(record.reviewer)
     stuck_on = next((on for on, status in statuses.items() if never_unlocks(status)), None)
     stuck = None if stuck_on is None else dependencies[stuck_on]
     set_by = latest.get(f"handoff.{state.status}")
@@ -102,6 +114,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         compromised_approval=None if index is None else compromised_at(agents.key, state.approval_key, index),
         is_receiver_registered=receiver is not None,
         receiver_removed=None if receiver is None else receiver.removed_index,
+        reviewer_removed=None if reviewer is None else reviewer.removed_index,
     )
 
 

@@ -378,7 +378,7 @@ def _join_rows(records: Mapping[str, HandoffRecord], states: States) -> list[Row
     existing = {name: record for name, record in records.items() if record.lifecycle is not None}
     depended = {on for record in existing.values() for on in state_of(record).depends_on}
     known = records_of(states, depended)
-    people = {name for record in existing.values() for name in (state_of(record).receiver, record.approver) if name}
+    people = {name for record in existing.values() for name in record.people}
     agents = AgentStates(states.states("agents", AgentRecords, sorted(people)))
     return [row for record in existing.values() for row in wait_rows(record, known, agents)]
 
@@ -391,9 +391,9 @@ def _shared(record: HandoffRecord) -> object:
 
 
 def _related(lookup: Lookup, changed: Collection[str], agents: Collection[str]) -> set[str]:
-    """Return the handoffs that depend on changed ones, and those of agents that were registered, removed or lost a key."""
+    """Return the handoffs that depend on changed ones, and those whose agents were added, removed or lost a key."""
     dependents = lookup.owners(DEPENDENCIES, "depends_on", changed) if changed else ()
-    of_agents = (lookup.owners(HANDOFFS, column, agents) for column in ("receiver", "approver") if agents)
+    of_agents = (lookup.owners(HANDOFFS, column, agents) for column in ("receiver", "reviewer", "approver") if agents)
     return {*dependents, *(name for names in of_agents for name in names)}
 
 

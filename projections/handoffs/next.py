@@ -21,8 +21,13 @@ from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.queries import VALID
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
-from deedbook.projections.handoffs.waits import REVIEW_RANK, Action, Wait, case_of, since_of, waiting
-from deedbook.projections.handoffs.why import compromised_approval_text, receiver_removed_text, stuck_text
+from deedbook.projections.handoffs.waits import REVIEW_RANK, Action, Wait, since_of, waiting
+from deedbook.projections.handoffs.why import (
+    compromised_approval_text,
+    receiver_removed_text,
+    reviewer_removed_text,
+    stuck_text,
+)
 from deedbook.projections.reviews.fold import ReviewRow
 from deedbook.projections.reviews.queries import SUPERSEDED_BY
 from deedbook.projections.stores.store import Value
@@ -165,7 +170,7 @@ def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait)
         "action": wait.action,
         "agent": agent,
         "status": facts.status,
-        "is_imported": case_of(facts) == "imported",
+        "is_imported": facts.is_imported,
         "from": facts.sender,
         "author": state.importer or facts.sender,
         "to": facts.receiver,
@@ -227,10 +232,8 @@ def _operation_of(
 def _why(action: Action, agent: str, facts: HandoffFacts, record: HandoffRecord) -> str:
     criteria = [criterion for criterion in criteria_of(record) if criterion["mark"] not in MET]
     match action:
-        case "amend" if facts.is_orphaned:
-            return receiver_removed_text(facts)
         case "amend":
-            return f"{stuck_text(facts)}: amend it with --depends-on"
+            return _why_to_amend(facts)
         case "approve":
             return _why_to_approve(facts)
         case "claim" if facts.is_lapsed:
@@ -250,6 +253,12 @@ def _why(action: Action, agent: str, facts: HandoffFacts, record: HandoffRecord)
             return f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
         case _:
             assert_never(action)
+
+
+def _why_to_amend(facts: HandoffFacts) -> str:
+    if facts.is_orphaned:
+        return receiver_removed_text(facts)
+    return reviewer_removed_text(facts) if facts.is_unreviewed else f"{stuck_text(facts)}: amend it with --depends-on"
 
 
 def _why_to_approve(facts: HandoffFacts) -> str:

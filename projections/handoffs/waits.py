@@ -21,7 +21,17 @@ from deedbook.projections.views.projection import Row, Table
 Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Party = Literal["sender", "receiver", "reviewer"]
 Case = Literal[
-    "orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed", "imported"
+    "orphaned",
+    "unreviewed",
+    "stuck",
+    "pending",
+    "claimable",
+    "changes",
+    "asked",
+    "in_progress",
+    "blocked",
+    "completed",
+    "imported",
 ]
 
 
@@ -40,6 +50,7 @@ REVIEW_RANK: Final = 1
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
     Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
+    Wait("unreviewed", "sender", "amend", 0),  # the reviewer who must act was removed
     Wait("stuck", "sender", "amend", 0),  # a dependency does not exist, or will never be done
     Wait("asked", "reviewer", "waive", 1),
     Wait("changes", "receiver", "continue", 2),
@@ -83,15 +94,18 @@ WAITING: Final = Table(
 def is_stuck(facts: HandoffFacts) -> bool:
     """Return whether its sender must amend it, because it will never be ready."""
     is_open = facts.status == "approved" or (facts.status == "pending" and facts.sender != facts.reviewer)
-    return is_open and facts.stuck_on is not None and facts.compromised_approval is None and not facts.is_orphaned
+    is_amended_anyway = facts.is_orphaned or facts.is_unreviewed
+    return is_open and facts.stuck_on is not None and facts.compromised_approval is None and not is_amended_anyway
 
 
 def case_of(facts: HandoffFacts) -> Case | None:
     """Return the case in which a handoff waits for somebody, other than being stuck; None: it waits for nobody."""
     if facts.is_orphaned:
         return "orphaned"
+    if facts.is_unreviewed:
+        return "unreviewed"
     if facts.waits_for_approval:
-        return "imported" if facts.status == "pending" and facts.claimed_status is not None else "pending"
+        return "imported" if facts.is_imported else "pending"
     status: Status = facts.status
     match status:
         case "in_progress" if not facts.is_lapsed:
@@ -124,8 +138,8 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
     # A handoff of a human owner needs no approval.
     approved = record.content_index if record.approved_index is None else record.approved_index
     match case:
-        case "orphaned":
-            index = facts.receiver_removed
+        case "orphaned" | "unreviewed":
+            index = _removed_index(case, record, facts)
         case "stuck":
             index = approved
         case "pending" | "imported":
@@ -146,6 +160,13 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
         case _:
             assert_never(case)
     return record.updated_index if index is None else index
+
+
+def _removed_index(case: Literal["orphaned", "unreviewed"], record: HandoffRecord, facts: HandoffFacts) -> int | None:
+    if case == "orphaned" or facts.reviewer_removed is None:
+        return facts.receiver_removed
+    begun = record.content_index if record.completed_index is None else record.completed_index
+    return max(begun, facts.reviewer_removed)  # it may have been completed after the removal
 
 
 def wait_rows(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: Agents) -> Iterator[WaitRow]:

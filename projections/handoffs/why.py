@@ -40,6 +40,9 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[st
 def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
     if handoff.is_orphaned:
         return [{"code": "AGENT_UNKNOWN", "text": receiver_removed_text(handoff), "by": handoff.sender}]
+    if handoff.is_unreviewed:
+        code = "NOT_APPROVED" if handoff.waits_for_approval else "TRANSITION_NOT_ALLOWED"
+        return [{"code": code, "text": reviewer_removed_text(handoff), "by": handoff.sender}]
     if handoff.waits_for_approval and handoff.status != "pending":
         return [{"code": "NOT_APPROVED", "text": compromised_approval_text(handoff), "by": handoff.reviewer}]
     return _reasons_of_status(handoff)
@@ -49,13 +52,8 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
     # A verified handoff may keep the reason of changes that were requested before.
     because = f" ({handoff.reason})" if handoff.reason and handoff.status != "verified" else ""
     match handoff.status:
-        case "approved" if not handoff.receiver:
-            return [{"code": "NOT_AUTHORIZED", "text": "its file names no receiver: amend it with --to NAME"}]
-        case "approved" if not handoff.is_receiver_registered:
-            text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff with --to NAME"
-            return [{"code": "AGENT_UNKNOWN", "text": text, "by": handoff.sender}]
         case "approved":
-            return []
+            return _reasons_of_receiver(handoff)
         case "pending":
             return [{"code": "NOT_APPROVED", "text": _pending_text(handoff), "by": handoff.reviewer}]
         case "rejected":
@@ -79,6 +77,15 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": text}]
         case _:
             assert_never(handoff.status)
+
+
+def _reasons_of_receiver(handoff: HandoffFacts) -> list[dict[str, Any]]:
+    if not handoff.receiver:
+        return [{"code": "NOT_AUTHORIZED", "text": "its file names no receiver: amend it with --to NAME"}]
+    if not handoff.is_receiver_registered:
+        text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff with --to NAME"
+        return [{"code": "AGENT_UNKNOWN", "text": text, "by": handoff.sender}]
+    return []
 
 
 def _ended_text(handoff: HandoffFacts) -> str:
@@ -128,6 +135,13 @@ def receiver_removed_text(handoff: HandoffFacts) -> str:
     """Return what to do with work whose receiver was removed."""
     advice = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
     return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {advice}"
+
+
+def reviewer_removed_text(handoff: HandoffFacts) -> str:
+    """Return what to do with a handoff whose reviewer must act, and was removed."""
+    is_done = handoff.status == "completed"
+    advice = "cancel it and hand it over again" if is_done else "amend it with --reviewer NAME"
+    return f"its reviewer {handoff.reviewer} was removed at entry {handoff.reviewer_removed}: {advice}"
 
 
 def _pending_text(handoff: HandoffFacts) -> str:

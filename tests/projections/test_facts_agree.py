@@ -66,6 +66,9 @@ def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, ch
             names.append(begin(ledger, chance, names, number))
         if number == HISTORIES // 4:
             ledger.register("erin")
+            ledger.register("rolf", "reviewer")
+        if number == HISTORIES * 3 // 4:
+            ledger.emit("root", "agent/rolf", AgentRemoved(agent="rolf", reason="gone"))
         for _ in range(chance.randrange(2 * STEPS)):
             with contextlib.suppress(Refused):  # it was not its turn
                 go_on(ledger, chance, chance.choice(names[-8:]))
@@ -89,6 +92,7 @@ def begin(ledger: Ledger, chance: random.Random, names: list[str], number: int) 
         "depends_on": wanted,
         "unlock_at": chance.choice(["completed", "verified"]),
         "criteria": ["c"] * chance.randrange(2),
+        "reviewer": "rolf" if HISTORIES // 4 < number < HISTORIES * 3 // 4 and chance.random() < 0.3 else "rita",
     }
     name = f"h{number}"
     if number % 9 == 8:
@@ -114,13 +118,18 @@ def imported(fields: dict[str, Any]) -> RecordImported:
 def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
     """Take one step of a handoff, as the agent that may do it; it may not be its turn."""
     stream, state = f"handoff/{name}", ledger.handoff(name)
-    content = {"title": "again", "to": state.receiver, "reviewer": "rita", "depends_on": list(state.depends_on[:1])}
+    content = {
+        "title": "again",
+        "to": state.receiver,
+        "reviewer": state.reviewer,
+        "depends_on": list(state.depends_on[:1]),
+    }
     usual: list[tuple[str, Any]] = [
-        ("rita", kinds.HandoffApproved(version=state.version)),
+        (state.reviewer, kinds.HandoffApproved(version=state.version)),
         (state.receiver, kinds.HandoffClaimed(lease_seconds=chance.choice([None, 60, 2 * 86_400]))),
         (state.receiver, kinds.HandoffCriterionChecked(position=0)),
         (state.receiver, kinds.HandoffCompleted(summary="done")),
-        ("rita", chance.choice([accepting(state), sent_back(state, "no")])),
+        (state.reviewer, chance.choice([accepting(state), sent_back(state, "no")])),
     ]
     rare: list[tuple[str, Any]] = [
         (state.receiver, kinds.HandoffBlocked(reason="no disk")),
@@ -128,6 +137,7 @@ def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
         (state.receiver, kinds.HandoffReleased(reason="no time")),
         (state.receiver, kinds.HandoffWaiverAsked(position=0, reason="cannot")),
         ("alice", kinds.HandoffAmended(**content)),
+        ("alice", kinds.HandoffAmended(**content | {"reviewer": "rita"})),
         ("alice", kinds.HandoffCancelled(reason="no need")),
         ("alice", kinds.HandoffSuperseded(by="h0")),
     ]

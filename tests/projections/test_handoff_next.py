@@ -72,6 +72,10 @@ def facts(status, **fields):
         (facts("blocked", reviewer="alice"), [("alice", "unblock")]),
         (facts("blocked", sender="bob"), [("rita", "unblock")]),
         (facts("completed"), [("rita", "verify")]),
+        (facts("pending", reviewer_removed=9), [("alice", "amend")]),
+        (facts("approved", reviewer_removed=9), [("bob", "claim")]),
+        (facts("completed", reviewer_removed=9), [("alice", "amend")]),
+        (facts("pending", reviewer_removed=9, stuck_on="x"), [("alice", "amend")]),
         (facts("verified"), []),
         (facts("rejected"), []),
         (facts("cancelled"), []),
@@ -257,13 +261,34 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, verb, sa
     assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # what agents wait for comes first
 
 
+def test_the_sender_replaces_a_reviewer_who_was_removed(ledger, reader):
+    ledger.register("rolf", "human", "reviewer")
+    ledger.hand_over("h", reviewer="rolf")
+    ledger.finish("done", reviewer="rolf")
+    assert queue(reader, "alice") == []
+    removed = ledger.emit("root", "agent/rolf", AgentRemoved(agent="rolf")).index
+    text = f"its reviewer rolf was removed at entry {removed}"
+    items = [(item["id"], item["since_index"], item["why"]) for item in queue(reader)]
+    done = f"{text}: cancel it and hand it over again"
+    assert items == [("done", removed, done), ("h", removed, f"{text}: amend it with --reviewer NAME")]
+    assert {item["agent"] for item in queue(reader)} == {"alice"}
+    why = {name: reader.answer("handoffs.why", {"id": name})["sentence"] for name in ("h", "done")}
+    assert why == {
+        "h": f"h is not ready: {text}: amend it with --reviewer NAME.",
+        "done": f"done is completed: {done}.",
+    }
+    ledger.emit("alice", "handoff/h", kinds.HandoffAmended(title="h", to="bob", reviewer="rita"))
+    assert short(queue(reader, "rita")) == [("h", "approve")]
+    assert short(queue(reader, "alice")) == [("done", "amend")]
+
+
 def test_the_sender_reads_why_a_dependency_will_never_be_done(ledger, reader):
-    for name, on in (("a", "missing"), ("b", "cancelled"), ("c", "replaced")):
+    for name, on in (("a", "missing"), ("b", "cancelled"), ("c", "old")):
         ledger.approve(name, ledger.hand_over(name, depends_on=[on]))
-    for name in ("cancelled", "replaced", "other"):
+    for name in ("cancelled", "old", "other"):
         ledger.hand_over(name)
     ledger.emit("alice", "handoff/cancelled", kinds.HandoffCancelled(reason="no need"))
-    ledger.emit("alice", "handoff/replaced", kinds.HandoffSuperseded(by="other"))
+    ledger.emit("alice", "handoff/old", kinds.HandoffSuperseded(by="other"))
     assert [(item["id"], item["why"]) for item in queue(reader, "alice")] == [
         ("a", "it waits for missing, which does not exist: amend it with --depends-on"),
         (
@@ -272,8 +297,7 @@ def test_the_sender_reads_why_a_dependency_will_never_be_done(ledger, reader):
         ),
         (
             "c",
-            "it waits for replaced, which is superseded (by other) and will never unlock it: "
-            "amend it with --depends-on",
+            "it waits for old, which is superseded (by other) and will never unlock it: amend it with --depends-on",
         ),
     ]
 
