@@ -7,6 +7,7 @@ from typing import get_args
 from deedbook.consumers.handoffs.operations import OPERATIONS, Verb, path_between
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.projections.handoffs.waits import Action
 
 
 def test_every_verb_has_a_row_and_every_kind_an_act() -> None:
@@ -15,6 +16,14 @@ def test_every_verb_has_a_row_and_every_kind_an_act() -> None:
     kinds = {name for name, kind in KINDS.items() if kind.stream == "handoff"}
     assert len(signed) == len(set(signed))
     assert set(signed) == kinds - {"handoff.ready"}  # the router's own, which only tells
+
+
+def test_an_operation_that_sets_a_status_ends_a_wait_and_each_wait_has_such_an_operation() -> None:
+    ending = [operation for operation in OPERATIONS.values() if operation.leads and operation.from_statuses]
+    assert all(operation.ends for operation in ending)
+    # `cancel` and `supersede` end every wait; a wait ends by an operation of its own, too.
+    own = [operation.ends for operation in OPERATIONS.values() if operation.ends != set(get_args(Action))]
+    assert set().union(*own) == set(get_args(Action))
 
 
 def test_needed_arguments_are_the_fields_that_an_event_cannot_lack() -> None:
