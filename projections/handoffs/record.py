@@ -73,11 +73,6 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
         """The agents whose registration, removal or keys decide whom it waits for."""
         return {name for name in (state_of(self).receiver, self.reviewer, self.approver) if name}
 
-    @property
-    def people(self) -> set[str]:
-        """The agents whose registration, removal or keys decide whom it waits for."""
-        return {name for name in (state_of(self).receiver, self.reviewer, self.approver) if name}
-
     def index_of(self, *kinds: str) -> int | None:
         """Return the index of the last event of these kinds, or None."""
         return max((self.latest[kind].index for kind in kinds if kind in self.latest), default=None)
