@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 from building import NO_EVENT
@@ -16,7 +16,7 @@ from deedbook.ledger.events import KINDS
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState
-from deedbook.ledger.lifecycle.handoff_status import FINAL, is_lapsed
+from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event
@@ -71,6 +71,7 @@ data_of_steps: st.SearchStrategy[EventData] = st.one_of(*(st.builds(data, **fiel
 
 def test_the_machine_tries_every_kind_of_a_handoff() -> None:
     assert STEPS.keys() | OF_RULES | OF_CASES == {kind.data for kind in KINDS.values() if kind.stream == "handoff"}
+    assert LEADS_TO.keys() - {None} == set(get_args(Status)) - {"superseded"}
 
 
 class HandoffMachine(RuleBasedStateMachine):
