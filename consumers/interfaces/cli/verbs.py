@@ -220,12 +220,13 @@ class LazyGroup(_WithCommon, click.Group):
         sections = self._sections or {"Verbs": self.list_commands(ctx)}
         for section, names in sections.items():
             with formatter.section(section):
-                formatter.write_dl([(name, self._short_help(ctx, name)) for name in names])
+                formatter.write_dl([(name, self.help_line(ctx, name)) for name in names])
 
-    def _short_help(self, ctx: click.Context, name: str) -> str:
+    def help_line(self, ctx: click.Context, name: str) -> str:
+        """Return the line of help of a verb."""
         if name in self._lazy:
             return self._lazy[name].help
-        command = self.get_command(ctx, name)
+        command = super().get_command(ctx, name)
         return "" if command is None else command.get_short_help_str(help_width_max)
 
 

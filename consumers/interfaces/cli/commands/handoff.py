@@ -20,17 +20,23 @@ VERBS: Final = {
 
 
 class HandoffGroup(LazyGroup):
-    """The verbs of the table and, after them, the operations; their module is imported when one of them is wanted."""
+    """The verbs of the table and the operations. Help imports the table of operations, and a call its command, too."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all verbs."""
-        return sorted({*super().list_commands(ctx), *load("commands.handoffs:COMMANDS")})
+        return sorted({*super().list_commands(ctx), *load("operation_help:LINES")})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a verb of the table, or the command of an operation."""
-        command = super().get_command(ctx, cmd_name)
-        commands: dict[str, click.Command] = {} if command else load("commands.handoffs:COMMANDS")
-        return command or commands.get(self.name_of(cmd_name))
+        command, name = super().get_command(ctx, cmd_name), self.name_of(cmd_name)
+        if command is not None or name not in load("operation_help:LINES"):
+            return command
+        operation: click.Command = load("commands.handoffs:COMMANDS")[name]
+        return operation
+
+    def help_line(self, ctx: click.Context, name: str) -> str:
+        """Return the line of help of a verb."""
+        return super().help_line(ctx, name) or str(load("operation_help:LINES")[name])
 
 
 @click.group(
