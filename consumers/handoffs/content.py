@@ -46,9 +46,10 @@ def creation(
 ) -> tuple[str, kinds.HandoffCreated]:
     """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
 
-    ``given`` holds the arguments of the operation ``create``. An item of ``depends_on`` may be several ids with commas.
-    Raises Refused: ``USAGE`` if no id can be made of the title; ``INVALID_FIELD`` or ``TOO_LARGE`` if no handoff file
-    could hold the content; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
+    ``values`` holds the arguments of the operation ``create``. An item of ``depends_on`` may be several ids, separated
+    by commas. Raises Refused: ``USAGE`` if no id can be made of the title; ``INVALID_FIELD`` or ``TOO_LARGE`` if no
+    handoff file could hold the content; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` if a named reasoning does not exist or is
+    ambiguous.
     """
     name = id_.removesuffix(".md") if id_ else default_id(values["title"])
     default = settings.config.default_reviewer  # unless it is party to the handoff

@@ -91,8 +91,14 @@ def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
     if before is not None and begun is None and (before.ledger, before.agent) == (membership.ledger, membership.agent):
         return  # it joined before, by this or another invitation: the next steps find out
     if begun is not None or home.is_local() or before is not None or any(home.keys.glob("*.*key")):
-        whose = f"of {before.agent}" if before else "a ledger's" if home.is_local() else "in use for another invitation"
-        message = f"{trust.quoted_path(home.path)} is {whose}: join in a folder of your own (--home DIR)"
+        whose = (
+            f"the folder of {before.agent}"
+            if before
+            else "a ledger"
+            if home.is_local()
+            else "in use for another invitation"
+        )
+        message = f"{trust.quoted_path(home.path)} is already {whose}: join in another folder (--home DIR)"
         raise Refused("LEDGER_EXISTS", message, folder=str(home.path))
     (home.path / ".gitignore").write_text("*\n", "ascii")
     write_whole(home.path / BEGUN_FILE, mark.encode())

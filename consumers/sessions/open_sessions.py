@@ -88,7 +88,7 @@ def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> tuple[bool
 def sweep(
     author: Author, ask: Ask, make_report: MakesReport, *, now_ms: int, older_than_ms: int, is_dry: bool = False
 ) -> SweepResult:
-    """End the author's idle sessions and make (by id) the missing reports; with ``is_dry`` only say so."""
+    """End the author's idle sessions and make the missing reports; with ``is_dry`` only return what would be done."""
     done = SweepResult([], [], [], 0)
     for activity, version in list(_activities(ask, author.name)):
         must_end, must_report = decide(activity, now_ms=now_ms, older_than_ms=older_than_ms)

@@ -288,7 +288,10 @@ def _is_spent(task: Task, payload: RequestPayload) -> bool:
 
 
 def calls_needed(task: Task) -> int:
-    """Return the calls of our model that answered requests took, plus the least that pending requests will take."""
+    """Return how many model calls this task needs at least.
+
+    These are the calls that its answered requests used, plus the fewest that its pending requests can use.
+    """
     calls = task.paid.answered.requests
     for id_, waiting in list(task.waiting.items()):  # a copy, because another thread takes in answers
         if not isinstance(waiting.event.data, kinds.InitializeSearch):

@@ -163,7 +163,7 @@ class Restore:
             named = (manifest.ledger, manifest.origin, manifest.size, manifest.root)
             actual = (snapshot.head.ledger, created.origin, size, tree.hex())
         if (checkpoint.size, checkpoint.root) != (size, tree) or named != actual:
-            message = "the entries do not give the tree of the checkpoint and the manifest: use another backup"
+            message = "the backup's entries do not match its checkpoint or its manifest: use another backup"
             raise Corrupted("VERIFICATION_FAILED", message)
         self.fingerprint = trust.fingerprint(bytes.fromhex(created.root))
         if root not in (None, self.fingerprint):

@@ -205,7 +205,8 @@ def _entries(reads: EntryReads, kinds: Collection[str], stream: str | None) -> I
         page = reads.entries(index, kinds=kinds, stream=stream)
         if page.next_index <= index:
             raise Corrupted(
-                "VERIFICATION_FAILED", "the node's page does not move on, though its log does not end there"
+                "VERIFICATION_FAILED",
+                "the node answered with a page that does not lead to the next one, although its log has more entries",
             )
         yield from page.entries
         index, size = page.next_index, page.size

@@ -131,7 +131,7 @@ class TrustStore:
         return record
 
     def others(self) -> list[TrustRecord]:
-        """Return the records of this ledger at other locations."""
+        """Return the trust records that this machine stores for the same ledger at other locations."""
         records = []
         with contextlib.suppress(OSError):
             for path in sorted(self.path.parent.glob("*.json")):

@@ -118,8 +118,10 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.
     """Return ``{"sel", "nodes", "edges", "is_complete"}``, the nearest things first.
 
     A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (retracted, abandoned,
-    resolved or doubted) and ``hops`` from the start of the walk. An edge leads ``from`` a thing ``to`` what came of it,
-    with a word for it in ``via``; it ``is_stale`` if the thing has changed since. Raises Refused: ``NOT_FOUND``.
+    resolved or doubted) and ``hops`` from the start of the walk. An edge leads ``from`` a thing ``to`` a thing
+    that came of it. ``via`` names the relation. An edge ``is_stale`` if the thing at its start has changed since.
+
+    Raises Refused: ``NOT_FOUND``.
     """
     starts = _newest(context, args) if args.sel is None else [args.sel]
     is_there = bool(_things(context, starts))

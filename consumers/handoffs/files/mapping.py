@@ -104,7 +104,7 @@ def claimed_author(written: str | None) -> str | None:
 
 
 def day_of(written: str | None) -> str | None:
-    """Return the day at the beginning of a date; None if it has no year."""
+    """Return the ``YYYY-MM-DD`` that the text begins with, or None if it begins with none."""
     day = _DAY.match((written or "").strip())
     return day[0] if day else None
 

@@ -55,7 +55,7 @@ class NotifierStore(Subscriptions):
         return {EpisodeKey(*row[:4]): OpenEpisode(*row[4:]) for row in rows}
 
     def begin(self, waiting: WaitRecord, opened: OpenEpisode, began_ms: int) -> None:
-        """Record an episode."""
+        """Store that ``waiting`` began an episode, a time in which one agent is waited for."""
         row = (*waiting.key, *opened, began_ms, waiting.title)
         self.run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
 

@@ -142,7 +142,7 @@ class _Packing:
         self._left_out: list[dict[str, str]] = []
 
     def add(self, section: _Section) -> None:
-        """Add as many items of a section as fit into its share."""
+        """Add as many items of a section as fit into its share of the remaining token budget."""
         used = count_tokens(self._text)
         limit = used + int((self._limit - used) * _share_of.get(section.name, 1.0))
         chosen: list[_Item] = []

@@ -178,7 +178,11 @@ def session_name(harness: str, session_id: object) -> str | None:
 
 
 def find_open(view: Ask, name: str) -> tuple[dict[str, Any] | None, str, str]:
-    """Return the open session (None: there is none), its id or the id of the next one, and the id that it resumes."""
+    """Return (session, id, resumed).
+
+    ``session`` is the open session named ``name``, ``name.2``, …, or None. ``id`` is its id or, if none is open,
+    the id of the next session. ``resumed`` is the id of the ended session before it, or empty.
+    """
     earlier = ""
     for number in range(1, continued_max + 1):
         numbered = name if number == 1 else f"{name}.{number}"

@@ -47,7 +47,10 @@ class NodesView(msgspec.Struct, frozen=True):
 
 
 def view_of(own: Beat, role: str, others: Iterable[tuple[Beat, int]], now_ms: int) -> NodesView:
-    """Return the view of all nodes, ``own`` first; ``others`` have the time (ms) of their last heartbeat."""
+    """Return the view of all nodes, ``own`` first.
+
+    ``others`` are pairs: the last heartbeat of a node, and the time when it was heard (ms).
+    """
     nodes = [NodeView(own.node, role, own.term, own.size, own.url, own.fault, 0.0)]
     nodes += [
         NodeView(

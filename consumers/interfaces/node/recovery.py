@@ -110,7 +110,10 @@ class Recovery(AsyncResource):
         return None if self._stream is None else await lost_history(self._nats, self._stream, self.log)
 
     async def stream_head(self, history: LostHistory) -> Head:
-        """Return the head that the log would have with the missing entries, up to the first damaged message."""
+        """Return the head that the log would have with the entries that only the log stream has.
+
+        It ends before the first damaged message.
+        """
         size, root = await abandoned_head(self._nats, history, self.log)
         return Head(size, root.hex())
 

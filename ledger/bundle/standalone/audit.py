@@ -264,7 +264,7 @@ class Audit:
         self.add_problem(index, "its time does not fit those of the entries next to it", "VERIFICATION_FAILED")
 
     def check_versions(self, index: int, event: Event) -> None:
-        """Compare the versions of the stream and of authority with the count so far; a gap means missing entries."""
+        """Compare the entry's two versions with the numbers of entries so far; a jump means missing entries."""
         for name, version in zip((event.stream, ""), event.entry.versions, strict=True):
             count = self.versions[name] + (name != "" or event.kind in AUTHORITY)
             is_log = self.manifest["content"] == "log"

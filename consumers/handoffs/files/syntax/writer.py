@@ -82,7 +82,11 @@ def _status_edits(file: HandoffFile, status: str | None) -> Iterator[Edit]:
     if status is None or (file.status and file.status.word == status):
         return
     if not _STATUS_WORD.fullmatch(status):
-        raise Refused("INVALID_FIELD", f"{quoted(status)} is not a status word", field="status")
+        raise Refused(
+            "INVALID_FIELD",
+            f"{quoted(status)} is not a status word: use lower-case letters a to z, with _ between words",
+            field="status",
+        )
     if file.status:
         yield replace_at(file, file.status.line, file.status.column, file.status.written, status)
     elif entry := file.entry("Status"):

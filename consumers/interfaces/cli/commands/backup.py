@@ -86,9 +86,9 @@ def _is_sealed(path: Path) -> bool:
 @click.option("--replace", is_flag=True, help="Replace a log of the same ledger. The old log is kept beside it.")
 @click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
 def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
-    """Restore the ledger of a backup (the newest in a folder), or of any export of a whole log.
+    """Restore a ledger from a backup, or from any export of a whole log.
 
-    It is made in .deedbook, or in --home DIR.
+    If you name a folder, its newest backup is used. The ledger is restored to .deedbook, or to --home DIR.
 
     Everything is verified and replayed first. Existing settings and keys stay.
     """

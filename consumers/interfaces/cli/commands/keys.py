@@ -248,7 +248,7 @@ def _first_since(app: App, text: str) -> int:
 @key.command("list", looks_back=True)
 @click.option("--agent", "name", help="Only the keys of this agent.")
 def list_keys(app: App, name: str | None) -> None:
-    """List identity, session and checkpoint keys, and how each ended."""
+    """List identity, session and checkpoint keys, and how each invalid key ended."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
     rows = []
     for row in keys:

@@ -139,7 +139,8 @@ class Check(NamedTuple):
 def doctor(app: App, *, llm: bool, is_page: bool) -> None:
     """Check the installation and the ledger here, and say how to fix what is wrong.
 
-    Runs no program that the ledger's folder names. With --server it asks the server, with this agent's keys.
+    Runs no program that the settings in the ledger's folder name. With --server it asks the server, with this agent's
+    keys.
     """
     if is_page:
         page = "\n".join(settings_page())

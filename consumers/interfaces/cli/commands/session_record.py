@@ -94,7 +94,8 @@ def record(app: App, file: str, session_id: str | None) -> None:
     Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
     most used options, are finding, unknown, dead-end (why), tool (purpose), artifact (purpose), reasoning (task), step
     (type, evidence, rests-on), assume (check) and conclude (confidence). The content of an artifact's file is stored.
-    A reasoning with a task is started; without one it is extended. Recording the same file again adds nothing.
+    `reasoning` with a task starts one; without a task it extends an existing one. Recording the same file again adds
+    nothing.
     """
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
     entries = read_entries(text)

@@ -206,7 +206,7 @@ def review() -> None:
 @click.option("--author", help="Only requests of this agent.")
 @page_options()
 def list_reviews(app: App, status: str, **filters: Any) -> None:
-    """List requests, oldest first."""
+    """List requests for a human's decision, oldest first."""
     filters["status"] = None if status == "all" else status
     list_page(
         app,
