@@ -45,5 +45,6 @@ def test_dashboard_of_the_demo_shows_its_past_and_agents_take_up_what_is_approve
         finally:
             process.send_signal(signal.SIGINT)
             rest, err = process.communicate()
+            print(rest, err)  # pytest shows it if the demo ended before
     assert (process.returncode, rest, err) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
