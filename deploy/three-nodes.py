@@ -34,7 +34,7 @@ from typing import Any
 from deedbook.ledger.client.author import Author, Draft, now
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.remote import RemoteClient
-from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.authority import AgentRegistered
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import decode_entry, event_id, pae
@@ -216,6 +216,7 @@ class Scene:
         drafts += [Draft(stream=stream, data=finding) for finding in findings]
         urls = list(self.urls.values())
         turn, client = int(name.rpartition("-")[2]), None
+        admitted_by = time.monotonic() + wait_s  # a node that has just started admits agents once it follows the log
         for draft in drafts:
             accepted = submission = None
             while accepted is None:
@@ -224,7 +225,9 @@ class Scene:
                     client = client or RemoteClient(Settings(home=home.path, server=server, agent=name))
                     submission = submission or Author(client, name, lambda _: key).sign(draft)
                     accepted = client.submit(submission)[0]
-                except Unavailable:
+                except (Unavailable, Refused) as error:
+                    if isinstance(error, Refused) and (error.code != "BUS_DENIED" or time.monotonic() > admitted_by):
+                        raise
                     turn += 1
                     if client is not None:
                         client.close()
