@@ -1,4 +1,4 @@
-"""Whom a handoff waits for, why and since when, as rows that lists filter by.
+"""The agents that a handoff waits for, with the reason and since when, as rows that lists filter by.
 
 Pure. ``waiting`` decides by the table ``WAITS``. `deed next` and every list of what is ready show that decision, which
 the fold of handoffs writes as rows. Only the passage of time changes it without an event: a row is valid always, only
