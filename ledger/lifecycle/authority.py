@@ -132,7 +132,7 @@ def why_unregistered(agents: Agents, name: str) -> tuple[str, dict[str, Any]] | 
     """Return why an event cannot name this agent, and details: it was never registered, or removed. None if it can."""
     agent = agents.agent(name)
     if agent is None:
-        return f"there is no agent {name}: register it with `deed agent add {name}`", {"name": name}
+        return f"there is no agent {name} (`deed agent add {name}` registers it)", {"name": name}
     if agent.removed_index is not None:
         message = f"agent {name} was removed at entry {agent.removed_index}: name another agent (`deed agent list`)"
         return message, {"name": name, "index": agent.removed_index}
