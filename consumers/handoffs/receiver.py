@@ -7,17 +7,13 @@ named, that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` add
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.text import dead_end_text, replace_line_breaks, shorten
 from deedbook.ledger.client.client import Ask
-from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.handoff import ReceiverNotes
 from deedbook.ledger.home.environment import present_session
 
@@ -63,24 +59,6 @@ def missing(notes: ReceiverNotes, name: str) -> list[str]:
     unsaid = ", ".join(text for kind, text in _WANTED.items() if not getattr(notes, kind))
     warning = f"the receiver does not know {unsaid}: add it with `deed handoff amend {quote(name)} …`"
     return [warning] if unsaid else []
-
-
-def uncommitted(handoff: Mapping[str, Any]) -> list[str]:
-    """Return a warning that names the files that a handoff touches and whose content here is not committed.
-
-    Bytes are compared, by commands that only read objects: `git status` would run filters that a repository names.
-    """
-    named = {text.partition(":")[0] for text in handoff["notes"]["touches"]}
-    files = sorted(filter(os.path.isfile, named))  # a note may be no path at all
-    try:
-        git = Git(Path.cwd(), is_own=False)
-        hashed = git.ask("hash-object", "--no-filters", "--", *files).split() if files else []
-        listed = git.ask("ls-tree", "-z", "HEAD", "--", *files).split("\0") if files else []
-    except DeedbookError:  # no git, no repository or no commit: nothing to compare with
-        return []
-    committed = {path: head.split(" ")[-1] for head, _, path in (row.partition("\t") for row in listed)}
-    left = [path for blob, path in zip(hashed, files, strict=True) if blob != committed.get(path)]
-    return [f"not committed here: {', '.join(left)}: commit it, or the reviewer verifies other content"] if left else []
 
 
 def _only_open(view: Ask, sender: str) -> str | None:

@@ -24,6 +24,8 @@ RUNS_A_ROUND: Final = scaled(4, 1)
 BUDGET: Final = Budget("≤", 7.0)
 PASS: Final = (sys.executable, "-c", "pass")
 VERBS: Final = (("handoff", "list"), ("log",), ("--help",))
+CHECKED: Final = (("next",), ("handoff", "show", "2026-02-12-step-3"), ("handoff", "why", "2026-02-12-step-3"))
+"""Verbs that check signed entries before they answer."""
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -42,8 +44,10 @@ def rows(bench: Bench) -> Iterator[Row]:
     def run(command: Sequence[str], _number: int) -> float:
         return seconds(lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL))
 
-    for verb in VERBS:
+    for verb in (*VERBS, *CHECKED):
         bench.say(f"deed {' '.join(verb)}")
         ours = functools.partial(run, (str(program), *verb))
         found = bench.paired(ours, functools.partial(run, PASS), rounds=bench.rounds * RUNS_A_ROUND)
-        yield Row(f"start: deed {' '.join(verb)}", ratios(found), "python -c pass", BUDGET, note)
+        yield Row(
+            f"start: deed {' '.join(verb)}", ratios(found), "python -c pass", BUDGET if verb in VERBS else None, note
+        )

@@ -13,8 +13,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.live_events import follow_events
 from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
-from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase
-from deedbook.consumers.interfaces.node.witnessed import witnessed_of
+from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase, load
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger import limits
@@ -89,6 +88,7 @@ class App(ReadingApp):
         """Say in an answer from signed entries what the witnesses that this folder names cosigned of its log."""
         settings, as_of = self.settings(), answer.get("as_of")
         if as_of is not None and b"witness" in settings.text:
+            witnessed_of = load(".node.witnessed:witnessed_of")
             as_of["witnessed"] = witnessed_of(self.client(), settings, as_of["size"], as_of["root"])
         return answer
 

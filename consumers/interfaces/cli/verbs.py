@@ -248,13 +248,13 @@ EXTRAS: Final = {
 
 
 def load(target: str) -> Any:
-    """Import ``module:attribute`` of this package: what only the verb that was called needs.
+    """Import ``module:attribute`` of this package, or ``.module:attribute`` of the one above: what one verb needs.
 
     Raises Unavailable: ``EXTRA_MISSING`` when the verb needs a package that is not installed.
     """
     module, _, attribute = target.partition(":")
     try:
-        return getattr(import_module(f"{__package__}.{module}"), attribute)
+        return getattr(import_module(f".{module}", __package__), attribute)
     except ModuleNotFoundError as error:
         name = str(error.name).partition(".")[0]
         if name not in EXTRAS:

@@ -26,7 +26,8 @@ from deedbook.consumers.handoffs.operations import (
     ToolVerb,
     with_commands,
 )
-from deedbook.consumers.handoffs.receiver import later, missing, uncommitted
+from deedbook.consumers.handoffs.receiver import later, missing
+from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Text
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of

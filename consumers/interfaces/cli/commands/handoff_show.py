@@ -1,4 +1,4 @@
-"""`deed handoff show`, `deed next`: all of one handoff, and what waits for an agent."""
+"""`deed handoff show`, `deed handoff why`, `deed next`: all of one handoff, and what waits for an agent."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.handoffs.operations import NOTES, with_commands
+from deedbook.consumers.handoffs.operations import NOTES, commands_on, with_commands
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.interfaces.cli.web_option import web_option
-from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.quotation import gate_state
 from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
 from deedbook.ledger.client.spool import spools
@@ -52,10 +52,10 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
 
 def with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
     """Return an answer of ``handoffs.show`` with the reasonings that the handoff and its result cite."""
-    if not (handoff["result_refs"] or handoff["reasoning_refs"]):  # most have none, and briefs load large modules
+    if not (handoff["result_refs"] or handoff["reasoning_refs"]):
         return {**handoff, "result_reasoning": [], "reasoning": []}
-
-    return Citations(app.query_with, asker=app.settings().agent).shown(handoff)
+    cited: dict[str, Any] = load("cited_reasoning:of_handoff")(app, handoff)
+    return cited
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
@@ -152,6 +152,20 @@ def _print_lists(handoff: dict[str, Any]) -> None:
                 click.echo(quote_text(f"       {item['evidence']}"))
 
 
+@click.command(cls=Command, looks_back=True)
+@click.argument("id_", metavar="ID")
+@web_option("handoff", "id_")
+def why(app: App, id_: str) -> None:
+    """Explain in one sentence why a handoff is not ready, or say that it is."""
+    answer = app.query("handoffs.why", id=id_)
+    answer["next"] = commands_on(app.query_with, answer)
+    del answer["waits"]
+
+    app.show("handoffs.why", answer, sanitize_text(answer["sentence"]), following=next(iter(answer["next"]), None))
+    for command in () if app.as_json else answer["next"]:
+        output.print_command(command, "next: ")
+
+
 @click.command("next", cls=Command, looks_back=True)
 @click.option("--all", "is_all", is_flag=True, help="Show what waits for everybody, agent by agent.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
@@ -162,7 +176,7 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     answer = app.query("handoffs.next", agent=agent, limit=limit, after=cursor)
     answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
     if any(item["reasoning_refs"] for item in answer["items"]):
-        answer = Citations(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
+        answer = load("cited_reasoning:of_queue")(app, answer, agent)  # `handoff show` prints their briefs
     spooled = [(name, *spool.counts()) for name, spool in spools(app.settings().home) if agent in (None, name)]
     if spooled := [counts for counts in spooled if any(counts[1:])]:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), counts, strict=True)) for counts in spooled]

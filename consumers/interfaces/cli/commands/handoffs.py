@@ -11,15 +11,14 @@ import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs import content, operations
-from deedbook.consumers.handoffs.receiver import missing, uncommitted
+from deedbook.consumers.handoffs.receiver import missing
 from deedbook.consumers.handoffs.stored_content import content_from
+from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text, with_contents
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
 from deedbook.consumers.interfaces.cli.output import print_command, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
-from deedbook.consumers.interfaces.cli.verbs import ListOption
-from deedbook.consumers.interfaces.cli.web_option import web_option
-from deedbook.consumers.reasoning.citations import Citations
+from deedbook.consumers.interfaces.cli.verbs import ListOption, load
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
@@ -73,19 +72,6 @@ def _present(options: dict[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
         if value not in (None, ())
     }
-
-
-@click.command(cls=Command, looks_back=True)
-@click.argument("id_", metavar="ID")
-@web_option("handoff", "id_")
-def why(app: App, id_: str) -> None:
-    """Explain in one sentence why a handoff is not ready, or say that it is."""
-    answer = app.query("handoffs.why", id=id_)
-    answer["next"] = operations.commands_on(app.query_with, answer)
-    del answer["waits"]
-
-    app.show("handoffs.why", answer, sanitize_text(answer["sentence"]), following=next(iter(answer["next"]), None))
-    _print_next(() if app.as_json else answer["next"])
 
 
 @click.command(cls=Command, params=parameters("amend"))
@@ -204,7 +190,7 @@ def emit(
         is_own = handoff["status"] == "approved" and isinstance(data[0], HandoffContent)
         at += f"; it needs no approval: {app.acting()} is human" * is_own
     if refs := [ref for event in data for ref in getattr(event, "reasoning_refs", ())]:
-        answer["reasoning"] = Citations(app.query_with, 0).of(refs)
+        answer["reasoning"] = load("cited_reasoning:of_refs")(app, refs)
     if tells_left:
         answer |= {"left": handoff["left"], "why": handoff["sentence"]}
     if changes:
