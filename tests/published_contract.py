@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 from asyncapi import document
+from handoff_page import handoff_page
 from msgspec import inspect
 from openapi import description
 from sql_page import sql_page
@@ -73,7 +74,8 @@ def generate() -> dict[str, bytes]:
         "schemas/dsse-envelope.json": envelope_schema(),
     }
     files |= {f"schemas/{kind}.json": kind_schema(kind) for kind in KINDS}
-    return {path: _encode(value) for path, value in sorted(files.items())} | {"SQL.md": sql_page().encode()}
+    pages = {"HANDOFF.md": handoff_page().encode(), "SQL.md": sql_page().encode()}
+    return {path: _encode(value) for path, value in sorted(files.items())} | pages
 
 
 def write(folder: Path = FOLDER) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from deedbook.ledger.lifecycle.rules import rules_of
 
@@ -34,14 +34,4 @@ def is_lapsed(status: Status, lease: Span | None, now_ms: int) -> bool:
 
 def stage_of(status: Status) -> Stage:
     """Return the stage of a status, which decides the column on the board and the paths of the graph."""
-    match status:
-        case "pending" | "approved":
-            return "waiting"
-        case "in_progress" | "blocked":
-            return "working"
-        case "completed":
-            return "completed"
-        case "rejected" | "verified" | "cancelled" | "superseded":
-            return "over"
-        case _:
-            assert_never(status)
+    return rules_of("handoff").states[status].stage or "over"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -54,9 +54,14 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A state: the status that people are shown, if it has another name, and what can be done in it."""
+    """A state, for people: the status that they are shown, if it has another name, its meaning, and what can be done.
+
+    ``stage`` is of a handoff that is not final.
+    """
 
     status: str | None = None
+    stage: Literal["waiting", "working", "completed"] | None = None
+    meaning: str = ""
     next: str = ""
     is_final: bool = False
 

@@ -8,7 +8,7 @@ agents have a queue: an imported file may name anybody.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,7 @@ from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.queries import VALID
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
-from deedbook.projections.handoffs.waits import REVIEW_RANK, Action, Wait, since_of, waiting
+from deedbook.projections.handoffs.waits import REVIEW_RANK, Wait, since_of, waiting
 from deedbook.projections.handoffs.why import (
     compromised_approval_text,
     receiver_removed_text,
@@ -31,9 +31,6 @@ from deedbook.projections.handoffs.why import (
 from deedbook.projections.reviews.fold import ReviewRow
 from deedbook.projections.reviews.queries import SUPERSEDED_BY
 from deedbook.projections.stores.store import Value
-
-# The operation that moves an item on: one of a handoff (``show`` if they can only look), or the answer to a review.
-Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
 
 criteria_named_max: Final = 5
 DONE_WORDS: Final = ("completed", "verified", "done")
@@ -161,7 +158,7 @@ def _review(review: ReviewRow, agent: str) -> dict[str, Any]:
 
 def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait) -> dict[str, Any]:
     state, content = state_of(record), content_of(record)
-    operation, arguments = _operation_of(wait.action, agent, facts, criteria_of(record))
+    operation, arguments = _operation_of(wait, facts, criteria_of(record))
     results = record.result_refs if wait.action == "verify" else ()  # the reasoning of the result comes first
     return {
         "kind": "handoff",
@@ -176,7 +173,7 @@ def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait)
         "to": facts.receiver,
         "reviewer": facts.reviewer,
         "version": facts.version,
-        "why": _why(wait.action, agent, facts, record),
+        "why": _why(wait, facts, record),
         "act": operation,
         "arguments": arguments,
         "reasoning_refs": list(dict.fromkeys([*results, *content.reasoning_refs])),
@@ -197,17 +194,18 @@ def awaited_operations(facts: HandoffFacts, record: HandoffRecord) -> list[dict[
     """Return ``{"kind", "id", "agent", "act", "arguments"}`` for each agent that a handoff waits for."""
     awaited = []
     for agent, wait in waiting(facts):
-        operation, arguments = _operation_of(wait.action, agent, facts, criteria_of(record))
+        operation, arguments = _operation_of(wait, facts, criteria_of(record))
         awaited.append({"kind": "handoff", "id": facts.id, "agent": agent, "act": operation, "arguments": arguments})
     return awaited
 
 
-def _operation_of(
-    action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
-) -> tuple[Act, dict[str, Any]]:
-    """Return the operation by which an agent moves a handoff on, and its arguments; criteria count from 1."""
+def _operation_of(wait: Wait, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
+    """Return the operation by which a party moves a handoff on (``show``: it can only look), and its arguments.
+
+    Criteria count from 1.
+    """
     waiver_numbers = [criterion["position"] + 1 for criterion in criteria if criterion["mark"] == "asked"]
-    match action:
+    match wait.action:
         case "approve":
             # An imported file may claim to be done: then it is verified and not approved.
             claim = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first word
@@ -219,19 +217,15 @@ def _operation_of(
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "waive":
             return "waive", {"criterion_numbers": waiver_numbers[:1]}
-        case "unblock":
-            return ("unblock" if agent == facts.reviewer else "show"), {}
-        case "amend":
-            return "show", {}
-        case "claim" | "verify":
-            return action, {}
         case _:
-            assert_never(action)
+            return wait.act or wait.action, {}
 
 
-def _why(action: Action, agent: str, facts: HandoffFacts, record: HandoffRecord) -> str:
+def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
+    if wait.why is not None:
+        return wait.why.format(handoff=facts)
     criteria = [criterion for criterion in criteria_of(record) if criterion["mark"] not in MET]
-    match action:
+    match wait.action:
         case "amend":
             return _why_to_amend(facts)
         case "approve":
@@ -242,9 +236,6 @@ def _why(action: Action, agent: str, facts: HandoffFacts, record: HandoffRecord)
             return "it is approved and nothing blocks it"
         case "continue":
             return _why_to_continue(facts.reason, criteria)
-        case "unblock":
-            also = "" if agent == facts.reviewer else f" (for information: {facts.reviewer} can unblock it)"
-            return f"{facts.receiver} is blocked: {facts.reason}{also}"
         case "waive":
             criterion = next(criterion for criterion in criteria if criterion["mark"] == "asked")
             asks = f"{facts.receiver} asks to waive criterion {criterion['position'] + 1}. {criterion['text']}"
@@ -252,7 +243,7 @@ def _why(action: Action, agent: str, facts: HandoffFacts, record: HandoffRecord)
         case "verify":
             return f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
         case _:
-            assert_never(action)
+            raise AssertionError(f"the table of waits says no reason for {wait.case}")
 
 
 def _why_to_amend(facts: HandoffFacts) -> str:

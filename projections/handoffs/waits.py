@@ -37,31 +37,39 @@ Case = Literal[
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The party that must act in a case, and the action; a smaller ``rank`` is more urgent."""
+    """The party that must act in a case, and the action; a smaller ``rank`` is more urgent.
+
+    ``why`` is a format string over the facts, or None where ``next`` writes the text. ``act`` is the operation by which
+    this party moves the handoff on; None where it has the name of the action, or where ``next`` chooses it.
+    """
 
     case: Case
     party: Party
     action: Action
     rank: int
+    why: str | None
+    act: Literal["show"] | None = None
 
 
 REVIEW_RANK: Final = 1
+_BLOCKED: Final = "{handoff.receiver} is blocked: {handoff.reason}"
 # First items that stopped somebody's work, then items that wait at a gate, then work in progress, then work that can
 # start. Imported history is last: a hundred claims of old files must not come before what agents wait for.
 WAITS: Final = (
-    Wait("blocked", "reviewer", "unblock", 0),
-    Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
-    Wait("unreviewed", "sender", "amend", 0),  # the reviewer who must act was removed
-    Wait("stuck", "sender", "amend", 0),  # a dependency does not exist, or will never be done
-    Wait("asked", "reviewer", "waive", 1),
-    Wait("changes", "receiver", "continue", 2),
-    Wait("completed", "reviewer", "verify", 3),
-    Wait("pending", "reviewer", "approve", 4),
-    Wait("in_progress", "receiver", "continue", 5),
-    Wait("asked", "receiver", "continue", 5),
-    Wait("claimable", "receiver", "claim", 6),
-    Wait("blocked", "sender", "unblock", 7),  # a notice: the reviewer or the receiver can act
-    Wait("imported", "reviewer", "approve", 8),
+    Wait("blocked", "reviewer", "unblock", 0, _BLOCKED),
+    Wait("orphaned", "sender", "amend", 0, None, "show"),  # its receiver was removed
+    Wait("unreviewed", "sender", "amend", 0, None, "show"),  # the reviewer who must act was removed
+    Wait("stuck", "sender", "amend", 0, None, "show"),  # a dependency does not exist, or will never be done
+    Wait("asked", "reviewer", "waive", 1, None),
+    Wait("changes", "receiver", "continue", 2, None),
+    Wait("completed", "reviewer", "verify", 3, None),
+    Wait("pending", "reviewer", "approve", 4, None),
+    Wait("in_progress", "receiver", "continue", 5, None),
+    Wait("asked", "receiver", "continue", 5, None),
+    Wait("claimable", "receiver", "claim", 6, None),
+    # A notice: the reviewer or the receiver can act.
+    Wait("blocked", "sender", "unblock", 7, _BLOCKED + " (for information: {handoff.reviewer} can unblock it)", "show"),
+    Wait("imported", "reviewer", "approve", 8, None),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from deedbook.ledger.lifecycle.handoff_status import Status, stage_of
 from deedbook.projections.handoffs.facts import HandoffFacts
@@ -66,17 +66,15 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
             waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
             text = f"{_working_text(handoff)}{again}; {open_work_text(handoff)}{waiver}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
-        case "blocked":
-            text = f"{_working_text(handoff)} and cannot go on{because}; {open_work_text(handoff)}"
-            return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case "completed":
             text = f"{_ended_text(handoff)}; {handoff.reviewer} verifies it or requests changes"
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": text, "by": handoff.reviewer}]
         case "verified" | "cancelled" | "superseded":
             text = f"{_ended_text(handoff)}{because}; nothing is left to do"
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": text}]
-        case _:
-            assert_never(handoff.status)
+        case _:  # work that cannot continue now
+            text = f"{_working_text(handoff)}, but it is {handoff.status}{because}; {open_work_text(handoff)}"
+            return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
 
 
 def _reasons_of_receiver(handoff: HandoffFacts) -> list[dict[str, Any]]:
@@ -187,8 +185,6 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
             return f"pending (the approval of {handoff.reviewer} is missing)"
         case "approved":
             return "approved" if is_waiting else f"approved and not yet claimed by {handoff.receiver}"
-        case "blocked":
-            return f"blocked ({handoff.reason})" if handoff.reason else "blocked"
         case "completed":
             return f"completed but not yet verified by {handoff.reviewer}"
         case "superseded":
@@ -202,4 +198,4 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
         case "verified":
             raise AssertionError("unreachable: a verified handoff blocks nothing")
         case _:
-            assert_never(handoff.status)
+            return f"{handoff.status} ({handoff.reason})" if handoff.reason else handoff.status

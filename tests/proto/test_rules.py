@@ -7,8 +7,9 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from deedbook.consumers.handoffs.operations import OPERATIONS, spelled
+from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.ledger.errors import CODES
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.handoff import UnlockAt
@@ -17,13 +18,13 @@ from deedbook.ledger.lifecycle import handoff, reasoning, record, review, sessio
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.ledger.lifecycle.machine import StateMachine
 from deedbook.ledger.lifecycle.rules import ADMIN, FAMILIES, NONE, rules_of
-from deedbook.projections.handoffs.waits import Action
+from deedbook.projections.handoffs.facts import HandoffFacts
+from deedbook.projections.handoffs.waits import WAITS, Wait
 
 MACHINES: Final[dict[str, StateMachine[Any]]] = {
     module.MACHINE.family: module.MACHINE for module in (handoff, reasoning, record, review, session, snapshot)
 }
 ROOT: Final = Path(__file__).parents[2]
-TEMPLATES: Final = ROOT / "consumers/interfaces/dashboard/templates"
 STATUSES: Final = [name for name, state in rules_of("handoff").states.items() if name != NONE and state.status is None]
 
 
@@ -65,27 +66,22 @@ def test_the_types_name_the_statuses_of_the_rules() -> None:
     assert set(get_args(UnlockAt)) <= set(STATUSES)
 
 
-@pytest.mark.parametrize("action", get_args(Action))
-def test_every_wait_has_its_glyph(action: str) -> None:
-    assert f'"{action}": [' in (TEMPLATES / "macros.html").read_text("utf-8")
+def test_a_handoff_that_is_not_final_has_a_stage_and_every_status_a_meaning() -> None:
+    states = {name: state for name, state in rules_of("handoff").states.items() if name != NONE}
+    assert {name for name, state in states.items() if state.stage is None} == FINAL
+    assert [name for name in STATUSES if not states[name].meaning or bool(states[name].next) == (name in FINAL)] == []
+
+
+@pytest.mark.parametrize("wait", WAITS, ids=str)
+def test_every_wait_names_an_operation_and_a_reason(wait: Wait) -> None:
+    assert wait.action in MARKS
+    if wait.why is not None:
+        assert (wait.act or wait.action) in {*OPERATIONS, "show"}
+        facts = HandoffFacts(id="h", status="blocked", sender="a", receiver="b", reviewer="c", reason="{no disk}")
+        assert "{no disk}" in wait.why.format(handoff=facts)
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_every_status_has_its_colour_its_glyph_and_its_line_on_the_page(status: str) -> None:
-    assert status in output.COLOURS
-    assert f'"{status}": [' in (TEMPLATES / "macros.html").read_text("utf-8")
-    page = (ROOT / "consumers/handoffs/README.md").read_text("utf-8")
-    table = page.partition("| status | meaning | next |\n")[2].partition("\n\n")[0]
-    assert any(f"`{status}`" in line.split("|")[1] for line in table.splitlines())
-
-
-def test_the_page_of_handoffs_has_the_table_of_operations() -> None:
-    lines = ["| operation | by | while the handoff is | then it is |", "|---|---|---|---|"]
-    for verb, operation in OPERATIONS.items():
-        statuses = ", ".join(f"`{name}`" for name in operation.from_statuses)
-        is_always = set(operation.from_statuses) == set(STATUSES)
-        then = dict.fromkeys(f"`{after}`" for row in operation.rows if (after := rules_of("handoff").status_after(row)))
-        cells = (", ".join(operation.by), "in any status" if is_always else statuses or "–", " or ".join(then) or "–")
-        lines.append(f"| `{spelled(verb)}` | {' | '.join(cells)} |")
-    table = "\n".join(lines)
-    assert table in (ROOT / "consumers/handoffs/README.md").read_text("utf-8"), f"the page needs this table:\n{table}"
+def test_every_status_has_a_colour_and_a_mark(status: str) -> None:
+    assert output.colour_of(status) is not None
+    assert status in MARKS

@@ -28,6 +28,7 @@ from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.home.environment import environment_variable
+from deedbook.ledger.lifecycle.rules import NONE, rules_of
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -40,16 +41,11 @@ cut_cells_min: Final = 15
 gap: Final = "  "
 depth_drawn_max: Final = 16
 screen_cells_default: Final = 80
-COLOURS: Final = {
-    "pending": "yellow",
+_COLOURS: Final = {
     "approved": "cyan",
-    "in_progress": "blue",
     "blocked": "red",
     "rejected": "red",
-    "completed": "green",
     "verified": "green",
-    "cancelled": "bright_black",
-    "superseded": "bright_black",
     "missing": "red",
     "open": "cyan",
     "active": "cyan",
@@ -62,7 +58,8 @@ COLOURS: Final = {
     "failed": "red",
     "unverified": "yellow",
 }
-_STATE: Final = rf"\[({'|'.join(COLOURS)})( →[^\]…]*)?[\]…]"
+_STAGES: Final = {"waiting": "yellow", "working": "blue", "completed": "green"}
+_STATE: Final = r"\[([a-z_]+)( →[^\]…]*)?[\]…]"
 _WORDS: Final = r"""(?:'[^']*'|"[^"]*"|[^ '"])+"""  # as `shlex.join` quotes them
 _match_whole: Final = functools.partial(re.fullmatch, r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
 
@@ -188,9 +185,22 @@ def padded(text: str, cells: int) -> str:
 
 def _coloured(text: str, status: str = "") -> str:
     """Return a text in the colour of a state, or with ``[status → receiver]`` in it in that of its own."""
-    if status in COLOURS:
-        return click.style(text, fg=COLOURS[status])
-    return re.sub(_STATE, lambda state: click.style(state[0], fg=COLOURS[state[1]]), text) if "[" in text else text
+    if status and (colour := colour_of(status)) is not None:
+        return click.style(text, fg=colour)
+    return re.sub(_STATE, _coloured_state, text) if "[" in text else text
+
+
+def _coloured_state(state: re.Match[str]) -> str:
+    colour = colour_of(state[1])
+    return state[0] if colour is None else click.style(state[0], fg=colour)
+
+
+def colour_of(state: str) -> str | None:
+    """Return the colour of a state: its own, or that of the stage of a handoff; None for another word."""
+    if state in _COLOURS:
+        return _COLOURS[state]
+    status = rules_of("handoff").states.get(state)
+    return None if status is None or state == NONE else _STAGES.get(status.stage or "", "bright_black")
 
 
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:

@@ -17,6 +17,7 @@ import jinja2
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
+from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -127,7 +128,7 @@ def templates() -> jinja2.Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    environment.globals |= {"path_to": path_to, "address": address}
+    environment.globals |= {"path_to": path_to, "address": address, "state_marks": MARKS}
     environment.filters |= {
         "ago": ago,
         "counted": counted,

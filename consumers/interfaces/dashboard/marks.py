@@ -1,0 +1,66 @@
+"""The mark of a state: the class of its colour and a glyph, because colour alone is not accessible."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, get_args
+
+from deedbook.ledger.lifecycle.rules import NONE, rules_of
+from deedbook.projections.handoffs.waits import Action
+
+
+class Mark(NamedTuple):
+    """The class of a colour (``ok``, ``wait``, ``stop``, ``work``, ``over`` or ``plain``), and a glyph."""
+
+    colour: str
+    glyph: str
+
+
+_COLOURS: Final = {
+    "ok": Mark("ok", "✓"),
+    "wait": Mark("wait", "○"),
+    "stop": Mark("stop", "✕"),
+    "work": Mark("work", "◐"),
+    "over": Mark("over", "·"),
+}
+_STAGES: Final = {"waiting": "wait", "working": "work", "completed": "ok"}
+_OWN: Final = {
+    "approved": Mark("plain", "✓"),
+    "blocked": Mark("stop", "■"),
+    "rejected": Mark("stop", "✕"),
+    "verified": Mark("ok", "✔"),
+    "cancelled": Mark("over", "✕"),
+    "superseded": Mark("over", "→"),
+    "claim": Mark("plain", "✓"),
+    "continue": Mark("work", "◐"),
+    "amend": Mark("stop", "■"),
+    "unblock": Mark("stop", "■"),
+    "verify": Mark("ok", "✓"),
+    "review": Mark("wait", "○"),
+    "changes": Mark("wait", "↺"),
+    "compromised": Mark("stop", "!"),
+    "compromised signature": Mark("stop", "!"),
+    "compromised signatures": Mark("stop", "!"),
+    "missing": Mark("stop", "✕"),
+    "open": Mark("wait", "○"),
+    "active": Mark("work", "◐"),
+    "concluded": Mark("ok", "✓"),
+    "valid": Mark("ok", "✔"),
+    "expired": Mark("wait", "◌"),
+    "revoked": Mark("stop", "✕"),
+    "searching": Mark("work", "◐"),
+    "solved": Mark("ok", "✔"),
+    "failed": Mark("stop", "✕"),
+    "unverified": Mark("wait", "?"),
+    "checked": Mark("ok", "✓"),
+    "done": Mark("ok", "✓"),
+    "waived": Mark("over", "✓"),
+    "asked": Mark("wait", "?"),
+    "claimed": Mark("wait", "?"),
+}
+# A status of a handoff that has no mark of its own looks like its stage, an action like something that waits.
+_DERIVED: Final = {
+    name: _COLOURS[_STAGES.get(state.stage or "", "over")]
+    for name, state in rules_of("handoff").states.items()
+    if name != NONE
+} | dict.fromkeys(get_args(Action), _COLOURS["wait"])
+MARKS: Final = _COLOURS | _DERIVED | _OWN
