@@ -217,7 +217,7 @@ def _operation_of(wait: Wait, facts: HandoffFacts, criteria: Sequence[Mapping[st
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "waive":
             return "waive", {"criterion_numbers": waiver_numbers[:1]}
-        case _:
+        case _:  # every other action is an operation
             return wait.act or wait.action, {}
 
 
@@ -242,7 +242,7 @@ def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
             return f"{asks}: {criterion['waiver_reason']}"
         case "verify":
             return f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
-        case _:
+        case _:  # every other wait says why in the table
             raise AssertionError(f"the table of waits says no reason for {wait.case}")
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from deedbook.ledger.lifecycle.handoff_status import Status, stage_of
+from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.handoffs.facts import HandoffFacts
 
 chain_links_max: Final = 32
@@ -69,12 +70,12 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
         case "completed":
             text = f"{_ended_text(handoff)}; {handoff.reviewer} verifies it or requests changes"
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": text, "by": handoff.reviewer}]
-        case "verified" | "cancelled" | "superseded":
-            text = f"{_ended_text(handoff)}{because}; nothing is left to do"
-            return [{"code": "TRANSITION_NOT_ALLOWED", "text": text}]
-        case _:  # work that cannot continue now
+        case _ if stage_of(handoff.status) == "working":
             text = f"{_working_text(handoff)}, but it is {handoff.status}{because}; {open_work_text(handoff)}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
+        case _:  # verified, cancelled, superseded, or a status that needs no text of its own
+            left = rules_of("handoff").states[handoff.status].next or "nothing is left to do"
+            return [{"code": "TRANSITION_NOT_ALLOWED", "text": f"{_ended_text(handoff)}{because}; {left}"}]
 
 
 def _reasons_of_receiver(handoff: HandoffFacts) -> list[dict[str, Any]]:
@@ -197,5 +198,5 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
             return f"in progress with {handoff.receiver}"
         case "verified":
             raise AssertionError("unreachable: a verified handoff blocks nothing")
-        case _:
+        case _:  # blocked, or a status that needs no text of its own
             return f"{handoff.status} ({handoff.reason})" if handoff.reason else handoff.status
