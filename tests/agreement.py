@@ -21,8 +21,8 @@ def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
     def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return client.view(query, arguments, as_of)
 
-    listed = {row["id"]: row for row in every_row(view, "handoffs.list", "handoffs", {})}
-    ready = {row["id"] for row in every_row(view, "handoffs.list", "handoffs", {"ready": True})}
+    listed = {row["id"]: row for row in every_row(view, "handoffs.list", "items", {})}
+    ready = {row["id"] for row in every_row(view, "handoffs.list", "items", {"ready": True})}
     agents = {row["name"] for row in view("agents.list", {"all": True})["agents"]}
     waits = {(name, agent) for kind, name, agent in every_row(view, "handoffs.waits", "waits", {}) if kind == "handoff"}
     items = list(every_row(view, "handoffs.next", "items", {}))

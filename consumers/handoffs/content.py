@@ -104,7 +104,7 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
 def changes_between(*contents: kinds.HandoffContent) -> list[dict[str, Any]]:
     """Return the differences of two contents, in the shape of ``handoffs.versions``."""
     before, after = ({**asdict(content), "notes": asdict(content.notes)} for content in contents)
-    return versions.changes_of(before, after)
+    return [change.to_dict() for change in versions.changes_of(before, after)]
 
 
 def told_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from deedbook.projections.answers.query import Answer, Arguments, QueryContext, json_list
+from deedbook.projections.answers.query import Arguments, Plain, QueryContext, json_list
 
 names_listed_max: Final = 10
 
@@ -54,12 +54,12 @@ Reports: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, i
 """Returns the entries that report the signatures of some entries, by index, and of some streams, by name."""
 
 
-def marked(context: QueryContext, query: str, answer: Answer) -> Answer:
+def marked(context: QueryContext, query: str, answer: Plain) -> Plain:
     """Return the answer with a mark on each row that rests on a compromised signature."""
     return mark(query, answer, partial(_reports, context)) if context.cached(_ANY) else answer
 
 
-def mark(query: str, answer: Answer, reports: Reports) -> Answer:
+def mark(query: str, answer: Plain, reports: Reports) -> Plain:
     """Return the answer with a mark on each row that rests on a signature that ``reports`` names."""
     rows = [(row, target) for row in _dicts(answer) if (target := _target_of(query, row)) is not None]
     targets = {target for _, target in rows}
@@ -80,7 +80,7 @@ def _reports(context: QueryContext, indexes: Collection[int], streams: Collectio
     return reports
 
 
-def list_compromised(context: QueryContext, _args: Arguments) -> Answer:
+def list_compromised(context: QueryContext, _args: Arguments) -> Plain:
     """Return ``{"keys": [{"key", "since", "compromised"}]}``, for callers that read log entries instead of views."""
     sql = (
         f"SELECT key, compromised_since AS since, compromised_index AS compromised FROM {_NOW} "  # noqa: S608 - fixed texts
@@ -116,7 +116,7 @@ def compromised_names(answer: Any) -> dict[str, int]:
     return reports
 
 
-def _target_of(query: str, row: Answer) -> int | str | None:
+def _target_of(query: str, row: Plain) -> int | str | None:
     """Return the event index or the stream that a row is about; None for a part of another row."""
     index = row.get("event_index")
     if isinstance(index, int):

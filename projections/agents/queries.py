@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from deedbook.ledger.lifecycle.authority import to_ms
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.projections.answers.query import Answer, Arguments, QueryContext, names_in, only_match, with_json
+from deedbook.projections.answers.query import Arguments, Plain, QueryContext, names_in, only_match, with_json
 
 _LAST: Final = (
     "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "
@@ -39,7 +39,7 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
     is_all: bool = False
 
 
-def list_agents(context: QueryContext, args: AgentFilter) -> Answer:
+def list_agents(context: QueryContext, args: AgentFilter) -> Plain:
     """Return ``{"agents", "invitations", "total"}`` by name, with the invitations that are neither used nor revoked."""
     named = f"SELECT * FROM agents{'' if args.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"  # noqa: S608
     unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
@@ -48,7 +48,7 @@ def list_agents(context: QueryContext, args: AgentFilter) -> Answer:
     return {"agents": [with_json(row, "roles") for row in agents], "invitations": invitations, "total": len(agents)}
 
 
-def show_agent(context: QueryContext, args: AgentName) -> Answer:
+def show_agent(context: QueryContext, args: AgentName) -> Plain:
     """Return one agent with its keys."""
     rows = context.rows("SELECT * FROM agents WHERE name = ?", (args.name,))
     only_match([row["name"] for row in rows], args.name, "agent", lambda: names_in(context, "agents", "name"))
@@ -64,7 +64,7 @@ def _invitation(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     return with_json(row, "roles")
 
 
-def agents_at_work(context: QueryContext, args: AgentFilter) -> Answer:
+def agents_at_work(context: QueryContext, args: AgentFilter) -> Plain:
     """Return ``{"agents"}`` by name: each with its ``keys``, ``last`` event, ``open_sessions``, and ``handoffs``.
 
     ``handoffs`` are the 20 newest that the agent claimed and has not completed.
@@ -83,7 +83,7 @@ def agents_at_work(context: QueryContext, args: AgentFilter) -> Answer:
     return {"agents": agents}
 
 
-def list_keys(context: QueryContext, args: KeyFilter) -> Answer:
+def list_keys(context: QueryContext, args: KeyFilter) -> Plain:
     """Return ``{"keys", "total"}``; ``state`` of a key is ``valid``, ``expired``, or how it ended.
 
     A session key ends with the identity key that delegated it, and then has that key's end.

@@ -30,7 +30,7 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.agents.compromised import mark
 from deedbook.projections.answers.instants import index_or_time, to_ms
-from deedbook.projections.answers.query import Answer, is_whole_ref, prefix_range, read_arguments
+from deedbook.projections.answers.query import Plain, is_whole_ref, prefix_range, read_arguments
 from deedbook.projections.answers.rows import Condition, Range
 from deedbook.projections.views.projection import Logged, NoState, Row, Table
 from deedbook.projections.views.registry import CHECKED, QUERIES, view_named
@@ -55,7 +55,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
-def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Answer:
+def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Plain:
     """Return the answer of a query: from signed entries verified here if it usually precedes a write, else from views.
 
     With ``as_of`` it is the answer as of then (``answers.instants``). In an answer from signed entries, the key
@@ -72,7 +72,7 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
     args = read_arguments(query, definition.arguments, arguments)
     source = CheckedRows(client, as_of)
     source.read_reasonings(query, arguments)
-    answer = mark(query, definition.answer(source, args), source.reports)
+    answer = mark(query, msgspec.to_builtins(definition.answer(source, args)), source.reports)
     return answer | source.as_of(is_list=query == _QUEUE)
 
 
@@ -166,7 +166,7 @@ class CheckedRows:
                     reports |= {stream: min(report, reports.get(stream, report))} if stream in streams else {}
         return reports
 
-    def as_of(self, *, is_list: bool) -> Answer:
+    def as_of(self, *, is_list: bool) -> Plain:
         """Return ``{"as_of"}``, the head that the answer is of; empty if no stream was read.
 
         The number and end of a stream are left out of a list, which rests on many.
@@ -189,7 +189,7 @@ class CheckedRows:
             raise unproven(f"entry {target} was requested, and it answered entry {index}", index=index)
         return index + 1
 
-    def _view(self, query: str, arguments: dict[str, Any]) -> Answer:
+    def _view(self, query: str, arguments: dict[str, Any]) -> Plain:
         return self._client.view(query, arguments, self._when)
 
     def _read(self, name: str) -> _StreamFold:

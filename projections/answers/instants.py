@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text, ledger_now
-from deedbook.projections.answers.query import Answer, Arguments, QueryContext
+from deedbook.projections.answers.query import Arguments, Plain, QueryContext
 from deedbook.projections.stores.store import ReadTransaction
 
 as_of_max_chars: Final = 64
@@ -45,7 +45,7 @@ class Instant(NamedTuple):
     now_ms: int
 
 
-def show_instant(context: QueryContext, args: InstantArguments) -> Answer:
+def show_instant(context: QueryContext, args: InstantArguments) -> Plain:
     """Return ``{"event_index", "accepted_ms", "at", "now_ms", "size"}``: the last entry then, the clock, the size now.
 
     Raises Refused: as ``instant_of``.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.format.codec import encode_arguments
+from deedbook.projections.answers.answer import Answer, Page
 from deedbook.projections.stores.dialect import stated
 from deedbook.projections.stores.store import ReadTransaction, Value
 
@@ -46,8 +47,11 @@ _NEWEST: Final = {
 _REF: Final = rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})"
 _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
+T = TypeVar("T")
+
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
-Answer: TypeAlias = dict[str, Any]
+Plain: TypeAlias = dict[str, Any]
+"""An answer, or a part of it, as JSON has it."""
 
 
 class ViewsBehind(Exception):
@@ -76,7 +80,7 @@ class ByRef(Arguments, frozen=True):
     ref: str
 
 
-class Page(Arguments, frozen=True):
+class ListArguments(Arguments, frozen=True):
     """The base of a list's filters; ``after`` is the ``next`` of the previous page."""
 
     after: int | None = None
@@ -158,15 +162,16 @@ def read_arguments(query: str, form: type[Arguments], arguments: dict[str, Any])
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A named question: the type of its arguments, and the function that answers it from views.
+    """A named question: the types of its arguments and its answer, and the function that answers it from views.
 
     ``answer`` is the same function for a query that can also be answered from verified entries: its first argument is
     then a ``RowSource`` (``answers.rows``).
     """
 
     arguments: type[Arguments]
-    run: Callable[[QueryContext, Any], Answer]
-    answer: Callable[[Any, Any], Answer]
+    returns: Any
+    run: Callable[[QueryContext, Any], Answer | Plain]
+    answer: Callable[[Any, Any], Answer | Plain]
 
 
 class Where:
@@ -249,11 +254,23 @@ def list_of(
     context: QueryContext,
     listing: Listing,
     where: Where,
+    args: ListArguments,
+    read: Callable[[Plain], T],
+) -> Page[T]:
+    """Return the page that ``args`` selects, each row as ``read`` returns it."""
+    page, total, following = page_of(context, listing, where, args.after, args.limit)
+    return Page(items=[read(row) for row in page], total=total, next=following)
+
+
+def plain_list_of(
+    context: QueryContext,
+    listing: Listing,
+    where: Where,
     args: Any,
     *,
     of: str,
-    read: Callable[[Answer], Answer] = dict,
-) -> Answer:
+    read: Callable[[Plain], Plain] = dict,
+) -> Plain:
     """Return ``{of, "total", "next"}``: the page that ``args`` selects, each row as ``read`` returns it."""
     page, total, following = page_of(context, listing, where, args.after, args.limit)
     return {of: [read(row) for row in page], "total": total, "next": following}
@@ -347,7 +364,7 @@ def prefix_range(text: str, algorithm: str) -> tuple[str, str] | None:
     return first, first + "g"
 
 
-def by_ref(context: QueryContext, select: str, column: str, algorithm: str, reference: str) -> list[Answer]:
+def by_ref(context: QueryContext, select: str, column: str, algorithm: str, reference: str) -> list[Plain]:
     """Return the rows of a SELECT, at most eleven, whose ref in ``column`` begins with the reference."""
     bounds = prefix_range(reference, algorithm)
     sql = f"{select} WHERE {column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"

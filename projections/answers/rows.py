@@ -108,7 +108,8 @@ class ViewRows:
 
     def view(self, query: str, arguments: dict[str, Any], form: type[S]) -> S:
         definition = self._queries[query]
-        return msgspec.convert(definition.run(self._context, msgspec.convert(arguments, definition.arguments)), form)
+        answer = definition.run(self._context, msgspec.convert(arguments, definition.arguments))
+        return answer if isinstance(answer, form) else msgspec.convert(answer, form)
 
     def id_of(self, family: str, reference: str) -> str:
         return id_of(self._context, family, reference)

@@ -24,7 +24,7 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write, temporary_folder
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.compromised import marked
-from deedbook.projections.answers.query import Answer, QueryContext, ViewsBehind, read_arguments
+from deedbook.projections.answers.query import Plain, QueryContext, ViewsBehind, read_arguments
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import move_away
 from deedbook.projections.stores.store import DamagedStore, LocalStore, MovedViews, ReadTransaction, ViewVersion
@@ -108,7 +108,7 @@ class ViewReader(Resource):
         self.store.close()
         self._outside.close()
 
-    def answer(self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None) -> Answer:
+    def answer(self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None) -> Plain:
         """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values; with ``as_of``, as of then.
 
         Raises:
@@ -123,8 +123,8 @@ class ViewReader(Resource):
         args = read_arguments(query, definition.arguments, arguments or {})
         on_demand = query.partition(".")[0] in ON_DEMAND
 
-        def question(context: QueryContext) -> Answer:
-            return marked(context, query, definition.run(context, args))
+        def question(context: QueryContext) -> Plain:
+            return marked(context, query, msgspec.to_builtins(definition.run(context, args)))
 
         if as_of is None:
             return self.ask(question, on_demand=on_demand)

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from deedbook.ledger.errors import Refused
-from deedbook.projections.answers.query import Answer, Arguments, QueryContext
+from deedbook.projections.answers.query import Arguments, Plain, QueryContext
 from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.reasoning.queries import find_version
 
@@ -22,7 +22,7 @@ class BriefFilter(Arguments, frozen=True):
     budget: int | None = None
 
 
-def best_brief(context: QueryContext, args: BriefFilter) -> Answer:
+def best_brief(context: QueryContext, args: BriefFilter) -> Plain:
     """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
 
     Raises Refused: ``NOT_FOUND`` if no such brief was published (one can be made on the spot).

@@ -114,7 +114,7 @@ class KnowledgeGraph(query.Arguments, frozen=True):
     limit: query.Limit = 80
 
 
-def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.Answer:
+def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.Plain:
     """Return ``{"sel", "nodes", "edges", "is_complete"}``, the nearest things first.
 
     A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (retracted, abandoned,
@@ -131,7 +131,7 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.
         message = f"there is no {args.sel}. Name a thing as SORT/ID; the sorts are {', '.join(_THINGS)}"
         raise Refused("NOT_FOUND", message, reference=args.sel)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
-    edges: dict[tuple[str, ...], query.Answer] = {}
+    edges: dict[tuple[str, ...], query.Plain] = {}
     for hop in range(1, args.depth + 1):
         walked = [name for name in level if name == args.sel or name.partition("/")[0] not in _HUBS]
         links = _links(context, walked, args)
@@ -173,7 +173,7 @@ def _value(sort: str) -> str:
     return "CAST(value AS BIGINT)" if sort in _BY_INDEX else "value"
 
 
-def _things(context: query.QueryContext, names: Iterable[str]) -> list[query.Answer]:
+def _things(context: query.QueryContext, names: Iterable[str]) -> list[query.Plain]:
     by_sort = _by_sort(names)
     queries = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
     return [
@@ -183,7 +183,7 @@ def _things(context: query.QueryContext, names: Iterable[str]) -> list[query.Ans
     ]
 
 
-def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[query.Answer]:
+def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[query.Plain]:
     ids = _by_sort(names)
     queries: list[tuple[str, tuple[str, int]]] = []
     for relation in _RELATIONS:

@@ -28,14 +28,14 @@ LISTING: Final = query.Listing(
 )
 
 
-class LaneFilter(query.Page, frozen=True):
+class LaneFilter(query.ListArguments, frozen=True):
     """The operations since an index, newest first; with ``agent``, only those of that agent."""
 
     since: int | None = None
     agent: str | None = None
 
 
-def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> query.Answer:
+def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> query.Plain:
     """Return ``{"acts", "total", "next", "first_index", "last_index", "lanes", "sessions"}``, the newest acts first.
 
     ``lanes`` list for each agent how many ``events`` of which ``kinds`` it signed in that part of the log, the busiest
@@ -45,13 +45,13 @@ def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> query.Answ
     where.add(f"e.kind IN ({', '.join('?' * len(_ACTS))})", *_ACTS)
     where.add_optional("e.event_index >= ?", args.since)
     where.add_optional("e.author = ?", args.agent)
-    page = query.list_of(context, LISTING, where, args, of="acts")
+    page = query.plain_list_of(context, LISTING, where, args, of="acts")
     last = page["acts"][0]["event_index"] if args.after is not None and page["acts"] else 2**53
     first = page["acts"][-1]["event_index"] if page["next"] is not None else args.since or 0
     span = query.Where()
     span.add("event_index BETWEEN ? AND ?", first, last)
     span.equal("author", args.agent)
-    lanes: dict[str, query.Answer] = {}
+    lanes: dict[str, query.Plain] = {}
     for row in context.rows(
         f"SELECT author, kind, count(*) AS number FROM events{span.sql} GROUP BY 1, 2",  # noqa: S608 - fixed texts
         span.values,

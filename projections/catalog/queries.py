@@ -50,7 +50,7 @@ def matching_events(context: query.QueryContext, reference: str) -> list[dict[st
     return events
 
 
-def list_skipped(context: query.QueryContext, _args: query.Arguments) -> query.Answer:
+def list_skipped(context: query.QueryContext, _args: query.Arguments) -> query.Plain:
     """Return ``{"entries": [{"index", "code", "message", "views"}]}``: the inadmissible entries that views skipped."""
     entries: dict[int, dict[str, Any]] = {}
     for row in context.cached(_SKIPPED_SQL):
@@ -59,7 +59,7 @@ def list_skipped(context: query.QueryContext, _args: query.Arguments) -> query.A
     return {"entries": [entries[index] for index in sorted(entries)]}
 
 
-def show_event(context: query.QueryContext, args: query.ByRef) -> query.Answer:
+def show_event(context: query.QueryContext, args: query.ByRef) -> query.Plain:
     """Return the row of an event and its ``refs``, by index, id, body's SHA-256, or 12 digits of either."""
     events = {row["event_index"]: row for row in matching_events(context, args.ref)}
     names = [row["body_ref"] if args.ref.startswith("sha256:") else row["id"] for row in events.values()]
@@ -68,13 +68,14 @@ def show_event(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     return row | {"refs": refs_of(context, row["event_index"])}
 
 
-def find_events(context: query.QueryContext, args: EventFilter) -> query.Answer:
+def find_events(context: query.QueryContext, args: EventFilter) -> query.Plain:
     """Return ``{"events", "total", "next"}`` in the order of the log or reversed; ``total`` counts all matches.
 
     An event that views skipped has ``skipped``, the code of the reason.
     """
     listing = replace(LISTING, newest_first=args.newest)
-    page = query.list_of(context, listing, query.Where(args, "kind", "stream", "author", "corr"), args, of="events")
+    where = query.Where(args, "kind", "stream", "author", "corr")
+    page = query.plain_list_of(context, listing, where, args, of="events")
     left_out = {entry["index"]: {"skipped": entry["code"]} for entry in list_skipped(context, args)["entries"]}
     return page | {"events": [row | left_out.get(row["event_index"], {}) for row in page["events"]]}
 

@@ -29,7 +29,7 @@ events_ahead_max: Final = 64
 """The number of events that a server reads in advance of a walk."""
 
 
-_EventReader: TypeAlias = Callable[[Collection[int]], list[query.Answer]]
+_EventReader: TypeAlias = Callable[[Collection[int]], list[query.Plain]]
 
 
 class WhyEvent(query.Arguments, frozen=True):
@@ -45,7 +45,7 @@ class WhyEvent(query.Arguments, frozen=True):
     limit: query.Limit = 100
 
 
-def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
+def why_event(context: query.QueryContext, args: WhyEvent) -> query.Plain:
     """Return the event, everything it follows from (``causes``), and everything that follows from it (``effects``).
 
     Each is an event's row with its ``refs``, its ``depth``, the neighbour ``of`` which it was found, the ``ref`` that
@@ -58,15 +58,15 @@ def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
             "USAGE", "only a walk in one direction has pages: set direction to back (causes) or forward (effects)"
         )
     ahead = 0 if args.direction == "forward" else events_ahead_max
-    known: dict[int, query.Answer] = {}
-    effects: dict[int, list[query.Answer]] = {}
+    known: dict[int, query.Plain] = {}
+    effects: dict[int, list[query.Plain]] = {}
     if re.fullmatch(INDEX, args.ref) and args.direction != "back":  # read an event and the references to it at once
         index = int(args.ref)
         rows, effects[index] = context.together(_links_query([index], ahead), _effects_query(index))
         known |= _links(rows)
     read = partial(_linked, context, known)
     start = _start(context, args.ref, partial(read, ahead))
-    answer: query.Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
+    answer: query.Plain = {"event": start, "unresolved": [], "is_complete": True, "next": None}
     for name, direction, steps_from, ahead in (
         ("causes", "back", lambda event: event["refs"], events_ahead_max),  # refs to no event here lead to None
         ("effects", "forward", partial(_effects, context, effects), 0),
@@ -84,17 +84,17 @@ def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
 
 
 def _walk(
-    read: _EventReader, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
-) -> tuple[list[query.Answer], list[query.Answer], bool]:
+    read: _EventReader, start: query.Plain, depth: int, steps_from: Callable[[query.Plain], list[query.Plain]]
+) -> tuple[list[query.Plain], list[query.Plain], bool]:
     """Walk from event to event, nearest first. Each is read once: some graphs name an event thousands of times."""
-    unresolved: list[query.Answer] = []
+    unresolved: list[query.Plain] = []
     seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
     is_complete, left = True, steps_walked_max
     for event in waiting:  # the list grows in the loop
         far, steps = event["depth"] + 1, steps_from(event) if left else []
         is_complete &= 0 < left >= len(steps)
         steps, left = steps[:left], max(0, left - len(steps))
-        met: dict[int, query.Answer] = {}
+        met: dict[int, query.Plain] = {}
         for step in steps:
             index, origin = step["event_index"], {"depth": far, "of": event["event_index"]}
             if index is None and far <= depth:
@@ -108,7 +108,7 @@ def _walk(
     return waiting[1:], unresolved, is_complete
 
 
-def _start(context: query.QueryContext, reference: str, read: _EventReader) -> query.Answer:
+def _start(context: query.QueryContext, reference: str, read: _EventReader) -> query.Plain:
     if re.fullmatch(INDEX, reference) and (events := read([int(reference)])):
         return events[0]
     try:
@@ -148,8 +148,8 @@ _LINKED: Final = f"""
 
 
 def _linked(
-    context: query.QueryContext, known: dict[int, query.Answer], ahead: int, indexes: Collection[int]
-) -> list[query.Answer]:
+    context: query.QueryContext, known: dict[int, query.Plain], ahead: int, indexes: Collection[int]
+) -> list[query.Plain]:
     """Return events' rows in this order with their ``refs``, each with the ``event_index`` it leads to, or None.
 
     Events in ``known`` are not read again. Up to ``ahead`` more events that a server reads in advance are added to it.
@@ -163,8 +163,8 @@ def _links_query(indexes: Collection[int], ahead: int) -> tuple[str, tuple[str, 
     return _LINKED, (query.json_list(indexes), len(indexes) + ahead)
 
 
-def _links(rows: Iterable[query.Answer]) -> dict[int, query.Answer]:
-    events: dict[int, query.Answer] = {}
+def _links(rows: Iterable[query.Plain]) -> dict[int, query.Plain]:
+    events: dict[int, query.Plain] = {}
     for row in rows:
         ref, via, behind = (row.pop(name) for name in ("ref", "via", "behind"))
         refs = events.setdefault(row["event_index"], row | {"refs": []})["refs"]
@@ -174,8 +174,8 @@ def _links(rows: Iterable[query.Answer]) -> dict[int, query.Answer]:
 
 
 def _effects(
-    context: query.QueryContext, known: Mapping[int, list[query.Answer]], event: query.Answer
-) -> list[query.Answer]:
+    context: query.QueryContext, known: Mapping[int, list[query.Plain]], event: query.Plain
+) -> list[query.Plain]:
     """Return the references to an event, to what it made, or to its stream until the stream's next step."""
     if (index := event["event_index"]) is None:
         sql = "SELECT event_index, ref, via FROM event_refs WHERE ref = ? ORDER BY event_index, position LIMIT ?"
@@ -201,7 +201,7 @@ _EFFECTS: Final = f"""
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
-def resolve(context: query.QueryContext, args: query.ByRef) -> query.Answer:
+def resolve(context: query.QueryContext, args: query.ByRef) -> query.Plain:
     """Return ``{"sort", "ref", "stream", "event_index", …}``; ``sort`` is event, reasoning, step or stream.
 
     The reference is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event

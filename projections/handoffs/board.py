@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
+import msgspec
+
 from deedbook.ledger.lifecycle.handoff_status import Status, stage_of
-from deedbook.projections.answers.query import Answer, QueryContext
+from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.answers.rows import ViewRows
+from deedbook.projections.handoffs.answers import BoardColumn, BoardColumns, HandoffCard
 from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.queries import LISTING, Board, filtered, summaries
 from deedbook.projections.handoffs.record import records_of
@@ -16,32 +19,28 @@ from deedbook.projections.handoffs.why import explain
 COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
 
 
-def board(context: QueryContext, args: Board) -> Answer:
-    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one snapshot.
-
-    A handoff is as in ``handoffs.list``, with ``why``: what it waits for, in words; empty if it can be claimed.
-    """
+def board(context: QueryContext, args: Board) -> BoardColumns:
+    """Return the handoffs of each status, the newest first, all of one snapshot."""
     every = filtered(args, None)
     counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"  # noqa: S608 - fixed texts
     totals: dict[Status, int] = {row["status"]: row["total"] for row in context.rows(counting, every.values)}
     with_cards = [status for status in totals if args.is_all or stage_of(status) != "over"]
-    columns = [filtered(args, status) for status in with_cards]
+    filters = [filtered(args, status) for status in with_cards]
     queries = [
         (
             f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?",
             (context.now_ms, *where.values, args.limit),
         )
-        for where in columns
+        for where in filters
     ]
     rows = [row for column in context.together(*queries) for row in column]
     source = ViewRows(context)
     known = known_facts(source, records_of(source, [row["id"] for row in rows]))
-    cards: dict[str, list[Answer]] = {}
-    for card in summaries(context, rows):
-        card["why"] = "; ".join(reason["text"] for reason in explain(known[card["id"]], known)["reasons"])
-        cards.setdefault(card["status"], []).append(card)
-    return {
-        "columns": [
-            {"status": status, "total": totals.get(status, 0), "handoffs": cards.get(status, [])} for status in COLUMNS
-        ]
-    }
+    cards: dict[Status, list[HandoffCard]] = {}
+    for line in summaries(context, rows):
+        why = "; ".join(reason.text for reason in explain(known[line.id], known).reasons)
+        cards.setdefault(line.status, []).append(HandoffCard(**msgspec.structs.asdict(line), why=why))
+    columns = [
+        BoardColumn(status=status, total=totals.get(status, 0), handoffs=cards.get(status, [])) for status in COLUMNS
+    ]
+    return BoardColumns(columns=columns)

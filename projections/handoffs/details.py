@@ -5,12 +5,23 @@ Each answer is computed from records, so it is the same from a view and from ver
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from deedbook.projections.answers.query import Answer, ById, ByIds
+from deedbook.projections.answers.query import ById, ByIds
 from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.handoffs.answers import (
+    ExistingHandoffs,
+    HandoffSummary,
+    LinkedHandoff,
+    LogLine,
+    Notes,
+    References,
+    ShownHandoff,
+    Task,
+    Why,
+)
 from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.fold import LOG, row_of_handoff
@@ -18,20 +29,9 @@ from deedbook.projections.handoffs.next import awaited_operations, criteria_of
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
 from deedbook.projections.handoffs.why import explain
 
-_NAMES: Final = {"sender": "from", "receiver": "to"}
-# The fields for programs that act on a handoff, or import over it.
-_BRIEFLY: Final = (
-    *("id", "from", "importer", "to", "reviewer", "status", "version", "completion", "claimed_status", "claimed_done"),
-    *("updated_ms", "source", "original", "format", "template_index"),
-)
+T = TypeVar("T", bound=msgspec.Struct)
+
 _LOGGED: Final = ("event_index", "day", "at", "author", "kind", "text", "position")
-
-
-class References(msgspec.Struct, frozen=True):
-    """The handoffs that depend on a handoff, and those that answer it: ``{"id", "status"}`` of each."""
-
-    dependents: list[dict[str, Any]]
-    answered_by: list[dict[str, Any]]
 
 
 def find_record(source: RowSource, reference: str) -> HandoffRecord:
@@ -46,59 +46,62 @@ def find_record(source: RowSource, reference: str) -> HandoffRecord:
     return records_of(source, [name])[name]
 
 
-def show_handoff(source: RowSource, args: ById) -> Answer:
-    """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
+def show_handoff(source: RowSource, args: ById) -> ShownHandoff:
+    """Return everything about one handoff."""
     record = find_record(source, args.id)
     known = known_facts(source, {record.id: record})
     references = source.view("handoffs.references", {"id": record.id}, References)
     state, content = state_of(record), content_of(record)
-    log = [{name: line[name] for name in _LOGGED} for line in source.select(LOG, "event_index", handoff_id=record.id)]
     why = _why(record, known)
-    return _fields(record) | {
-        "notes": msgspec.structs.asdict(content.notes),
-        "artifacts": list(record.artifacts),
-        "reasoning_refs": list(content.reasoning_refs),
-        "result_refs": list(record.result_refs),
-        "tasks": [
-            {"position": position, "text": text, "done": mark == "done"}
+    return _fields(
+        ShownHandoff,
+        record,
+        notes=Notes(**msgspec.structs.asdict(content.notes)),
+        artifacts=list(record.artifacts),
+        reasoning_refs=list(content.reasoning_refs),
+        result_refs=list(record.result_refs),
+        tasks=[
+            Task(position=position, text=text, done=mark == "done")
             for position, (text, mark) in enumerate(zip(content.tasks, state.tasks, strict=True))
         ],
-        "criteria": criteria_of(record),
-        "depends_on": [{"id": on, "status": known[on].status if on in known else None} for on in state.depends_on],
-        "dependents": references.dependents,
-        "answered_by": references.answered_by,
-        "log": [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log],
-        "why": why,
-        "is_ready": why["is_ready"],
-    }
+        criteria=criteria_of(record),
+        depends_on=[LinkedHandoff(id=on, status=known[on].status if on in known else None) for on in state.depends_on],
+        dependents=references.dependents,
+        answered_by=references.answered_by,
+        log=[_log_line(line) for line in source.select(LOG, "event_index", handoff_id=record.id)],
+        why=why,
+        is_ready=why.is_ready,
+    )
 
 
-def why_handoff(source: RowSource, args: ById) -> Answer:
-    """Return why a handoff is ready or not, as ``explain``, and the agents it waits for with their acts (``waits``)."""
+def _log_line(line: dict[str, Any]) -> LogLine:
+    fields = {name: line[name] for name in _LOGGED}
+    return LogLine(**fields, line=f"- {line['day']} [{line['author']}] {line['text']}")
+
+
+def why_handoff(source: RowSource, args: ById) -> Why:
+    """Return why a handoff is ready or not, and the agents it waits for with their operations."""
     record = find_record(source, args.id)
     return _why(record, known_facts(source, {record.id: record}))
 
 
-def _why(record: HandoffRecord, known: dict[str, HandoffFacts]) -> Answer:
+def _why(record: HandoffRecord, known: dict[str, HandoffFacts]) -> Why:
     facts = known[record.id]
-    return explain(facts, known) | {"waits": awaited_operations(facts, record)}
+    return explain(facts, known, awaited_operations(facts, record))
 
 
-def facts_of_handoff(source: RowSource, args: ById) -> Answer:
+def facts_of_handoff(source: RowSource, args: ById) -> HandoffSummary:
     """Return a handoff's parties, status, version, claims and origin."""
-    return _briefly(find_record(source, args.id))
+    return _fields(HandoffSummary, find_record(source, args.id))
 
 
-def existing_handoffs(source: RowSource, args: ByIds) -> Answer:
-    """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers; unknown ids are left out."""
-    return {"handoffs": {name: _briefly(record) for name, record in records_of(source, args.ids).items()}}
+def existing_handoffs(source: RowSource, args: ByIds) -> ExistingHandoffs:
+    """Return those of these handoffs that exist."""
+    records = records_of(source, args.ids)
+    return ExistingHandoffs(handoffs={name: _fields(HandoffSummary, record) for name, record in records.items()})
 
 
-def _briefly(record: HandoffRecord) -> dict[str, Any]:
-    fields = _fields(record)
-    return {name: fields[name] for name in _BRIEFLY}
-
-
-def _fields(record: HandoffRecord) -> dict[str, Any]:
+def _fields(form: type[T], record: HandoffRecord, **fields: Any) -> T:
+    """Return an answer with the fields of the handoff's row that it has, and with ``fields``."""
     row = msgspec.structs.asdict(row_of_handoff(record))
-    return {_NAMES.get(name, name): value for name, value in row.items()}
+    return form(**{name: value for name, value in row.items() if name in form.__struct_fields__} | fields)

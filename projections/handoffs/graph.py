@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, stage_of
-from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, id_of, json_list
-from deedbook.projections.handoffs.queries import SUMMARY, summary
+from deedbook.projections.answers.query import Arguments, Limit, QueryContext, id_of, json_list
+from deedbook.projections.handoffs.answers import GraphEdge, GraphNode, GraphTotals, Surrounding, Tree, TreeLine
+from deedbook.projections.handoffs.queries import SUMMARY, with_ready
 from deedbook.projections.stores.dialect import stated
 
 graph_handoffs_max: Final = 20_000
@@ -198,13 +199,10 @@ def still_waits_for(links: Links) -> dict[str, list[str]]:
     return remaining | {on: [] for dependencies in remaining.values() for on in dependencies if on not in remaining}
 
 
-def graph_handoffs(context: QueryContext, args: HandoffGraph) -> Answer:
-    """Return a page of the tree, with ``nodes``, ``edges`` (``from`` waits for ``to``) and totals of the whole.
+def graph_handoffs(context: QueryContext, args: HandoffGraph) -> Tree:
+    """Return a page of the tree.
 
-    ``lines`` are ``{"id", "depth", "is_again"}``; ``path`` leads from a root to the first of them; a node that nobody
-    created has ``status`` None. ``critical_path`` is the longest chain of unfinished handoffs that ends at ``id``, or
-    the longest of all; ``order`` is an order in which the page's nodes can be done. Raises Refused: ``NOT_FOUND``,
-    ``REF_AMBIGUOUS``; ``TOO_LARGE`` when more than ``graph_handoffs_max`` are connected.
+    Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``TOO_LARGE`` when more than ``graph_handoffs_max`` are connected.
     """
     root = None if args.id is None else id_of(context, "handoff", args.id)
     links, drawn = _drawn(context, args, root)
@@ -225,30 +223,22 @@ def graph_handoffs(context: QueryContext, args: HandoffGraph) -> Answer:
     total = len(drawn.keys() | waited_for)
     count = total if root is not None else total + _beyond(context, args)
     level = levels(drawn)
-    return {
-        "id": root,
-        "lines": [{"id": line.id, "depth": line.depth, "is_again": line.is_again} for line in page],
-        "path": _path_to(page, parents),
-        "nodes": _nodes(context, names),
-        "edges": [
-            {"from": line.id, "to": line.parent} if args.dependents else {"from": line.parent, "to": line.id}
-            for line in page
-            if line.parent is not None
-        ],
-        "critical_path": critical_path(still_waits_for(known), root),
-        "order": sorted(names, key=lambda name: (level.get(name, 0), name)),
-        "totals": {"nodes": count, "edges": sum(map(len, drawn.values())), "left_out": count - len(parents)},
-        "next": args.after + len(page) if more else None,
-    }
+    pairs = [(line.parent, line.id)[:: -1 if args.dependents else 1] for line in page if line.parent is not None]
+    return Tree(
+        id=root,
+        lines=[TreeLine(id=line.id, depth=line.depth, is_again=line.is_again) for line in page],
+        path=_path_to(page, parents),
+        nodes=_nodes(context, names),
+        edges=[GraphEdge(waiting=name, on=on) for name, on in pairs],
+        critical_path=critical_path(still_waits_for(known), root),
+        order=sorted(names, key=lambda name: (level.get(name, 0), name)),
+        totals=GraphTotals(nodes=count, edges=sum(map(len, drawn.values())), left_out=count - len(parents)),
+        next=args.after + len(page) if more else None,
+    )
 
 
-def around_handoff(context: QueryContext, args: Surroundings) -> Answer:
-    """Return ``{"id", "nodes", "edges", "totals"}``: first the handoffs that block this one, then the nearest.
-
-    A node has ``hops``: negative for steps before it, positive for steps behind it, None elsewhere. A node that nobody
-    created has ``status`` None. An edge (``from`` waits for ``to``) ``holds`` if it leads to a blocking handoff. Raises
-    Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
-    """
+def around_handoff(context: QueryContext, args: Surroundings) -> Surrounding:
+    """Return the handoffs around one. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
     open_ = _links(context, "", _OPEN_SQL) if args.id is None else {}
     end = next(iter(critical_path(still_waits_for(open_))[::-1] or open_), None)
     root = end if args.id is None else id_of(context, "handoff", args.id)
@@ -271,15 +261,16 @@ def around_handoff(context: QueryContext, args: Surroundings) -> Answer:
     chosen = sorted(names, key=lambda name: (name not in first, name not in hops, abs(hops.get(name, 0))))[: args.limit]
     drawn = set(chosen)
     edges = [
-        {"from": name, "to": on, "holds": on in holding.get(name, ())}
+        GraphEdge(waiting=name, on=on, holds=on in holding.get(name, ()))
         for name in chosen
         if name in links
         for on in dict.fromkeys(links[name].depends_on)
         if on in drawn
     ]
     total = len(names) + (_beyond(context, HandoffGraph(is_all=True)) if args.is_all else 0)
-    nodes = [node | {"hops": hops.get(node["id"])} for node in _nodes(context, chosen)]
-    return {"id": root, "nodes": nodes, "edges": edges, "totals": {"nodes": total, "left_out": total - len(chosen)}}
+    nodes = [msgspec.structs.replace(node, hops=hops.get(node.id)) for node in _nodes(context, chosen)]
+    totals = GraphTotals(nodes=total, left_out=total - len(chosen))
+    return Surrounding(id=root, nodes=nodes, edges=edges, totals=totals)
 
 
 def _hops(root: str, before: Links, behind: Links, depth: int) -> dict[str, int]:
@@ -340,7 +331,8 @@ def _path_to(page: Sequence[Line], parents: Mapping[str, str | None]) -> list[st
     return path[::-1]
 
 
-def _nodes(context: QueryContext, names: Sequence[str]) -> list[dict[str, Any]]:
+def _nodes(context: QueryContext, names: Sequence[str]) -> list[GraphNode]:
     sql = SUMMARY + " WHERE h.id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
-    rows = {row["id"]: summary(row) for row in context.rows(sql, (context.now_ms, json_list(names)))}
-    return [rows.get(name) or {"id": name, "title": None, "status": None, "is_ready": False} for name in names]
+    rows = {row["id"]: row for row in context.rows(sql, (context.now_ms, json_list(names)))}
+    missing = {"title": None, "status": None, "is_ready": False}
+    return [GraphNode(**with_ready(rows.get(name) or {"id": name} | missing)) for name in names]

@@ -7,16 +7,17 @@ agents have a queue: an imported file may name anybody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import Name
 from deedbook.ledger.lifecycle.handoff import MET
-from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, names_in
+from deedbook.projections.answers.query import Arguments, Limit, QueryContext, names_in
 from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.handoffs.answers import Awaited, Criterion, Queue, QueueItem, WaitingPage, WaitingRow
 from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.queries import VALID
@@ -55,31 +56,18 @@ class QueueFilter(Arguments, frozen=True):
     limit: Limit = 50
 
 
-class WaitingPage(msgspec.Struct, frozen=True):
-    """A page of a queue: the items, the number of all items, and the cursor of the next page."""
-
-    waits: list[tuple[Literal["handoff", "review"], str, str]]  # kind, id and agent
-    total: int
-    next: str | None
-
-
-def next_items(source: RowSource, args: QueueFilter) -> Answer:
-    """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's queue after another's.
-
-    An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "is_imported", "from",
-    "author", "to", "reviewer", "version", "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``.
-    ``author`` signed it; ``from`` may be only a claim of an imported file (``is_imported``: nobody here has confirmed
-    it). ``since_*`` is the event since which it waits, ``act`` the act that moves it on.
+def next_items(source: RowSource, args: QueueFilter) -> Queue:
+    """Return what waits, most urgent first; without an agent, one agent's queue after another's.
 
     Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page returned.
     """
     page = source.view("handoffs.waits", msgspec.to_builtins(args), WaitingPage)
     items = items_of(source, page.waits)
-    return {"items": items, "total": page.total - len(page.waits) + len(items), "next": page.next}
+    return Queue(items=items, total=page.total - len(page.waits) + len(items), next=page.next)
 
 
-def waits(context: QueryContext, args: QueueFilter) -> Answer:
-    """Return ``{"waits", "total", "next"}``: kind, id and agent of the items that ``handoffs.next`` describes."""
+def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
+    """Return kind, id and agent of the items that ``handoffs.next`` describes."""
     if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
         alike = near(args.agent, names_in(context, "agents", "name"))
         message = f"{args.agent} is not registered in this ledger{did_you_mean(alike)}"
@@ -102,7 +90,8 @@ def waits(context: QueryContext, args: QueueFilter) -> Answer:
     if len(rows) > args.limit:
         last = [page[-1][name] for name in ("agent", "rank", "since_index", "id")]
         following = msgspec.json.encode(last).decode()
-    return {"waits": [[row["kind"], row["id"], row["agent"]] for row in page], "total": total, "next": following}
+    waiting_rows = [WaitingRow(row["kind"], row["id"], row["agent"]) for row in page]
+    return WaitingPage(waits=waiting_rows, total=total, next=following)
 
 
 def _read_cursor(text: str) -> tuple[Value, ...]:
@@ -114,13 +103,13 @@ def _read_cursor(text: str) -> tuple[Value, ...]:
         ) from error
 
 
-def items_of(source: RowSource, names: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
+def items_of(source: RowSource, names: Sequence[WaitingRow]) -> list[QueueItem]:
     """Return the items of a queue by their kind, id and agent, without those that do not wait for this agent."""
     records = records_of(source, {name for kind, name, _ in names if kind == "handoff"})
     facts = known_facts(source, records, links=0)
     reviews = source.states("reviews", ReviewRow, [name for kind, name, _ in names if kind == "review"])
     agents = source.agents({agent for _, _, agent in names})
-    items = []
+    items: list[QueueItem] = []
     for kind, name, agent in names:
         registered = agents.agent(agent)
         if registered is None:
@@ -130,81 +119,81 @@ def items_of(source: RowSource, names: Sequence[tuple[str, str, str]]) -> list[d
         elif name in records and kind == "handoff":
             waits = [wait for waiting_agent, wait in waiting(facts[name]) if waiting_agent == agent]
             items += [_handoff(records[name], facts[name], agent, wait) for wait in waits]
-    times = source.times({item["since_index"] for item in items})
-    return [item | {"since_ms": times[item["since_index"]]} for item in items]
+    times = source.times({item.since_index for item in items})
+    return [msgspec.structs.replace(item, since_ms=times[item.since_index]) for item in items]
 
 
-def _review(review: ReviewRow, agent: str) -> dict[str, Any]:
-    return {
-        "kind": "review",
-        "id": review.id,
-        "title": review.question,
-        "action": "review",
-        "agent": agent,
-        "status": "open",
-        "is_imported": False,
-        "from": review.author,
-        "author": review.author,
-        "to": agent,
-        "reviewer": agent,
-        "version": None,
-        "why": f"{review.author} asks a human, by the rule {review.rule}",
-        "act": "answer",
-        "arguments": {"approve": True},
-        "reasoning_refs": [review.reasoning_ref] if review.reasoning_ref else [],
-        "since_index": review.requested_index,
-    }
+def _review(review: ReviewRow, agent: str) -> QueueItem:
+    return QueueItem(
+        kind="review",
+        id=review.id,
+        title=review.question,
+        action="review",
+        agent=agent,
+        status="open",
+        is_imported=False,
+        sender=review.author,
+        author=review.author,
+        receiver=agent,
+        reviewer=agent,
+        version=None,
+        why=f"{review.author} asks a human, by the rule {review.rule}",
+        act="answer",
+        arguments={"approve": True},
+        reasoning_refs=[review.reasoning_ref] if review.reasoning_ref else [],
+        since_index=review.requested_index,
+    )
 
 
-def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait) -> dict[str, Any]:
+def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait) -> QueueItem:
     state, content = state_of(record), content_of(record)
     operation, arguments = _operation_of(wait, facts, criteria_of(record))
     results = record.result_refs if wait.action == "verify" else ()  # the reasoning of the result comes first
-    return {
-        "kind": "handoff",
-        "id": facts.id,
-        "title": content.title,
-        "action": wait.action,
-        "agent": agent,
-        "status": facts.status,
-        "is_imported": facts.is_imported,
-        "from": facts.sender,
-        "author": state.importer or facts.sender,
-        "to": facts.receiver,
-        "reviewer": facts.reviewer,
-        "version": facts.version,
-        "why": _why(wait, facts, record),
-        "act": operation,
-        "arguments": arguments,
-        "reasoning_refs": list(dict.fromkeys([*results, *content.reasoning_refs])),
-        "since_index": since_of(wait.case, record, facts),
-    }
+    return QueueItem(
+        kind="handoff",
+        id=facts.id,
+        title=content.title,
+        action=wait.action,
+        agent=agent,
+        status=facts.status,
+        is_imported=facts.is_imported,
+        sender=facts.sender,
+        author=state.importer or facts.sender,
+        receiver=facts.receiver,
+        reviewer=facts.reviewer,
+        version=facts.version,
+        why=_why(wait, facts, record),
+        act=operation,
+        arguments=arguments,
+        reasoning_refs=list(dict.fromkeys([*results, *content.reasoning_refs])),
+        since_index=since_of(wait.case, record, facts),
+    )
 
 
-def criteria_of(record: HandoffRecord) -> list[dict[str, Any]]:
-    """Return the acceptance criteria, in order; ``position`` counts from 0."""
+def criteria_of(record: HandoffRecord) -> list[Criterion]:
+    """Return the acceptance criteria, in order."""
     rows = zip(content_of(record).criteria, state_of(record).criteria, record.remarks, strict=True)
     return [
-        {"position": at, "text": text, "mark": mark, "evidence": remark.evidence, "waiver_reason": remark.waiver_reason}
+        Criterion(position=at, text=text, mark=mark, evidence=remark.evidence, waiver_reason=remark.waiver_reason)
         for at, (text, mark, remark) in enumerate(rows)
     ]
 
 
-def awaited_operations(facts: HandoffFacts, record: HandoffRecord) -> list[dict[str, Any]]:
-    """Return ``{"kind", "id", "agent", "act", "arguments"}`` for each agent that a handoff waits for."""
+def awaited_operations(facts: HandoffFacts, record: HandoffRecord) -> list[Awaited]:
+    """Return the operation of each agent that a handoff waits for."""
     awaited = []
     for agent, wait in waiting(facts):
         operation, arguments = _operation_of(wait, facts, criteria_of(record))
-        awaited.append({"kind": "handoff", "id": facts.id, "agent": agent, "act": operation, "arguments": arguments})
+        awaited.append(Awaited(kind="handoff", id=facts.id, agent=agent, act=operation, arguments=arguments))
     return awaited
 
 
-def _operation_of(wait: Wait, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
+def _operation_of(wait: Wait, facts: HandoffFacts, criteria: Sequence[Criterion]) -> tuple[str, dict[str, Any]]:
     """Return the operation by which a party moves a handoff on (``show``: it can only look), and its arguments.
 
     Criteria count from 1.
     """
-    waiver_numbers = [criterion["position"] + 1 for criterion in criteria if criterion["mark"] == "asked"]
+    waiver_numbers = [criterion.position + 1 for criterion in criteria if criterion.mark == "asked"]
     match wait.action:
         case "approve":
             # An imported file may claim to be done: then it is verified and not approved.
@@ -224,7 +213,7 @@ def _operation_of(wait: Wait, facts: HandoffFacts, criteria: Sequence[Mapping[st
 def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
     if wait.why is not None:
         return wait.why.format(handoff=facts)
-    criteria = [criterion for criterion in criteria_of(record) if criterion["mark"] not in MET]
+    criteria = [criterion for criterion in criteria_of(record) if criterion.mark not in MET]
     match wait.action:
         case "amend":
             return _why_to_amend(facts)
@@ -237,9 +226,9 @@ def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
         case "continue":
             return _why_to_continue(facts.reason, criteria)
         case "waive":
-            criterion = next(criterion for criterion in criteria if criterion["mark"] == "asked")
-            asks = f"{facts.receiver} asks to waive criterion {criterion['position'] + 1}. {criterion['text']}"
-            return f"{asks}: {criterion['waiver_reason']}"
+            criterion = next(criterion for criterion in criteria if criterion.mark == "asked")
+            asks = f"{facts.receiver} asks to waive criterion {criterion.position + 1}. {criterion.text}"
+            return f"{asks}: {criterion.waiver_reason}"
         case "verify":
             return f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
         case _:  # every other wait says why in the table
@@ -262,12 +251,12 @@ def _why_to_approve(facts: HandoffFacts) -> str:
     return f"{facts.sender} hands it to {facts.receiver}, and it is not approved{stuck}"
 
 
-def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:
+def _why_to_continue(reason: str, criteria: Sequence[Criterion]) -> str:
     parts = [f"changes requested: {reason}"] if reason else []
     if criteria:
         waits = {"asked": " (a waiver is requested)"}
         named = [
-            f"{criterion['position'] + 1}. {criterion['text']}{waits.get(criterion['mark'], '')}"
+            f"{criterion.position + 1}. {criterion.text}{waits.get(criterion.mark, '')}"
             for criterion in criteria[:criteria_named_max]
         ]
         left = len(criteria) - len(named)

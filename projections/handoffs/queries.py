@@ -6,6 +6,14 @@ from typing import Any, Final
 
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.projections.answers import query
+from deedbook.projections.answers.answer import Page
+from deedbook.projections.handoffs.answers import (
+    HandoffLine,
+    LinkedHandoff,
+    References,
+    UnannouncedHandoff,
+    UnannouncedHandoffs,
+)
 
 VALID: Final = (
     "(w.leased IS NULL OR w.leased = CASE WHEN ? BETWEEN w.lease_from_ms AND w.lease_until_ms - 1 THEN 1 ELSE 0 END)"
@@ -33,7 +41,7 @@ _REFERENCES: Final = (
 _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
 
 
-class HandoffList(query.Page, frozen=True, rename={"sender": "from", "receiver": "to"}):
+class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
     """Filters of a list, newest first."""
 
     status: Status | None = None
@@ -68,13 +76,13 @@ class UnannouncedFilter(query.Arguments, frozen=True):
     limit: query.Limit = 50
 
 
-def list_handoffs(context: query.QueryContext, args: HandoffList) -> query.Answer:
-    """Return ``{"handoffs", "total", "next"}``, newest first."""
+def list_handoffs(context: query.QueryContext, args: HandoffList) -> Page[HandoffLine]:
+    """Return handoffs, newest first."""
     where = filtered(args, args.status)
     if args.ready is not None:
         where.add(f"h.id {'' if args.ready else 'NOT '}IN ({READY})", context.now_ms)
     page, total, following = query.page_of(context, LISTING, where, args.after, args.limit, context.now_ms)
-    return {"handoffs": summaries(context, page), "total": total, "next": following}
+    return Page(items=summaries(context, page), total=total, next=following)
 
 
 def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
@@ -86,27 +94,25 @@ def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
     return where
 
 
-def references_to_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return ``{"dependents", "answered_by"}``: the handoffs that depend on one, and those that answer it.
-
-    Each is ``{"id", "status"}``. The id is whole.
-    """
-    dependents, answered_by = context.together(*((sql, (args.id,)) for sql in _REFERENCES))
-    return {"dependents": dependents, "answered_by": answered_by}
+def references_to_handoff(context: query.QueryContext, args: query.ById) -> References:
+    """Return the handoffs that depend on one, and those that answer it. The id is whole."""
+    found = context.together(*((sql, (args.id,)) for sql in _REFERENCES))
+    dependents, answered_by = ([LinkedHandoff(**row) for row in rows] for rows in found)
+    return References(dependents=dependents, answered_by=answered_by)
 
 
-def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> query.Answer:
-    """Return ``{"ids", "next"}``: the handoffs that have a file, the oldest first."""
+def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> Page[str]:
+    """Return the ids of the handoffs that have a file, the oldest first."""
     where = query.Where()
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
     if not args.finished:
         where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
-    page, _, following = query.page_of(context, _FILES, where, args.after, args.limit)
-    return {"ids": [row["id"] for row in page], "next": following}
+    page, total, following = query.page_of(context, _FILES, where, args.after, args.limit)
+    return Page(items=[row["id"] for row in page], total=total, next=following)
 
 
-def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -> query.Answer:
-    """Return ``{"handoffs": [{"id", "to", "version"}]}``: claimable handoffs that were not announced as ready."""
+def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -> UnannouncedHandoffs:
+    """Return claimable handoffs that were not announced as ready."""
     where = query.Where()
     where.add(f"h.is_announced = 0 AND h.id IN ({READY})", context.now_ms)
     if args.about is not None:
@@ -116,24 +122,24 @@ def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -
             args.about,
         )
     # The SQL is fixed; arguments are bound.
-    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'  # noqa: S608
-    return {"handoffs": context.rows(sql, (*where.values, args.limit))}
+    sql = f"SELECT h.id, h.receiver, h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?"  # noqa: S608
+    rows = context.rows(sql, (*where.values, args.limit))
+    return UnannouncedHandoffs(handoffs=[UnannouncedHandoff(**row) for row in rows])
 
 
-def summaries(context: query.QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of ``SUMMARY`` as answers, each with ``depends_on``: ids and their status."""
+def summaries(context: query.QueryContext, rows: list[dict[str, Any]]) -> list[HandoffLine]:
+    """Return rows of ``SUMMARY`` as answers, with what they depend on."""
     sql = (
         "SELECT d.handoff_id, d.depends_on AS id, o.status FROM handoff_dependencies d "
         "LEFT JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id IN (SELECT value FROM json_each(?)) "
         "ORDER BY d.handoff_id, d.position"
     )
-    dependencies: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+    dependencies: dict[str, list[LinkedHandoff]] = {row["id"]: [] for row in rows}
     for dependency in context.rows(sql, (query.json_list(dependencies),)) if rows else ():
-        dependencies[dependency.pop("handoff_id")].append(dependency)
-    return [summary(row) | {"depends_on": dependencies[row["id"]]} for row in rows]
+        dependencies[dependency.pop("handoff_id")].append(LinkedHandoff(**dependency))
+    return [HandoffLine(**with_ready(row), depends_on=dependencies[row["id"]]) for row in rows]
 
 
-def summary(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of ``SUMMARY`` as an answer."""
-    names = {"sender": "from", "receiver": "to"}
-    return {names.get(name, name): value for name, value in row.items()} | {"is_ready": bool(row["is_ready"])}
+def with_ready(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of ``SUMMARY`` with ``is_ready`` as a truth value."""
+    return row | {"is_ready": bool(row["is_ready"])}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from itertools import pairwise, zip_longest
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -18,10 +18,10 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
 from deedbook.projections.answers import query
 from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.handoffs.answers import Approval, ChangedLine, FieldChange, LineMark, Version, Versions
 from deedbook.projections.handoffs.details import find_record
 from deedbook.projections.handoffs.fold import LOG, VERSIONS
 
-LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 # Fields that follow from the others, or present them in a file.
@@ -39,12 +39,8 @@ class VersionRange(query.Arguments, frozen=True, rename={"since": "from", "numbe
     number: _Number | None = None
 
 
-def versions_of_handoff(source: RowSource, args: VersionRange) -> query.Answer:
-    """Return ``{"id", "versions", "from", "to", "content", "changes"}``: the content of ``to``, and its changes.
-
-    A version is ``{"number", "version", "event_index", "at_ms", "author", "text", "approvals"}``, oldest first, each
-    approval ``{"event_index", "at_ms", "author"}``; ``from`` is None if there is no earlier version. A change is
-    ``{"field", "counts", "lines"}``, a line ``{"mark", "text", "was"}``; ``was`` is the former text of a changed line.
+def versions_of_handoff(source: RowSource, args: VersionRange) -> Versions:
+    """Return the versions of a handoff, the content of one, and its changes since an earlier one.
 
     Raises Refused: ``NOT_FOUND`` for a handoff or a version that does not exist.
     """
@@ -65,17 +61,18 @@ def versions_of_handoff(source: RowSource, args: VersionRange) -> query.Answer:
     if (last := max(to, since or 0)) > len(rows):
         raise Refused("NOT_FOUND", f"{name} has no version {last}: its last version is {len(rows)}", versions=len(rows))
     changes = [] if since is None else changes_of(contents[since - 1], contents[to - 1])
-    return {"id": name, "versions": rows, "from": since, "to": to, "content": contents[to - 1], "changes": changes}
+    versions = [Version(**row | {"approvals": [Approval(**approval) for approval in row["approvals"]]}) for row in rows]
+    return Versions(id=name, versions=versions, since=since, number=to, content=contents[to - 1], changes=changes)
 
 
 def _event(line: dict[str, Any]) -> dict[str, Any]:
     return {"event_index": line["event_index"], "at_ms": line["accepted_ms"], "author": line["author"]}
 
 
-def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[FieldChange]:
     """Return the differences between two contents, field by field.
 
-    >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0]["counts"]
+    >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0].counts
     {'kept': 1, 'changed': 1, 'added': 1}
     """
     old, new = ({**content, **content["notes"]} for content in (before, after))
@@ -83,7 +80,7 @@ def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, 
     for name in (*HandoffContent.__struct_fields__, *ReceiverNotes.__struct_fields__):
         if name not in _NOT_COMPARED and old.get(name) != new.get(name):
             lines = list(_lines(_texts(old.get(name)), _texts(new.get(name))))
-            changes.append({"field": name, "counts": dict(Counter(line["mark"] for line in lines)), "lines": lines})
+            changes.append(FieldChange(field=name, counts=dict(Counter(line.mark for line in lines)), lines=lines))
     return changes
 
 
@@ -91,11 +88,11 @@ def _texts(value: str | list[str] | None) -> list[str]:
     return value if isinstance(value, list) else (value or "").splitlines()
 
 
-def _lines(old: list[str], new: list[str]) -> Iterator[dict[str, Any]]:
+def _lines(old: list[str], new: list[str]) -> Iterator[ChangedLine]:
     """Yield the lines of both in order; a line that replaces another one is that line changed."""
     for operation, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
         for was, text in zip_longest(old[start:end], new[first:last]):
             mark: LineMark = (
                 "kept" if operation == "equal" else "removed" if text is None else "added" if was is None else "changed"
             )
-            yield {"mark": mark, "text": was if text is None else text, "was": was if mark == "changed" else None}
+            yield ChangedLine(mark=mark, text=was if text is None else text, was=was if mark == "changed" else None)

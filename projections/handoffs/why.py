@@ -6,84 +6,87 @@ claim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from deedbook.ledger.lifecycle.handoff_status import Status, stage_of
 from deedbook.ledger.lifecycle.rules import rules_of
+from deedbook.projections.handoffs.answers import Awaited, Reason, Why, WorkLeft
 from deedbook.projections.handoffs.facts import HandoffFacts
 
 chain_links_max: Final = 32
 
 
-def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[str, Any]:
-    """Return ``{"id", "status", "version", "is_ready", "sentence", "reasons", "left"}``.
-
-    ``known`` has the dependencies; of these, only the facts that do not rest on others are read. A reason is
-    ``{"code", "text"}`` and, for a dependency, also ``on``, ``status`` and ``chain``: the ids from that dependency to
-    the first one that only its own parties can move on.
-    """
+def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Sequence[Awaited] = ()) -> Why:
+    """Return why it is ready or not. ``known`` has the dependencies, whose facts that rest on no others are read."""
     reasons = _own_reasons(handoff)
     if handoff.status in ("pending", "approved") or not reasons:  # work whose lease expired waits again, too
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
-    codes = {reason["code"] for reason in reasons}
+    codes = {reason.code for reason in reasons}
     if handoff.status == "rejected" or codes in ({"ALREADY_CLAIMED"}, {"TRANSITION_NOT_ALLOWED"}):  # no work is waiting
-        sentence = f"{handoff.id} is {handoff.status.replace('_', ' ')}: {reasons[0]['text']}."
+        sentence = f"{handoff.id} is {handoff.status.replace('_', ' ')}: {reasons[0].text}."
     elif reasons:
-        sentence = f"{handoff.id} is not ready: {'; '.join(reason['text'] for reason in reasons)}."
-    answer = {"id": handoff.id, "status": handoff.status, "version": handoff.version, "is_ready": not reasons}
-    left = {"tasks": list(handoff.tasks_left), "criteria": list(handoff.criteria_left)}
-    return answer | {"sentence": sentence, "reasons": reasons, "left": left}
+        sentence = f"{handoff.id} is not ready: {'; '.join(reason.text for reason in reasons)}."
+    return Why(
+        id=handoff.id,
+        status=handoff.status,
+        version=handoff.version,
+        is_ready=not reasons,
+        sentence=sentence,
+        reasons=reasons,
+        left=WorkLeft(tasks=list(handoff.tasks_left), criteria=list(handoff.criteria_left)),
+        waits=list(waits),
+    )
 
 
-def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
+def _own_reasons(handoff: HandoffFacts) -> list[Reason]:
     if handoff.is_orphaned:
-        return [{"code": "AGENT_UNKNOWN", "text": receiver_removed_text(handoff), "by": handoff.sender}]
+        return [Reason(code="AGENT_UNKNOWN", text=receiver_removed_text(handoff), by=handoff.sender)]
     if handoff.is_unreviewed:
         code = "NOT_APPROVED" if handoff.waits_for_approval else "TRANSITION_NOT_ALLOWED"
-        return [{"code": code, "text": reviewer_removed_text(handoff), "by": handoff.sender}]
+        return [Reason(code=code, text=reviewer_removed_text(handoff), by=handoff.sender)]
     if handoff.waits_for_approval and handoff.status != "pending":
-        return [{"code": "NOT_APPROVED", "text": compromised_approval_text(handoff), "by": handoff.reviewer}]
+        return [Reason(code="NOT_APPROVED", text=compromised_approval_text(handoff), by=handoff.reviewer)]
     return _reasons_of_status(handoff)
 
 
-def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
+def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
     # A verified handoff may keep the reason of changes that were requested before.
     because = f" ({handoff.reason})" if handoff.reason and handoff.status != "verified" else ""
     match handoff.status:
         case "approved":
             return _reasons_of_receiver(handoff)
         case "pending":
-            return [{"code": "NOT_APPROVED", "text": _pending_text(handoff), "by": handoff.reviewer}]
+            return [Reason(code="NOT_APPROVED", text=_pending_text(handoff), by=handoff.reviewer)]
         case "rejected":
             text = f"{_ended_text(handoff)}{because}; nothing comes next: create another"
-            return [{"code": "NOT_APPROVED", "text": text, "by": handoff.reviewer}]
+            return [Reason(code="NOT_APPROVED", text=text, by=handoff.reviewer)]
         case "in_progress" if handoff.is_lapsed:
             return []  # it can be claimed again
         case "in_progress":
             again = f", changes were requested{because}" if because else ""
             waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
             text = f"{_working_text(handoff)}{again}; {open_work_text(handoff)}{waiver}"
-            return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
+            return [Reason(code="ALREADY_CLAIMED", text=text, by=handoff.receiver)]
         case "completed":
             text = f"{_ended_text(handoff)}; {handoff.reviewer} verifies it or requests changes"
-            return [{"code": "TRANSITION_NOT_ALLOWED", "text": text, "by": handoff.reviewer}]
+            return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case _ if stage_of(handoff.status) == "working":
             text = f"{_working_text(handoff)}, but it is {handoff.status}{because}; {open_work_text(handoff)}"
-            return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
+            return [Reason(code="ALREADY_CLAIMED", text=text, by=handoff.receiver)]
         case _:  # verified, cancelled, superseded, or a status that needs no text of its own
             left = rules_of("handoff").states[handoff.status].next or "nothing is left to do"
-            return [{"code": "TRANSITION_NOT_ALLOWED", "text": f"{_ended_text(handoff)}{because}; {left}"}]
+            return [Reason(code="TRANSITION_NOT_ALLOWED", text=f"{_ended_text(handoff)}{because}; {left}")]
 
 
-def _reasons_of_receiver(handoff: HandoffFacts) -> list[dict[str, Any]]:
+def _reasons_of_receiver(handoff: HandoffFacts) -> list[Reason]:
     if not handoff.receiver:
-        return [{"code": "NOT_AUTHORIZED", "text": "its file names no receiver: amend it with --to NAME"}]
+        return [Reason(code="NOT_AUTHORIZED", text="its file names no receiver: amend it with --to NAME")]
     if not handoff.is_receiver_registered:
         text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff with --to NAME"
-        return [{"code": "AGENT_UNKNOWN", "text": text, "by": handoff.sender}]
+        return [Reason(code="AGENT_UNKNOWN", text=text, by=handoff.sender)]
     return []
 
 
@@ -151,16 +154,16 @@ def _pending_text(handoff: HandoffFacts) -> str:
     return f"it was imported{claim} and waits for {reviewer} to confirm it, by approving or verifying"
 
 
-def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts]) -> dict[str, Any] | None:
+def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts]) -> Reason | None:
     dependency = known.get(on)
     if dependency is None:
         text = f"it depends on {on}, which does not exist"
-        return {"code": "DEPENDENCY_MISSING", "text": text, "on": on, "status": None, "chain": [on]}
+        return Reason(code="DEPENDENCY_MISSING", text=text, on=on, status=None, chain=[on])
     if handoff.is_unlocked_by(dependency):
         return None
     chain, links = _chain(dependency, known)
     text = f"it waits for {links}"
-    return {"code": "DEPENDENCY_PENDING", "text": text, "on": on, "status": dependency.status, "chain": chain}
+    return Reason(code="DEPENDENCY_PENDING", text=text, on=on, status=dependency.status, chain=chain)
 
 
 def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:

@@ -64,7 +64,7 @@ class FetchArguments(query.Arguments, frozen=True):
     have: str | None = None
 
 
-class ReasoningList(query.Page, frozen=True):
+class ReasoningList(query.ListArguments, frozen=True):
     """Filters of a list, newest first."""
 
     author: str | None = None
@@ -113,7 +113,7 @@ def get_full_reasoning(source: RowSource, reference: str) -> FullReasoning:
     return _whole(version, [row["delta"] for row in _versions(source, version)])
 
 
-def show_reasoning(source: RowSource, args: query.ById) -> query.Answer:
+def show_reasoning(source: RowSource, args: query.ById) -> query.Plain:
     """Return a reasoning at its latest version, with its ``versions`` and its whole ``memory``."""
     name, version, *_ = find_version(source, args.id)
     versions = source.select(VERSIONS, "version", reasoning_id=name)
@@ -125,7 +125,7 @@ def show_reasoning(source: RowSource, args: query.ById) -> query.Answer:
     }
 
 
-def full_reasoning(source: RowSource, args: query.ByRef) -> query.Answer:
+def full_reasoning(source: RowSource, args: query.ByRef) -> query.Plain:
     """Return a whole version: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
     full = get_full_reasoning(source, args.ref)
     fields = _described(source, full.reasoning_id)
@@ -139,7 +139,7 @@ def full_reasoning(source: RowSource, args: query.ByRef) -> query.Answer:
     }
 
 
-def fetch(source: RowSource, args: FetchArguments) -> query.Answer:
+def fetch(source: RowSource, args: FetchArguments) -> query.Plain:
     """Return the smallest ``payload`` for this receiver; ``sent_as`` is full, squashed or chain.
 
     ``ref`` and ``base`` are whole. ``sizes`` has bytes and tokens of all three, or None for one that needs a base which
@@ -173,20 +173,20 @@ def fetch(source: RowSource, args: FetchArguments) -> query.Answer:
     }
 
 
-def list_reasonings(context: query.QueryContext, args: ReasoningList) -> query.Answer:
+def list_reasonings(context: query.QueryContext, args: ReasoningList) -> query.Plain:
     """Return ``{"reasonings", "total", "next"}``, newest first."""
-    return query.list_of(
+    return query.plain_list_of(
         context, LISTING, query.Where(args, "author", "session", "status"), args, of="reasonings", read=marked
     )
 
 
-def existing(context: query.QueryContext, args: query.ByIds) -> query.Answer:
+def existing(context: query.QueryContext, args: query.ByIds) -> query.Plain:
     """Return ``{"reasonings"}``: the rows of those of these ids that exist."""
     rows = [row for name in args.ids for row in context.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
     return {"reasonings": {row["id"]: marked(row) for row in rows}}
 
 
-def origins(source: RowSource, args: query.ByRef) -> query.Answer:
+def origins(source: RowSource, args: query.ByRef) -> query.Plain:
     """Return ``{"own", "imported", "ids"}``: how many reasonings with this version were recorded here, and imported."""
     try:
         ref = find_version(source, args.ref).ref

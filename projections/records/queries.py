@@ -7,20 +7,20 @@ from typing import Annotated, Final
 import msgspec
 
 from deedbook.projections.answers.query import (
-    Answer,
     Arguments,
+    ListArguments,
     Listing,
-    Page,
+    Plain,
     QueryContext,
     Where,
-    list_of,
     page_rows_max,
+    plain_list_of,
 )
 
 LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newest_first=False)
 
 
-class RecordList(Page, frozen=True):
+class RecordList(ListArguments, frozen=True):
     """Filters: ``source`` is the beginning of the origin; ``unmapped`` selects unmapped records."""
 
     unmapped: bool = False
@@ -41,7 +41,7 @@ class OriginalFilter(Arguments, frozen=True):
     places: Annotated[list[ImportSource], msgspec.Meta(max_length=page_rows_max)]
 
 
-def list_records(context: QueryContext, args: RecordList) -> Answer:
+def list_records(context: QueryContext, args: RecordList) -> Plain:
     """Return ``{"records", "total", "next"}``, in the order of the ledger."""
     where = Where(args)
     where.add("substr(source, 1, ?) = ?", len(args.source), args.source)
@@ -49,10 +49,10 @@ def list_records(context: QueryContext, args: RecordList) -> Answer:
         where.add("mapped_kind IS NULL")
     if args.dirty:
         where.add("dirty > 0")
-    return list_of(context, LISTING, where, args, of="records")
+    return plain_list_of(context, LISTING, where, args, of="records")
 
 
-def existing_records(context: QueryContext, args: OriginalFilter) -> Answer:
+def existing_records(context: QueryContext, args: OriginalFilter) -> Plain:
     """Return ``{"records"}``: the record of each original that is in the ledger already.
 
     Of several records (two agents may import at once, and one may leave unmapped what the other maps) it is the latest

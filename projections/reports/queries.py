@@ -91,7 +91,7 @@ class SessionsWithReport(query.Arguments, frozen=True):
     limit: query.Limit = 10
 
 
-def show_report(context: query.QueryContext, args: ReportName) -> query.Answer:
+def show_report(context: query.QueryContext, args: ReportName) -> query.Plain:
     """Return ``{"report", "versions", "grounds"}``: a version with its ``markdown`` and ``compressed_json``.
 
     ``versions`` lists all. Without ``version`` it is the latest, or the one that ``id`` names. Raises Refused:
@@ -114,7 +114,7 @@ def show_report(context: query.QueryContext, args: ReportName) -> query.Answer:
     return {"report": with_texts(read_report(report)), "versions": versions, "grounds": grounds}
 
 
-def list_reports(context: query.QueryContext, args: ReportList) -> query.Answer:
+def list_reports(context: query.QueryContext, args: ReportList) -> query.Plain:
     """Return ``{"reports", "total_found", "next"}``, newest first, without markdown and compressed JSON.
 
     Raises Refused: ``PATTERN_NOT_SUPPORTED``.
@@ -131,7 +131,7 @@ def list_reports(context: query.QueryContext, args: ReportList) -> query.Answer:
     return {"reports": reports, "total_found": total, "next": following}
 
 
-def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> query.Answer:
+def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> query.Plain:
     """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None."""
     where = query.Where()
     where.equal("s.id", None if args.id is None else find_session(context, args.id)["id"])

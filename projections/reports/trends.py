@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from deedbook.ledger.events.session import Calibration
-from deedbook.projections.answers.query import Answer, Arguments, ById, Limit, QueryContext, Where
+from deedbook.projections.answers.query import Arguments, ById, Limit, Plain, QueryContext, Where
 from deedbook.projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
 from deedbook.projections.sessions.queries import find_session
 
@@ -66,7 +66,7 @@ class CalibrationFilter(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def calibration(context: QueryContext, args: CalibrationFilter) -> Answer:
+def calibration(context: QueryContext, args: CalibrationFilter) -> Plain:
     """Return ``{"agents", "imported_left_out"}``: the agents' reports, and the number of uncounted imported ones.
 
     Each agent has ``points`` (oldest first), ``counts`` of labels, ``bias`` and its meaning. Each point, and all points
@@ -126,7 +126,7 @@ def _grounds(counts: Mapping[str, int]) -> dict[str, Any]:
     return {**counts, "text": f"grounded on {', '.join(parts) or 'nothing that was recorded'}"}
 
 
-def accomplished(context: QueryContext, args: ById) -> Answer:
+def accomplished(context: QueryContext, args: ById) -> Plain:
     """Return ``{"accomplished"}``: what the session's author completed in handoffs.
 
     That is every task done, criterion met and handoff completed by that author between the start and the end of the

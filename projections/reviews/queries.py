@@ -7,13 +7,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from deedbook.projections.answers.query import (
-    Answer,
     ById,
+    ListArguments,
     Listing,
-    Page,
+    Plain,
     QueryContext,
     Where,
-    list_of,
+    plain_list_of,
     with_json,
 )
 from deedbook.projections.answers.rows import RowSource
@@ -38,7 +38,7 @@ LISTING: Final = Listing(
 )
 
 
-class ReviewList(Page, frozen=True):
+class ReviewList(ListArguments, frozen=True):
     """Filters of a list, the longest waiting first."""
 
     status: Literal["open", "answered"] | None = None
@@ -46,13 +46,13 @@ class ReviewList(Page, frozen=True):
     reasoning_ref: str | None = None
 
 
-def list_reviews(context: QueryContext, args: ReviewList) -> Answer:
+def list_reviews(context: QueryContext, args: ReviewList) -> Plain:
     """Return ``{"reviews", "total", "next"}``, the longest waiting first."""
     where = Where(args, "status", "author", "reasoning_ref")
-    return list_of(context, LISTING, where, args, of="reviews", read=_review)
+    return plain_list_of(context, LISTING, where, args, of="reviews", read=_review)
 
 
-def show_review(source: RowSource, args: ById) -> Answer:
+def show_review(source: RowSource, args: ById) -> Plain:
     """Return a review; ``verdict`` and the other fields of the answer are None until a human answers."""
     name = source.id_of("review", args.id)
     return _review(msgspec.structs.asdict(source.states("reviews", ReviewRow, [name])[name]))

@@ -21,7 +21,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
-from deedbook.projections.answers.query import Answer, Arguments, QueryContext, Where, prefix_digits_min
+from deedbook.projections.answers.query import Arguments, Plain, QueryContext, Where, prefix_digits_min
 from deedbook.projections.search.nearness import MATCHES, nearest, related_min
 from deedbook.projections.search.words import (
     Word,
@@ -76,7 +76,7 @@ class SearchText(Arguments, frozen=True):
     after: Cursor | None = None
 
 
-def find_text(context: QueryContext, args: SearchText) -> Answer:
+def find_text(context: QueryContext, args: SearchText) -> Plain:
     """Return ``{"hits", "total", "next", "holds"}``: events, with at most 200 characters around the first match.
 
     ``holds`` is ``all`` if each hit contains all words, else ``some``: then the hits are the nearest events, with
@@ -117,7 +117,7 @@ def find_text(context: QueryContext, args: SearchText) -> Answer:
     return {"hits": hits, "total": total, "next": following, "holds": holds}
 
 
-def _corrections(context: QueryContext, rows: Sequence[Answer]) -> dict[int, Answer]:
+def _corrections(context: QueryContext, rows: Sequence[Plain]) -> dict[int, Plain]:
     """Return, by entry, who retracted or resolved the statements of the rows, and why."""
     sessions = {row["stream"].partition("/")[2] for row in rows if row["stream"].startswith("session/")}
     names = ("kind", "event_index", "author", "words", "happened_ms")
@@ -139,7 +139,7 @@ _TOTAL: Final = stated(sqlite="NULL AS total", postgres="count(*) OVER () AS tot
 
 def _holding_all(
     context: QueryContext, terms: Sequence[Term], where: Where, limit: int, offset: int
-) -> tuple[list[Answer], int]:
+) -> tuple[list[Plain], int]:
     """Return a page of the events that contain all terms, and their total."""
     if sum(len(term.words) for term in terms) > words_searched_max:
         return [], 0

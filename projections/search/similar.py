@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, Where, with_json
+from deedbook.projections.answers.query import Arguments, Limit, Plain, QueryContext, Where, with_json
 from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from deedbook.projections.reports.queries import AI_ID
 from deedbook.projections.reports.report import is_same
@@ -61,7 +61,7 @@ class OverlapFilter(Arguments, frozen=True):
     limit: Limit = 20
 
 
-def similar_sessions(context: QueryContext, args: TaskQuestion) -> Answer:
+def similar_sessions(context: QueryContext, args: TaskQuestion) -> Plain:
     """Return ``{"sessions", "total_found", "embedder"}``: the sessions nearest to a task, with or without a report.
 
     Each has ``score`` and ``near``: there is always a nearest session, and it may be far.
@@ -73,12 +73,12 @@ def similar_sessions(context: QueryContext, args: TaskQuestion) -> Answer:
     return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
 
 
-def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[Answer]:
+def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[Plain]:
     rows = {row["session_id"]: row for row in _read(context, _of_streams(context, f"{_SESSIONS} WHERE s.id", chosen))}
     return [rows[near.name] | near.scored for near in chosen if near.name in rows]
 
 
-def related_work(context: QueryContext, args: TaskQuestion) -> Answer:
+def related_work(context: QueryContext, args: TaskQuestion) -> Plain:
     """Return ``dead_ends``, ``reasonings`` and ``sessions`` that are not far from a task, nearest first.
 
     Sessions without a report count like others: their dead ends are as valid.
@@ -110,7 +110,7 @@ def related_work(context: QueryContext, args: TaskQuestion) -> Answer:
     return answer | {"total_found": len(dead_ends) + len(reasonings) + len(streams), "embedder": str(best_embedder())}
 
 
-def overlapping(context: QueryContext, args: OverlapFilter) -> Answer:
+def overlapping(context: QueryContext, args: OverlapFilter) -> Plain:
     """Return ``{"overlaps", "total_found", "threshold", "not_compared"}``: pairs of reports about the same work.
 
     Each pair has both ``sessions`` and the common words (``shared``), nearest first. The newest reports are compared;

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, Literal
 
 from deedbook.projections.answers.query import (
-    Answer,
     ById,
+    ListArguments,
     Listing,
-    Page,
+    Plain,
     QueryContext,
     Where,
-    list_of,
+    plain_list_of,
     row_of_id,
     with_json,
 )
@@ -32,7 +32,7 @@ _TABLES: Final = {"tools": "tools_used"}  # tables whose count has another name
 _CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
 
-class SessionList(Page, frozen=True):
+class SessionList(ListArguments, frozen=True):
     """Filters of a list, newest first."""
 
     author: str | None = None
@@ -45,10 +45,10 @@ def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
     return row_of_id(context, "sessions", reference, "session")
 
 
-def list_sessions(context: QueryContext, args: SessionList) -> Answer:
+def list_sessions(context: QueryContext, args: SessionList) -> Plain:
     """Return ``{"sessions", "total", "next"}``, newest first; retracted or resolved things are not counted."""
     where = Where(args, "author", "ai_id", "status")
-    page = list_of(context, LISTING, where, args, of="sessions", read=_session)
+    page = plain_list_of(context, LISTING, where, args, of="sessions", read=_session)
     rows = {session["id"]: session for session in page["sessions"]}
     marks = ", ".join("?" * len(rows))
     reported, corrected = context.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrections_query(rows))
@@ -61,7 +61,7 @@ def list_sessions(context: QueryContext, args: SessionList) -> Answer:
     return page
 
 
-def show_session(context: QueryContext, args: ById) -> Answer:
+def show_session(context: QueryContext, args: ById) -> Plain:
     """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
 
     ``counts`` has the number of each. A vector that was not assessed is absent from ``vectors``. ``correction`` is
@@ -77,7 +77,7 @@ def show_session(context: QueryContext, args: ById) -> Answer:
     counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
     some = [of for of, count in counts.items() if count]
     results = context.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
-    recorded: dict[str, list[Answer]] = {of: [] for of in counts} | {
+    recorded: dict[str, list[Plain]] = {of: [] for of in counts} | {
         of: [*map(_event, rows)] for of, rows in zip(some, results, strict=True)
     }
 
@@ -120,7 +120,7 @@ def _first_of_each(corrected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(first.values(), key=lambda row: int(row["event_index"]))
 
 
-def follow_vectors(context: QueryContext, args: ById) -> Answer:
+def follow_vectors(context: QueryContext, args: ById) -> Plain:
     """Return how a session's vectors moved: its assessments in order as ``points``, and their comparison.
 
     ``changes`` of a point are differences to the last assessment of each vector. ``deltas``, overall confidence and

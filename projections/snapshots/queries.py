@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from deedbook.projections.answers.query import (
-    Answer,
     Arguments,
     ById,
+    ListArguments,
     Listing,
-    Page,
+    Plain,
     QueryContext,
     Where,
-    list_of,
+    plain_list_of,
     with_json,
 )
 from deedbook.projections.answers.rows import RowSource
@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 LISTING: Final = Listing(f"SELECT {_COLUMNS} FROM snapshots", "snapshots", "event_index")  # noqa: S608 - fixed names
 
 
-class SnapshotList(Page, frozen=True):
+class SnapshotList(ListArguments, frozen=True):
     """Filters of a list, newest first."""
 
     author: str | None = None
@@ -41,18 +41,18 @@ class DomainFilter(Arguments, frozen=True):
     reasoning_ref: str
 
 
-def list_snapshots(context: QueryContext, args: SnapshotList) -> Answer:
+def list_snapshots(context: QueryContext, args: SnapshotList) -> Plain:
     """Return ``{"snapshots", "total", "next"}``, newest first, without their ``data``."""
     where = Where(args, "author", "session_id", "reasoning_ref")
-    return list_of(context, LISTING, where, args, of="snapshots")
+    return plain_list_of(context, LISTING, where, args, of="snapshots")
 
 
-def show_snapshot(source: RowSource, args: ById) -> Answer:
+def show_snapshot(source: RowSource, args: ById) -> Plain:
     """Return a snapshot with its whole ``data``."""
     row, *_ = source.select(SNAPSHOTS, "event_index", id=source.id_of("snapshot", args.id))
     return with_json(row, "data")
 
 
-def list_domains(source: RowSource, args: DomainFilter) -> Answer:
+def list_domains(source: RowSource, args: DomainFilter) -> Plain:
     """Return ``{"domains"}``: the domains of this graph's reasonings, which no snapshot of it may hide."""
     return {"domains": sorted({row["domain"] for row in with_version(source, args.reasoning_ref)})}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from deedbook.projections.answers.query import (
-    Answer,
     ById,
+    ListArguments,
     Listing,
-    Page,
+    Plain,
     QueryContext,
     Where,
-    list_of,
+    plain_list_of,
     row_of_id,
     with_json,
 )
@@ -30,24 +30,24 @@ _JSON: Final = (
 )
 
 
-class TaskList(Page, frozen=True):
+class TaskList(ListArguments, frozen=True):
     """Filters of a list, newest first."""
 
     status: Literal["started", "searching", "paused", "solved", "failed", "unverified"] | None = None
     task_type: str | None = None
 
 
-def list_tasks(context: QueryContext, args: TaskList) -> Answer:
+def list_tasks(context: QueryContext, args: TaskList) -> Plain:
     """Return ``{"tasks", "total", "next"}``, newest first."""
-    return list_of(context, LISTING, Where(args, "status", "task_type"), args, of="tasks", read=_task)
+    return plain_list_of(context, LISTING, Where(args, "status", "task_type"), args, of="tasks", read=_task)
 
 
-def show_task(context: QueryContext, args: ById) -> Answer:
+def show_task(context: QueryContext, args: ById) -> Plain:
     """Return a task: roles, configuration, stats (``claimed_stats``: the explorer's own), solution or ``failure``."""
     return _task_of(context, args.id)
 
 
-def show_tree(context: QueryContext, args: ById) -> Answer:
+def show_tree(context: QueryContext, args: ById) -> Plain:
     """Return the whole tree as a ``ThoughtTree``: every field of every node, in the order of addition.
 
     ``search_config`` is None before the search began, ``root_id`` before there is a root.
@@ -58,7 +58,7 @@ def show_tree(context: QueryContext, args: ById) -> Answer:
     return {"task_id": task["id"], **about, "nodes": {row["id"]: _node(row) for row in rows}}
 
 
-def prove_task(context: QueryContext, args: ById) -> Answer:
+def prove_task(context: QueryContext, args: ById) -> Plain:
     """Return for each answer its request, signer, key and index, and whether six agents really ran.
 
     ``answered_itself`` lists answers by the agent or the key that sent the request. ``never_ran`` lists the roles that

@@ -18,7 +18,7 @@ import msgspec
 
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
 from deedbook.ledger.lifecycle.authority import compromised_at
-from deedbook.projections.answers.query import Answer, Arguments, ByRef, Limit, age_of
+from deedbook.projections.answers.query import Arguments, ByRef, Limit, Plain, age_of
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.reasoning.fold import VERSIONS
 from deedbook.projections.reasoning.queries import find_version, with_version
@@ -71,7 +71,7 @@ class ValidationFilter(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def list_validations(source: RowSource, args: ValidationFilter) -> Answer:
+def list_validations(source: RowSource, args: ValidationFilter) -> Plain:
     """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
     version = find_version(source, args.ref)
     refs = [version.ref]
@@ -87,17 +87,17 @@ def list_validations(source: RowSource, args: ValidationFilter) -> Answer:
     return {"validations": validations, "total": len(rows), "next": after}
 
 
-def latest_verdict(source: RowSource, args: ByRef) -> Answer:
+def latest_verdict(source: RowSource, args: ByRef) -> Plain:
     """Return the ``LatestVerdict`` on a version."""
     ref = find_version(source, args.ref).ref
     voices = _voices(source, ref)
     if not voices:
-        return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
+        return cast("Plain", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
     latest = voices[0]
     differing = [voice for voice in voices if voice.outcome != latest.outcome]
     strongest = max((latest, *differing), key=lambda voice: _STRONGER.index(voice.outcome))
     text = "; but ".join(voice.text for voice in (latest, *differing))
-    return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
+    return cast("Plain", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
 
 
 def _voices(source: RowSource, ref: str) -> list[Voice]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, get_type_hints
 
-from deedbook.projections.answers.query import Answer, Query, QueryContext
+from deedbook.projections.answers.query import Plain, Query, QueryContext
 from deedbook.projections.views.projection import Projection
 
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
@@ -181,12 +181,12 @@ class _Queries(Mapping[str, Query]):
         if name not in self._loaded:
             module, _, function = _QUERIES[name].rpartition(".")
             answer = getattr(import_module(f"deedbook.projections.{module}"), function)
-            source, arguments, _ = get_type_hints(answer).values()
+            source, arguments, returns = get_type_hints(answer).values()
             run = answer if source is QueryContext else self._from_view(answer)
-            self._loaded[name] = Query(arguments, run, answer)
+            self._loaded[name] = Query(arguments, returns, run, answer)
         return self._loaded[name]
 
-    def _from_view(self, answer: Callable[[Any, Any], Answer]) -> Callable[[QueryContext, Any], Answer]:
+    def _from_view(self, answer: Callable[[Any, Any], Plain]) -> Callable[[QueryContext, Any], Plain]:
         rows = import_module("deedbook.projections.answers.rows").ViewRows
         return lambda context, args: answer(rows(context, self), args)
 

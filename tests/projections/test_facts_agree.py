@@ -45,10 +45,10 @@ def test_lists_show_what_changed_elsewhere(ledger: Ledger, client: Client) -> No
     assert_agreement(client)
     ledger.finish("first")
     assert_agreement(client)
-    assert [row["id"] for row in client.view("handoffs.list", {"ready": True})["handoffs"]] == ["hers", "second"]
+    assert [row["id"] for row in client.view("handoffs.list", {"ready": True})["items"]] == ["hers", "second"]
     ledger.emit("root", "agent/dora", AgentRemoved(agent="dora", reason="gone"))
     assert_agreement(client)
-    assert [row["id"] for row in client.view("handoffs.list", {"ready": True})["handoffs"]] == ["second"]
+    assert [row["id"] for row in client.view("handoffs.list", {"ready": True})["items"]] == ["second"]
     stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=1)
     ledger.emit("root", "agent/rita", stolen)
     assert_agreement(client)

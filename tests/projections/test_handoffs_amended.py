@@ -142,7 +142,7 @@ def test_why_says_that_a_superseded_dependency_never_unlocks_and_what_took_its_p
     assert sentence.startswith("old is superseded: alice superseded it at ")
     assert sentence.endswith(" UTC (by new); nothing is left to do.")
     assert codes == ["TRANSITION_NOT_ALLOWED"]
-    assert [one["id"] for one in reader.answer("handoffs.list", {"status": "superseded"})["handoffs"]] == ["old"]
+    assert [one["id"] for one in reader.answer("handoffs.list", {"status": "superseded"})["items"]] == ["old"]
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
 
 
@@ -280,7 +280,7 @@ def test_an_approved_file_that_names_nobody_to_do_it_is_not_ready(ledger, reader
     assert sentence.startswith("h is not ready: its file names no receiver")
     assert codes == ["NOT_AUTHORIZED"]
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
-    assert not reader.answer("handoffs.list")["handoffs"][0]["is_ready"]
+    assert not reader.answer("handoffs.list")["items"][0]["is_ready"]
     assert unannounced(reader) == []
 
 
@@ -307,4 +307,4 @@ def test_an_imported_handoff_is_listed_for_its_reviewer_and_receiver(ledger, rea
         ({"from": "Kuro + Alex"}, ["own", "h"]),
         ({"reviewer": "Kuro + Alex"}, []),
     ):
-        assert [one["id"] for one in reader.answer("handoffs.list", filters)["handoffs"]] == ids
+        assert [one["id"] for one in reader.answer("handoffs.list", filters)["items"]] == ids

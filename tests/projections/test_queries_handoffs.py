@@ -74,7 +74,7 @@ def test_a_completed_dependency_unlocks_by_what_was_asked(ledger, reader, unlock
     ledger.approve("b", ledger.hand_over("b", depends_on=["a"], unlock_at=unlock_at))
     is_ready = unlock_at == "completed"
     assert reader.answer("handoffs.why", {"id": "b"})["is_ready"] is is_ready
-    listed = reader.answer("handoffs.list", {"ready": True})["handoffs"]
+    listed = reader.answer("handoffs.list", {"ready": True})["items"]
     assert [one["id"] for one in listed] == (["b"] if is_ready else [])
     ledger.verify("rita", "a")
     assert reader.answer("handoffs.why", {"id": "b"})["is_ready"]
@@ -156,10 +156,10 @@ def test_list_filters_before_the_limit_and_pages_by_cursor(ledger, reader):
         ledger.hand_over(f"h{number}")
     ledger.hand_over("other", sender="bob", to="alice")
     first = reader.answer("handoffs.list", {"from": "alice", "limit": 3})
-    assert ([one["id"] for one in first["handoffs"]], first["total"]) == (["h6", "h5", "h4"], 7)
+    assert ([one["id"] for one in first["items"]], first["total"]) == (["h6", "h5", "h4"], 7)
     second = reader.answer("handoffs.list", {"from": "alice", "limit": 3, "after": first["next"]})
     third = reader.answer("handoffs.list", {"from": "alice", "limit": 3, "after": second["next"]})
-    assert [one["id"] for one in second["handoffs"] + third["handoffs"]] == ["h3", "h2", "h1", "h0"]
+    assert [one["id"] for one in second["items"] + third["items"]] == ["h3", "h2", "h1", "h0"]
     assert (third["next"], third["total"]) == (None, 7)
 
 
@@ -178,7 +178,7 @@ def test_list_filters_before_the_limit_and_pages_by_cursor(ledger, reader):
 def test_list_filters(ledger, reader, filters, ids):
     ledger.fill()
     answer = reader.answer("handoffs.list", filters)
-    assert ([one["id"] for one in answer["handoffs"]], answer["total"]) == (ids, len(ids))
+    assert ([one["id"] for one in answer["items"]], answer["total"]) == (ids, len(ids))
 
 
 def test_show_tells_everything_of_one_handoff(ledger, reader):
@@ -223,5 +223,5 @@ def test_an_id_that_fits_nothing_is_not_found(ledger, reader, asked):
 def test_a_list_names_what_each_depends_on_and_where_that_stands(ledger, reader):
     ledger.finish("a")
     ledger.hand_over("b", depends_on=["ghost", "a"])
-    listed = {one["id"]: one["depends_on"] for one in reader.answer("handoffs.list")["handoffs"]}
+    listed = {one["id"]: one["depends_on"] for one in reader.answer("handoffs.list")["items"]}
     assert listed == {"a": [], "b": [{"id": "ghost", "status": None}, {"id": "a", "status": "completed"}]}

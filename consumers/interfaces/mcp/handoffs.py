@@ -194,7 +194,7 @@ class HandoffTools(Tools):
             return {
                 "total": answer["total"],
                 "next": answer["next"] and str(answer["next"]),
-                "rows": answer["handoffs"],
+                "rows": answer["items"],
             }
 
         answer = page(limit) | {"agent": None, "others": self._ledger.others()}

@@ -68,7 +68,7 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: i
             f"{handoff['tasks_done']}/{handoff['tasks_total']} tasks done" if handoff["tasks_total"] else "",
             output.cut(_depends_text(handoff["depends_on"]), depends_cells_max),
         )
-        for handoff in answer["handoffs"]
+        for handoff in answer["items"]
     ]
     header = ("id", "status", "title", "why", "tasks", "depends on")
     output.show_page(app, "handoffs.list", answer, lambda: output.print_table(header, rows))

@@ -31,7 +31,7 @@ def home(context: PageContext) -> Page:
         columns = context.ask("handoffs.board", all=True, limit=cards_max)["columns"]
     else:
         answer = context.ask("handoffs.list", status=status, after=context.number("before"), limit=listed_max)
-        rows, older = [row | {"why": ""} for row in answer["handoffs"]], answer["next"]
+        rows, older = [row | {"why": ""} for row in answer["items"]], answer["next"]
         columns = [{"status": status, "total": answer["total"], "handoffs": rows}]
     data = {
         "items": items,

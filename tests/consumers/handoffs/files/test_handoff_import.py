@@ -247,7 +247,7 @@ def test_cycle_of_files_is_kept_aside(folder: SyncedFolder) -> None:
 def test_rows_with_free_text_are_read(folder: SyncedFolder) -> None:
     write(folder, {"active.md": TABLE.encode()})
     add(folder)
-    found = folder.answer("handoffs.list", {})["handoffs"]
+    found = folder.answer("handoffs.list", {})["items"]
     assert sorted((one["title"], one["to"], one["claimed_status"]) for one in found) == [
         ("appended by a program", "bob", "pending"),
         ("other", "", "half"),

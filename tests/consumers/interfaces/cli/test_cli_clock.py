@@ -85,9 +85,9 @@ def test_lease_and_session_key_of_a_wrong_clock_show_as_over(home_left: Callable
         ledger.approve("h1", ledger.hand_over("h1"))
         ledger.claim("h1", lease_seconds=3600)
         ledger.delegate("alice", ledger.keys["node"].generate(), seconds=3600)
-    assert data(home, "handoff", "list")["handoffs"][0]["is_ready"] is False
+    assert data(home, "handoff", "list")["items"][0]["is_ready"] is False
     data(home, "clock", "set", "--as", "root", "--reason", "the clock stood ahead")
-    assert data(home, "handoff", "list")["handoffs"][0]["is_ready"] is True
+    assert data(home, "handoff", "list")["items"][0]["is_ready"] is True
     (waits,) = data(home, "next", "--as", "bob")["items"]
     assert waits["action"] == "claim"
     assert [key["state"] for key in data(home, "key", "list", "--agent", "alice")["keys"]] == ["valid", "expired"]

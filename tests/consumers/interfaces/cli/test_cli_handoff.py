@@ -49,13 +49,13 @@ def test_list_filters_and_goes_on_with_the_command_it_prints(deed: Deed, fresh: 
     for name in names:
         deed("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", "rita")
     deed("handoff", "approve", names[0], "--as", "rita", *deed.as_read(names[0]))
-    assert [one["id"] for one in deed.data("handoff", "list", "--to", carl, "--ready")["handoffs"]] == [names[0]]
+    assert [one["id"] for one in deed.data("handoff", "list", "--to", carl, "--ready")["items"]] == [names[0]]
     seen: list[str] = []
     arguments = ["handoff", "list", "--to", carl, "--status", "pending", "--from", "a", "--limit", "3"]
     while arguments:
         document = deed.document(*arguments)
         assert document["data"]["total"] == 4
-        seen += [one["id"] for one in document["data"]["handoffs"]]
+        seen += [one["id"] for one in document["data"]["items"]]
         arguments = document.get("next", "").split()[1:]
     assert seen == names[:0:-1]
     table = deed("handoff", "list", "--to", carl, "--limit", 2)

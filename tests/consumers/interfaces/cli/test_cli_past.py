@@ -34,8 +34,8 @@ def test_verbs_that_read_show_what_was_there_after_an_entry(deed: Deed, handed: 
     assert (then["title"], then["as_of"]["size"]) == ("first", index + 1)
     assert deed.data("handoff", "show", name)["title"] == "second"
     assert deed.data("--as-of", index, "log")["events"][0]["index"] == index
-    assert name in [row["id"] for row in deed.data("handoff", "list", "--as-of", index)["handoffs"]]
-    assert name not in [row["id"] for row in deed.data("handoff", "list", "--as-of", index - 1)["handoffs"]]
+    assert name in [row["id"] for row in deed.data("handoff", "list", "--as-of", index)["items"]]
+    assert name not in [row["id"] for row in deed.data("handoff", "list", "--as-of", index - 1)["items"]]
     said = deed.run("handoff", "show", name, "--as-of", index)
     assert f"as of entry {index}, " in said.err
     assert "first" in said.out

@@ -110,7 +110,7 @@ def test_handoff_is_approved_without_scripts(story: Ledger, browser: Browser) ->
 
 def hand_over(story: Ledger, name: str, *tasks: str) -> None:
     """Let claude-code hand work to codex, or amend what it handed over."""
-    is_known = name in {one["id"] for one in story.ask("handoffs.list", limit=50)["handoffs"]}
+    is_known = name in {one["id"] for one in story.ask("handoffs.list", limit=50)["items"]}
     data = {"title": f"Work called {name}", "to": "codex", "reviewer": HUMAN, "tasks": list(tasks)}
     with Ledger(settings=Settings(home=story.settings.home, agent="claude-code")) as sender:
         sender.publish(f"handoff/{name}", data, kind="handoff.amended" if is_known else "handoff.created")

@@ -45,7 +45,7 @@ def test_auditor_finds_a_stolen_key_and_no_fault(lived: Ledger) -> None:
 
 
 def test_handoffs_stand_in_every_state(lived: Ledger) -> None:
-    listed = lived.ask("handoffs.list", limit=50)["handoffs"]
+    listed = lived.ask("handoffs.list", limit=50)["items"]
     assert len(listed) >= 15
     assert {one["status"] for one in listed} == {
         "pending",

@@ -75,7 +75,7 @@ def test_what_was_so_then_is_asked_of_either_ledger(place: Place) -> None:
         then = kuro.ask("handoffs.show", id=name, as_of=made.index)
         assert (then["title"], kuro.ask("handoffs.show", id=name)["title"]) == ("first", "second")
         before = kuro.ask("handoffs.list", as_of=made.index - 1)
-        assert name not in [row["id"] for row in before["handoffs"]]
+        assert name not in [row["id"] for row in before["items"]]
         assert refusal(lambda: kuro.ask("handoffs.list", as_of="1999-01-01")).code == "NOT_FOUND"
         assert refusal(lambda: kuro.ask("handoffs.list", as_of="soon")).code == "INVALID_FIELD"
 

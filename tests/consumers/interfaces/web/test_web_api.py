@@ -183,7 +183,7 @@ def test_the_past_is_answered_as_it_was_and_may_be_kept(own: Own) -> None:
     last = own.ledger.size - 1
     own.ledger.hand_over("b")
     then = own.reading.get(f"/v1/handoffs/list?as_of={last}")
-    assert [one["id"] for one in then.json()["data"]["handoffs"]] == ["a"]
+    assert [one["id"] for one in then.json()["data"]["items"]] == ["a"]
     assert then.headers["cache-control"] == "private, max-age=86400, immutable"
     own.ledger.hand_over("c")
     again = own.reading.get(f"/v1/handoffs/list?as_of={last}", **{"if-none-match": then.headers["etag"]})
@@ -287,7 +287,7 @@ def test_an_answer_is_of_the_time_at_which_it_is_asked_for(own: Own, monkeypatch
         answer = reading.get("/v1/handoffs/list?status=in_progress")
         unchanged = reading.get("/v1/handoffs/list?status=in_progress", **{"if-none-match": answer.headers["etag"]})
         assert unchanged.status_code == HTTPStatus.NOT_MODIFIED
-        return {row["id"]: bool(row["is_ready"]) for row in answer.json()["data"]["handoffs"]}["leased"]
+        return {row["id"]: bool(row["is_ready"]) for row in answer.json()["data"]["items"]}["leased"]
 
     assert not ready()
     now_ms += 29_999

@@ -1,0 +1,444 @@
+"""The types of answers about handoffs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from deedbook.ledger.events.handoff import UnlockAt
+from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.projections.answers.answer import Answer, Checked, Cursor, Index, Marked, Ms, Untrusted
+from deedbook.projections.handoffs.waits import Action
+
+Number = Annotated[int, msgspec.Meta(description="The number of a task or criterion, from 1.")]
+Position = Annotated[int, msgspec.Meta(description="The position in its list, from 0.")]
+LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
+
+
+class LinkedHandoff(Marked, frozen=True, kw_only=True):
+    """Another handoff, and its status; null: it does not exist."""
+
+    id: str
+    status: Status | None
+
+
+class References(Answer, frozen=True, kw_only=True):
+    """The handoffs that depend on a handoff, and those that answer it."""
+
+    dependents: list[LinkedHandoff]
+    answered_by: list[LinkedHandoff]
+
+
+class UnannouncedHandoff(Marked, frozen=True, kw_only=True, rename={"receiver": "to"}):
+    """A handoff that its receiver can claim, and that no event announced as ready."""
+
+    id: str
+    receiver: str
+    version: str
+
+
+class UnannouncedHandoffs(Answer, frozen=True, kw_only=True):
+    """Handoffs to announce, the oldest first."""
+
+    handoffs: list[UnannouncedHandoff]
+
+
+class HandoffLine(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """A handoff in a list. ``is_ready``: its receiver can claim it."""
+
+    id: str
+    status: Status
+    title: Untrusted
+    sender: str
+    receiver: str
+    reviewer: str | None
+    created: str
+    tasks_done: int
+    tasks_total: int
+    criteria_done: int
+    criteria_total: int
+    claimed_status: Untrusted | None
+    reason: Untrusted
+    created_index: Index
+    updated_index: Index
+    updated_ms: Ms
+    importer: str | None
+    is_ready: bool
+    depends_on: list[LinkedHandoff]
+
+
+class HandoffCard(HandoffLine, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """A handoff on the board. ``why`` says what it waits for; it is empty if the receiver can claim it."""
+
+    why: Untrusted
+
+
+class BoardColumn(Answer, frozen=True, kw_only=True):
+    """The handoffs of one status, newest first: how many there are, and the first of them."""
+
+    status: Status
+    total: int
+    handoffs: list[HandoffCard]
+
+
+class BoardColumns(Answer, frozen=True, kw_only=True):
+    """The board: a column for each status, all of one snapshot."""
+
+    columns: list[BoardColumn]
+
+
+class QueueItem(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """A handoff or review that waits for ``agent``, and ``act``, the operation by which they move it on (or ``show``).
+
+    ``author`` signed it; ``from`` may be only a claim of an imported file (``is_imported``: nobody here has confirmed
+    it). ``since_*`` is the event since which it waits.
+    """
+
+    kind: Literal["handoff", "review"]
+    id: str
+    title: Untrusted
+    action: Action | Literal["review"]
+    agent: str
+    status: Status | Literal["open"]
+    is_imported: bool
+    sender: str
+    author: str
+    receiver: str
+    reviewer: str
+    version: str | None
+    why: Untrusted
+    act: str
+    arguments: dict[str, Any]
+    reasoning_refs: list[str]
+    since_index: Index
+    since_ms: Ms = 0
+
+
+class Queue(Checked, frozen=True, kw_only=True):
+    """A page of what waits, most urgent first."""
+
+    items: list[QueueItem]
+    total: int
+    next: str | None
+
+
+class Reason(Answer, frozen=True, kw_only=True):
+    """A reason why a handoff is not ready, with the code with which the gate would refuse the claim.
+
+    ``by`` is the agent that can change it. For a dependency, ``on`` is its id, and ``chain`` leads from it to the first
+    handoff that only its own parties can move on.
+    """
+
+    code: str
+    text: Untrusted
+    by: str | None = None
+    on: str | None = None
+    status: Status | None = None
+    chain: list[str] = []
+
+
+class WorkLeft(Answer, frozen=True, kw_only=True):
+    """The numbers of open tasks and criteria."""
+
+    tasks: list[Number]
+    criteria: list[Number]
+
+
+class Awaited(Answer, frozen=True, kw_only=True):
+    """An agent that a handoff waits for, and the operation by which they move it on."""
+
+    kind: Literal["handoff"]
+    id: str
+    agent: str
+    act: str
+    arguments: dict[str, Any]
+
+
+class Why(Checked, frozen=True, kw_only=True):
+    """Why a handoff is ready or not: ``sentence`` for people, ``reasons`` and ``waits`` for programs."""
+
+    id: str
+    status: Status
+    version: str
+    is_ready: bool
+    sentence: Untrusted
+    reasons: list[Reason]
+    left: WorkLeft
+    waits: list[Awaited]
+
+
+class HandoffSummary(Checked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """The parties, status, version, claims and origin of a handoff, for programs that act on it or import over it."""
+
+    id: str
+    sender: str
+    importer: str | None
+    receiver: str
+    reviewer: str | None
+    status: Status
+    version: str
+    completion: str
+    claimed_status: Untrusted | None
+    claimed_done: str | None
+    updated_ms: Ms
+    source: Untrusted | None
+    original: str | None
+    format: str | None
+    template_index: Index
+
+
+class ExistingHandoffs(Answer, frozen=True, kw_only=True):
+    """The handoffs of these ids; unknown ids are left out."""
+
+    handoffs: dict[str, HandoffSummary]
+
+
+class Notes(Answer, frozen=True, kw_only=True):
+    """What the sender notes for the receiver: commands that test it, files it touches, traps, and earlier attempts."""
+
+    tested_by: list[Untrusted]
+    touches: list[Untrusted]
+    traps: list[Untrusted]
+    tried: list[Untrusted]
+
+
+class Task(Answer, frozen=True, kw_only=True):
+    """A task of a handoff."""
+
+    position: Position
+    text: Untrusted
+    done: bool
+
+
+class Criterion(Answer, frozen=True, kw_only=True):
+    """An acceptance criterion, the evidence that it is met, and the reason for a waiver or its refusal."""
+
+    position: Position
+    text: Untrusted
+    mark: str
+    evidence: Untrusted
+    waiver_reason: Untrusted
+
+
+class LogLine(Marked, frozen=True, kw_only=True):
+    """An event of a handoff as a log line. ``position`` is that of the task or criterion that it ticks."""
+
+    event_index: Index
+    day: str
+    at: str
+    author: str
+    kind: str
+    text: Untrusted
+    position: Position | None
+    line: Untrusted
+
+
+class ShownHandoff(Checked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """Everything about one handoff.
+
+    ``claimed_*``, ``source``, ``format`` and ``original`` are of an imported file. ``approved_index`` is a reviewer's
+    approval; ``approval_index`` is the event that made it approved, which ``approver`` signed with ``approval_key``.
+    """
+
+    id: str
+    status: Status
+    title: Untrusted
+    sender: str
+    receiver: str
+    reviewer: str | None
+    version: str
+    created: str
+    proposal: Untrusted | None
+    unlock_at: UnlockAt
+    task: Untrusted
+    context: Untrusted
+    notes: Notes
+    answers: str | None
+    template: str | None
+    template_index: Index
+    tasks_done: int
+    tasks_total: int
+    criteria_done: int
+    criteria_total: int
+    importer: str | None
+    claimed_author: Untrusted | None
+    claimed_at: Untrusted | None
+    claimed_status: Untrusted | None
+    claimed_done: Untrusted | None
+    source: Untrusted | None
+    format: str | None
+    original: str | None
+    is_announced: bool
+    superseded_by: str | None
+    reason: Untrusted
+    lease_from_ms: Ms | None
+    lease_until_ms: Ms | None
+    summary: Untrusted
+    completion: str
+    created_index: Index
+    approved_index: Index | None
+    approval_key: str
+    approval_index: Index | None
+    approver: str
+    claimed_index: Index | None
+    completed_index: Index | None
+    verified_index: Index | None
+    updated_index: Index
+    updated_ms: Ms
+    artifacts: list[Untrusted]
+    reasoning_refs: list[str]
+    result_refs: list[str]
+    tasks: list[Task]
+    criteria: list[Criterion]
+    depends_on: list[LinkedHandoff]
+    dependents: list[LinkedHandoff]
+    answered_by: list[LinkedHandoff]
+    log: list[LogLine]
+    why: Why
+    is_ready: bool
+
+
+class Approval(Marked, frozen=True, kw_only=True):
+    """An approval of a version."""
+
+    event_index: Index
+    at_ms: Ms
+    author: str
+
+
+class Version(Marked, frozen=True, kw_only=True):
+    """A version of a handoff: the event that set its content, and its approvals. ``number`` counts from 1."""
+
+    number: int
+    version: str
+    event_index: Index
+    at_ms: Ms
+    author: str
+    text: Untrusted
+    approvals: list[Approval]
+
+
+class ChangedLine(Answer, frozen=True, kw_only=True):
+    """A line of a changed field; ``was`` is the former text of a changed line."""
+
+    mark: LineMark
+    text: Untrusted
+    was: Untrusted | None
+
+
+class FieldChange(Answer, frozen=True, kw_only=True):
+    """The change of one field, line by line, with the number of lines of each mark."""
+
+    field: str
+    counts: dict[LineMark, int]
+    lines: list[ChangedLine]
+
+
+class Versions(Checked, frozen=True, kw_only=True, rename={"since": "from", "number": "to"}):
+    """The versions of a handoff, oldest first, the content of version ``to``, and its changes since ``from``.
+
+    ``from`` is null if there is no earlier version.
+    """
+
+    id: str
+    versions: list[Version]
+    since: int | None
+    number: int
+    content: dict[str, Any]
+    changes: list[FieldChange]
+
+
+class GraphNode(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """A handoff of a graph; ``status`` null: nobody created it, and only ``id`` says something.
+
+    ``hops`` are the steps from the handoff that the graph is drawn around: negative before it, positive behind it, null
+    elsewhere.
+    """
+
+    id: str
+    status: Status | None
+    title: Untrusted | None
+    is_ready: bool
+    sender: str | None = None
+    receiver: str | None = None
+    reviewer: str | None = None
+    created: str | None = None
+    tasks_done: int = 0
+    tasks_total: int = 0
+    criteria_done: int = 0
+    criteria_total: int = 0
+    claimed_status: Untrusted | None = None
+    reason: Untrusted = ""
+    created_index: Index | None = None
+    updated_index: Index | None = None
+    updated_ms: Ms | None = None
+    importer: str | None = None
+    hops: int | None = None
+
+
+class GraphEdge(Answer, frozen=True, kw_only=True, rename={"waiting": "from", "on": "to"}):
+    """``from`` waits for ``to``; it ``holds`` if ``to`` blocks the handoff that the graph is drawn around."""
+
+    waiting: str
+    on: str
+    holds: bool = False
+
+
+class GraphTotals(Answer, frozen=True, kw_only=True):
+    """The size of the whole graph, and how many handoffs this part leaves out."""
+
+    nodes: int
+    left_out: int
+    edges: int | None = None
+
+
+class TreeLine(Answer, frozen=True, kw_only=True):
+    """A line of a tree; ``is_again``: its branches were drawn before."""
+
+    id: str
+    depth: int
+    is_again: bool
+
+
+class Tree(Answer, frozen=True, kw_only=True):
+    """A page of the tree of handoffs.
+
+    ``path`` leads from a root to the first of its ``lines``. ``critical_path`` is the longest chain of unfinished
+    handoffs that ends at ``id``, or the longest of all. ``order`` is an order in which its nodes can be done.
+    """
+
+    id: str | None
+    lines: list[TreeLine]
+    path: list[str]
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    critical_path: list[str]
+    order: list[str]
+    totals: GraphTotals
+    next: Cursor
+
+
+class Surrounding(Answer, frozen=True, kw_only=True):
+    """The handoffs around one: first those that block it, then the nearest."""
+
+    id: str | None
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    totals: GraphTotals
+
+
+class WaitingRow(NamedTuple):
+    """What waits: a handoff or review, its id, and the agent whom it waits for."""
+
+    kind: Literal["handoff", "review"]
+    id: str
+    agent: str
+
+
+class WaitingPage(Answer, frozen=True, kw_only=True):
+    """A page of a queue: the items, the number of all items, and the cursor of the next page."""
+
+    waits: list[WaitingRow]
+    total: int
+    next: str | None
