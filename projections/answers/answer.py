@@ -31,7 +31,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain values, as JSON has them."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return plain
 
 

@@ -16,7 +16,7 @@ from deedbook.projections.answers.past import Pasts, StalePast
 from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.answers.view_reader import ViewReader
-from deedbook.projections.reasoning.queries import FullReasoning, get_full_reasoning
+from deedbook.projections.reasoning.queries import WholeGraph, get_graph
 from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import EAGER_VIEWS, VIEWS
 from deedbook.projections.views.runner import Progress, Runner
@@ -99,6 +99,6 @@ class Reader(ViewReader):
             self._pasts.close()
         super().close()
 
-    def full_reasoning(self, ref: str) -> FullReasoning:
+    def full_reasoning(self, ref: str) -> WholeGraph:
         """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""
-        return self.ask(lambda context: get_full_reasoning(ViewRows(context), ref))
+        return self.ask(lambda context: get_graph(ViewRows(context), ref))

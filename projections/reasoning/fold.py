@@ -10,7 +10,7 @@ shows the origin and the claims of the original under ``imported``: nobody here 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -104,16 +104,6 @@ def kind_of(event: Event) -> str:
     """Return the kind of an event, or the kind that an imported record stands for."""
     data = event.data
     return (data.mapped_kind or event.kind) if isinstance(data, RecordImported) else event.kind
-
-
-def marked(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a reasoning with ``imported`` in place of the origin's columns; None if it is not imported."""
-    columns = ImportOrigin.__struct_fields__
-    fields = {name: value for name, value in row.items() if name not in columns}
-    if row["original"] is None:
-        return fields | {"imported": None}
-    origin = {name: row[name] for name in columns} | {"claims": msgspec.json.decode(row["claims"])}
-    return fields | {"imported": {"importer": row["author"], **origin}}
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -24,6 +24,7 @@ from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import halves, schema_error
+from deedbook.projections.answers.answer import Untrusted
 
 steps_max: Final = 10_000
 step_number_max: Final = 1_000_000
@@ -41,16 +42,16 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     step_number: StepNumber
     type: StepType
-    content: str
+    content: Untrusted
     reasoning_type: ReasoningType = ""
-    evidence: list[str] = []
-    premises: list[str] = []
-    alternatives_considered: list[str] = []
-    assumptions: list[str] = []
+    evidence: list[Untrusted] = []
+    premises: list[Untrusted] = []
+    alternatives_considered: list[Untrusted] = []
+    assumptions: list[Untrusted] = []
     confidence: float = 1.0
     needs_validation: bool | UnsetType = UNSET
-    validation_method: str | UnsetType = UNSET
-    conclusion: str | UnsetType = UNSET
+    validation_method: Untrusted | UnsetType = UNSET
+    conclusion: Untrusted | UnsetType = UNSET
     evidence_digests: list[str] | UnsetType = UNSET
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,14 +63,14 @@ class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole reasoning graph; ``dependencies`` maps a step to the steps it rests on."""
 
     reasoning_id: str
-    ai_id: str
-    task: str
-    conclusion: str
+    ai_id: Untrusted
+    task: Untrusted
+    conclusion: Untrusted
     steps: list[ReasoningStep] = []
     dependencies: dict[int, list[int]] = {}
-    reasoning_strategy: str = ""
+    reasoning_strategy: Untrusted = ""
     confidence_in_reasoning: float = 1.0
-    known_limitations: list[str] = []
+    known_limitations: list[Untrusted] = []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the graph as plain values, dependency keys still integers (see the module docstring)."""

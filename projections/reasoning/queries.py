@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.imported import RecordClaims
 from deedbook.projections.answers import query
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.rows import Range, RowSource
 from deedbook.projections.briefs.tokens import tokenizer
+from deedbook.projections.reasoning.answers import (
+    ExistingReasonings,
+    FullReasoning,
+    ImportedReasoning,
+    Origins,
+    PayloadSizes,
+    ReasoningLine,
+    ReasoningPayload,
+    ReasoningStatus,
+    ReasoningVersion,
+    ShownReasoning,
+)
 from deedbook.projections.reasoning.delta import (
     SentAs,
     choose,
@@ -19,7 +33,7 @@ from deedbook.projections.reasoning.delta import (
     write_full,
     write_squashed,
 )
-from deedbook.projections.reasoning.fold import REASONINGS, VERSIONS, marked
+from deedbook.projections.reasoning.fold import REASONINGS, VERSIONS, ImportOrigin
 from deedbook.projections.reasoning.graph import (
     GraphState,
     apply_change,
@@ -46,7 +60,7 @@ class Version(NamedTuple):
     event_index: int
 
 
-class FullReasoning(NamedTuple):
+class WholeGraph(NamedTuple):
     """A graph version, and the bytes whose SHA-256 is its ref."""
 
     ref: str
@@ -69,7 +83,7 @@ class ReasoningList(query.ListArguments, frozen=True):
 
     author: str | None = None
     session: str | None = None
-    status: Literal["open", "concluded"] | None = None
+    status: ReasoningStatus | None = None
 
 
 def find_version(source: RowSource, reference: str) -> Version:
@@ -104,7 +118,7 @@ def _version(row: dict[str, Any]) -> Version:
     return Version(row["reasoning_id"], row["version"], row["ref"], row["event_index"])
 
 
-def get_full_reasoning(source: RowSource, reference: str) -> FullReasoning:
+def get_graph(source: RowSource, reference: str) -> WholeGraph:
     """Return a whole graph version, with the bytes whose SHA-256 is its ref.
 
     Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to their ref.
@@ -113,90 +127,88 @@ def get_full_reasoning(source: RowSource, reference: str) -> FullReasoning:
     return _whole(version, [row["delta"] for row in _versions(source, version)])
 
 
-def show_reasoning(source: RowSource, args: query.ById) -> query.Plain:
-    """Return a reasoning at its latest version, with its ``versions`` and its whole ``memory``."""
+def show_reasoning(source: RowSource, args: query.ById) -> ShownReasoning:
+    """Return a reasoning at its latest version, with its versions and its whole graph."""
     name, version, *_ = find_version(source, args.id)
     versions = source.select(VERSIONS, "version", reasoning_id=name)
-    memory = _whole(_version(versions[-1]), [row["delta"] for row in versions]).memory.to_dict()
-    return _described(source, name) | {
-        "versions": [{column: row[column] for column in _SHOWN} for row in versions],
-        "asked_version": version,
-        "memory": msgspec.to_builtins(memory, str_keys=True),
-    }
+    return ShownReasoning(
+        **_described(source, name),
+        versions=[ReasoningVersion(**{column: row[column] for column in _SHOWN}) for row in versions],
+        asked_version=version,
+        memory=_whole(_version(versions[-1]), [row["delta"] for row in versions]).memory,
+    )
 
 
-def full_reasoning(source: RowSource, args: query.ByRef) -> query.Plain:
-    """Return a whole version: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
-    full = get_full_reasoning(source, args.ref)
-    fields = _described(source, full.reasoning_id)
-    return {name: fields[name] for name in ("author", "domain", "session", "status", "imported")} | {
-        "ref": full.ref,
-        "reasoning_id": full.reasoning_id,
-        "version": full.version,
-        "event_index": full.event_index,
-        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True),
-        "canonical": full.canonical.decode(),
-    }
+def full_reasoning(source: RowSource, args: query.ByRef) -> FullReasoning:
+    """Return a whole version."""
+    graph = get_graph(source, args.ref)
+    fields = _described(source, graph.reasoning_id)
+    return FullReasoning(
+        **{name: fields[name] for name in ("author", "domain", "session", "status", "imported")},
+        ref=graph.ref,
+        reasoning_id=graph.reasoning_id,
+        version=graph.version,
+        event_index=graph.event_index,
+        memory=graph.memory,
+        canonical=graph.canonical.decode(),
+    )
 
 
-def fetch(source: RowSource, args: FetchArguments) -> query.Plain:
-    """Return the smallest ``payload`` for this receiver; ``sent_as`` is full, squashed or chain.
+def fetch(source: RowSource, args: FetchArguments) -> ReasoningPayload:
+    """Return the smallest payload for this receiver.
 
-    ``ref`` and ``base`` are whole. ``sizes`` has bytes and tokens of all three, or None for one that needs a base which
-    the receiver did not name, or out of which the requested version did not grow. Raises Refused: ``NOT_FOUND`` or
-    ``REF_AMBIGUOUS``, for either.
+    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
     """
     version = find_version(source, args.ref)
     rows = _versions(source, version)
     deltas = [row["delta"] for row in rows]
-    full = _whole(version, deltas)
-    payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
+    graph = _whole(version, deltas)
+    payloads: dict[SentAs, str] = {"full": write_full(graph.memory)}
     base = None
     if args.have is not None:
-        base = get_full_reasoning(source, args.have)
-        payloads["squashed"] = write_squashed(base.ref, full.ref, find_change(base.memory, full.memory))
+        base = get_graph(source, args.have)
+        payloads["squashed"] = write_squashed(base.ref, graph.ref, find_change(base.memory, graph.memory))
         # The last version of the same reasoning that equals the base, if the requested one grew out of it.
         newest = max((row["version"] for row in rows if row["ref"] == base.ref), default=None)
         if newest is not None:
-            payloads["chain"] = write_chain(base.ref, full.ref, deltas[newest:])
+            payloads["chain"] = write_chain(base.ref, graph.ref, deltas[newest:])
     sent_as, sizes = choose(payloads)
-    return {
-        "ref": full.ref,
-        "reasoning_id": full.reasoning_id,
-        "version": full.version,
-        "base": None if base is None else base.ref,
-        "sent_as": sent_as,
-        "payload": payloads[sent_as],
-        "sizes": dict.fromkeys(("full", "chain", "squashed")) | msgspec.to_builtins(sizes),
-        "tokenizer": tokenizer().name,
-        "exact": tokenizer().exact,
-    }
-
-
-def list_reasonings(context: query.QueryContext, args: ReasoningList) -> query.Plain:
-    """Return ``{"reasonings", "total", "next"}``, newest first."""
-    return query.plain_list_of(
-        context, LISTING, query.Where(args, "author", "session", "status"), args, of="reasonings", read=marked
+    return ReasoningPayload(
+        ref=graph.ref,
+        reasoning_id=graph.reasoning_id,
+        version=graph.version,
+        base=None if base is None else base.ref,
+        sent_as=sent_as,
+        payload=payloads[sent_as],
+        sizes=PayloadSizes(full=sizes["full"], chain=sizes.get("chain"), squashed=sizes.get("squashed")),
+        tokenizer=tokenizer().name,
+        exact=tokenizer().exact,
     )
 
 
-def existing(context: query.QueryContext, args: query.ByIds) -> query.Plain:
-    """Return ``{"reasonings"}``: the rows of those of these ids that exist."""
+def list_reasonings(context: query.QueryContext, args: ReasoningList) -> Page[ReasoningLine]:
+    """Return reasonings, newest first."""
+    where = query.Where(args, "author", "session", "status")
+    return query.list_of(context, LISTING, where, args, _line)
+
+
+def existing(context: query.QueryContext, args: query.ByIds) -> ExistingReasonings:
+    """Return those of these reasonings that exist."""
     rows = [row for name in args.ids for row in context.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
-    return {"reasonings": {row["id"]: marked(row) for row in rows}}
+    return ExistingReasonings(reasonings={row["id"]: _line(row) for row in rows})
 
 
-def origins(source: RowSource, args: query.ByRef) -> query.Plain:
-    """Return ``{"own", "imported", "ids"}``: how many reasonings with this version were recorded here, and imported."""
+def origins(source: RowSource, args: query.ByRef) -> Origins:
+    """Return which reasonings have this version, and how many were recorded here, and imported."""
     try:
         ref = find_version(source, args.ref).ref
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
-        return {"own": 0, "imported": 0, "ids": []}
+        return Origins(own=0, imported=0, ids=[])
     rows = with_version(source, ref)
     own = sum(row["original"] is None for row in rows)
-    return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
+    return Origins(own=own, imported=len(rows) - own, ids=[row["id"] for row in rows])
 
 
 def with_version(source: RowSource, ref: str) -> list[dict[str, Any]]:
@@ -207,7 +219,22 @@ def with_version(source: RowSource, ref: str) -> list[dict[str, Any]]:
 
 def _described(source: RowSource, name: str) -> dict[str, Any]:
     (row,) = source.select(REASONINGS, "id", id=name)
-    return marked(row)
+    return _with_origin(row)
+
+
+def _line(row: dict[str, Any]) -> ReasoningLine:
+    return ReasoningLine(**_with_origin(row))
+
+
+def _with_origin(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a reasoning with ``imported`` in place of the origin's columns; None if it is not imported."""
+    columns = ImportOrigin.__struct_fields__
+    fields = {name: value for name, value in row.items() if name not in columns}
+    if row["original"] is None:
+        return fields | {"imported": None}
+    claims = msgspec.json.decode(row["claims"], type=RecordClaims)
+    origin = {name: row[name] for name in columns} | {"claims": claims}
+    return fields | {"imported": ImportedReasoning(importer=row["author"], **origin)}
 
 
 def _versions(source: RowSource, version: Version) -> list[dict[str, Any]]:
@@ -216,7 +243,7 @@ def _versions(source: RowSource, version: Version) -> list[dict[str, Any]]:
     return source.select(VERSIONS, "version", reasoning_id=version.reasoning_id, version=versions)
 
 
-def _whole(target: Version, deltas: Iterable[str]) -> FullReasoning:
+def _whole(target: Version, deltas: Iterable[str]) -> WholeGraph:
     """Return the version that the deltas lead to, after comparing its hash with the stored ref."""
     name, version, ref, index = target
     graph = GraphState()
@@ -229,4 +256,4 @@ def _whole(target: Version, deltas: Iterable[str]) -> FullReasoning:
     if ref_of(graph) != ref:
         message = f"version {version} of {name} is not {ref}: run `deed project --rebuild`"
         raise Corrupted("CORRUPTED", message, id=name)
-    return FullReasoning(ref, name, version, index, memory_of(graph, name), canonical_text(graph))
+    return WholeGraph(ref, name, version, index, memory_of(graph, name), canonical_text(graph))

@@ -70,7 +70,7 @@ def test_a_line_from_evidence_that_has_changed_or_from_another_version_is_stale(
     step = Step(step_number=1, type="observation", content="It is", evidence=["a.py:3", "b.py:4"])
     ledger.emit("bob", "reasoning/r2", ReasoningStarted(task="Is it?", ai_id="bob-1"))
     ledger.emit("bob", "reasoning/r2", ReasoningExtended(steps=[step]))
-    ref = reader.answer("reasoning.list")["reasonings"][0]["ref"]
+    ref = reader.answer("reasoning.list")["items"][0]["ref"]
     ledger.hand_over("h", reasoning_refs=[ref])
     checks = [EvidenceCheck(step=1, reference=one, status=what) for one, what in (("a.py:3", "gone"), ("b.py:4", "ok"))]
     ledger.validate("r2", ref, evidence=checks)

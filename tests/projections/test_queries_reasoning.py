@@ -54,9 +54,9 @@ def test_reasonings_are_listed_newest_first(ledger, reader):
     for name in ("r1", "r2", "r3"):
         ledger.reason(name)
     page = reader.answer("reasoning.list", {"author": "bob", "limit": 2})
-    assert ([one["id"] for one in page["reasonings"]], page["total"]) == (["r3", "r2"], 3)
+    assert ([one["id"] for one in page["items"]], page["total"]) == (["r3", "r2"], 3)
     rest = reader.answer("reasoning.list", {"limit": 2, "after": page["next"]})
-    assert ([one["id"] for one in rest["reasonings"]], rest["next"]) == (["r1"], None)
+    assert ([one["id"] for one in rest["items"]], rest["next"]) == (["r1"], None)
     assert reader.answer("reasoning.list", {"status": "open"})["total"] == 0
 
 

@@ -86,7 +86,7 @@ def test_answers_mark_imported_reasoning_and_no_other(made: tuple[ViewLedger, Re
     for query, arguments in (("reasoning.show", "id"), ("reasoning.full", "ref")):
         assert reader.answer(query, {arguments: "theirs"})["imported"] == mark
         assert reader.answer(query, {arguments: "own"})["imported"] is None
-    listed = {one["id"]: one["imported"] for one in reader.answer("reasoning.list")["reasonings"]}
+    listed = {one["id"]: one["imported"] for one in reader.answer("reasoning.list")["items"]}
     assert listed == {"theirs": mark, "own": None}
     found = reader.answer("reasoning.existing", {"ids": ["theirs", "own", "none"]})["reasonings"]
     assert {name: row["imported"] for name, row in found.items()} == listed

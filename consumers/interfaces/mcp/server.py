@@ -258,7 +258,7 @@ def report_of(ledger: ToolLedger, session_id: str) -> str:
 
 def latest(ledger: ToolLedger) -> list[types.Resource]:
     """Return the latest briefs and reports, each with its author."""
-    reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["reasonings"]
+    reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["items"]
     reports = ledger.ask("reports.list", limit=listed_max)["reports"]
     return [
         *(_resource("brief", row["id"], row["author"], TEXT) for row in reasonings),

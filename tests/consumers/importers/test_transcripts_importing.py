@@ -58,7 +58,7 @@ class Importers:
 
     def shown(self) -> list[dict[str, Any]]:
         """Return the reasonings, oldest first."""
-        listed = self.reader.answer("reasoning.list")["reasonings"]
+        listed = self.reader.answer("reasoning.list")["items"]
         return [self.reader.answer("reasoning.show", {"id": one["id"]}) for one in reversed(listed)]
 
     def imported(self) -> list[Any]:

@@ -166,7 +166,7 @@ def list_(app: App, **filters: Any) -> None:
     list_page(
         app,
         "reasoning.list",
-        "reasonings",
+        "items",
         filters,
         lambda row: {
             "id": row["id"],

@@ -47,7 +47,7 @@ def session(context: PageContext) -> Page:
         "limit": bias_above,
         "handoffs": _handoffs(context, row),
         "report": or_none(lambda: context.ask("reports.show", id=row["id"])),
-        "reasonings": context.ask("reasoning.list", session=row["id"], limit=rows_max)["reasonings"],
+        "reasonings": context.ask("reasoning.list", session=row["id"], limit=rows_max)["items"],
     }
     return Page("session.html", row["task"] or row["id"], data)
 

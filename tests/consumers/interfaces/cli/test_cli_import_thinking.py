@@ -52,7 +52,7 @@ def transcript(file: Path, session: str, count: int = 2) -> Path:
 
 def imported(deed: Deed, session: str) -> list[dict[str, Any]]:
     """Return the reasonings that were imported of a session, oldest first."""
-    found = deed.data("reasoning", "list", "--limit", 500)["reasonings"]
+    found = deed.data("reasoning", "list", "--limit", 500)["items"]
     return [one for one in reversed(found) if one["session"] == session]
 
 
@@ -118,7 +118,7 @@ def test_people_see_how_many_hold_together_and_how_links_were_found(
     unsound.write_text(json.dumps({"thinking": f"I see {session}.\n\nHm.", "content": "Stop."}))
     said = deed("import", "thinking", unsound, "--as", "a", "--task", f"What of {session}?")
     assert "0 of 1 hold together; the others: CONCLUSION_UNREACHABLE 1" in said
-    tasks = [one["task"] for one in deed.data("reasoning", "list", "--limit", 500)["reasonings"]]
+    tasks = [one["task"] for one in deed.data("reasoning", "list", "--limit", 500)["items"]]
     assert f"What of {session}?" in tasks
 
 

@@ -129,7 +129,7 @@ TABLE: Final = dict(
         asked("reasoning.existing", None, MADE),
         asked("reasoning.fetch", None, "`reasoning fetch` rebuilds the graph from it"),
         asked("reasoning.full", None, "`reasoning fetch` prints it, checked"),
-        asked("reasoning.list", "reasoning list", ids=("reasonings", "id"), sql="SELECT id FROM reasonings"),
+        asked("reasoning.list", "reasoning list", ids=("items", "id"), sql="SELECT id FROM reasonings"),
         asked("reasoning.origins", None, PARTS),
         asked("reasoning.show", "reasoning show r1", left_out=("as_of",)),
         asked("records.existing", None, MADE),
