@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from deedbook.ledger.errors import Refused
-from deedbook.projections.answers.query import Arguments, Plain, QueryContext
+from deedbook.ledger.events.brief import Level
+from deedbook.ledger.events.reasoning import ReasoningBriefed
+from deedbook.projections.answers.query import Arguments, QueryContext
 from deedbook.projections.answers.rows import ViewRows
+from deedbook.projections.briefs.answers import PublishedBrief
 from deedbook.projections.reasoning.queries import find_version
-
-Level = Literal["minimal", "standard", "full"]
 
 
 class BriefFilter(Arguments, frozen=True):
@@ -22,7 +21,7 @@ class BriefFilter(Arguments, frozen=True):
     budget: int | None = None
 
 
-def best_brief(context: QueryContext, args: BriefFilter) -> Plain:
+def best_brief(context: QueryContext, args: BriefFilter) -> PublishedBrief:
     """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
 
     Raises Refused: ``NOT_FOUND`` if no such brief was published (one can be made on the spot).
@@ -33,5 +32,6 @@ def best_brief(context: QueryContext, args: BriefFilter) -> Plain:
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
     )
     for row in context.rows(sql, (ref, args.level, args.budget)):
-        return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}
+        data = msgspec.json.decode(row["data"], type=ReasoningBriefed)
+        return PublishedBrief(**row | {"exact": bool(row["exact"]), "data": data})
     raise Refused("NOT_FOUND", f"no {args.level} brief of {ref} was published", ref=ref, level=args.level)
