@@ -20,7 +20,7 @@ from deedbook.projections.briefs.text import content_words, stem
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
 if TYPE_CHECKING:
-    from deedbook.projections.validations.queries import LatestVerdict, Voice
+    from deedbook.projections.validations.answers import LatestVerdict, Voice
 
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
 MIN_FIDELITY_FOR_STANDARD: Final = 0.75

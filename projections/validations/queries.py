@@ -12,53 +12,21 @@ gate refuses an owner's report on their own stream; the rule across streams is a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final
 
 import msgspec
 
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
 from deedbook.ledger.lifecycle.authority import compromised_at
-from deedbook.projections.answers.query import Arguments, ByRef, Limit, Plain, age_of
+from deedbook.projections.answers.query import Arguments, ByRef, Limit, age_of
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.reasoning.fold import VERSIONS
 from deedbook.projections.reasoning.queries import find_version, with_version
+from deedbook.projections.validations.answers import LatestVerdict, Outcome, ValidationLine, Validations, Voice
 from deedbook.projections.validations.fold import VALIDATIONS
 
-Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
 _STRONGER: Final[tuple[Outcome, ...]] = ("none", "unchecked", "passed", "failed")
 problems_named_max: Final = 3
-
-
-class Voice(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a validator's newest report: how many ``references`` hold (``stand``), in which tree, and when."""
-
-    outcome: Outcome
-    by: str
-    at_ms: int
-    event_index: int
-    event_id: str
-    references: int
-    stand: int
-    assumptions_open: int
-    tree: str
-    commit: str
-    problems: list[str]
-    counted: str
-    text: str
-
-
-class LatestVerdict(msgspec.Struct, frozen=True):
-    """The verdict on a graph version; ``latest`` is None if nobody independent validated this version."""
-
-    reasoning_ref: str
-    outcome: Outcome
-    text: str
-    latest: Voice | None = None
-    differing: list[Voice] = []
-
-    def voices(self, outcome: Outcome) -> list[Voice]:
-        """Return the voices with an ``outcome``, the latest first."""
-        return [voice for voice in (self.latest, *self.differing) if voice is not None and voice.outcome == outcome]
 
 
 class ValidationFilter(Arguments, frozen=True):
@@ -71,8 +39,8 @@ class ValidationFilter(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def list_validations(source: RowSource, args: ValidationFilter) -> Plain:
-    """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
+def list_validations(source: RowSource, args: ValidationFilter) -> Validations:
+    """Return reports, newest first."""
     version = find_version(source, args.ref)
     refs = [version.ref]
     if args.ref.removeprefix("reasoning/") == version.reasoning_id:
@@ -82,22 +50,26 @@ def list_validations(source: RowSource, args: ValidationFilter) -> Plain:
     )
     following = [row for row in rows if args.after is None or row["event_index"] < args.after]
     page = following[: args.limit]
-    validations = [row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])} for row in page]
     after = page[-1]["event_index"] if len(following) > args.limit else None
-    return {"validations": validations, "total": len(rows), "next": after}
+    return Validations(items=[_line(row) for row in page], total=len(rows), next=after)
 
 
-def latest_verdict(source: RowSource, args: ByRef) -> Plain:
-    """Return the ``LatestVerdict`` on a version."""
+def _line(row: dict[str, Any]) -> ValidationLine:
+    data = msgspec.json.decode(row["data"], type=ReasoningValidated)
+    return ValidationLine(**row | {"passed": bool(row["passed"]), "data": data})
+
+
+def latest_verdict(source: RowSource, args: ByRef) -> LatestVerdict:
+    """Return the verdict on a version."""
     ref = find_version(source, args.ref).ref
     voices = _voices(source, ref)
     if not voices:
-        return cast("Plain", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
+        return LatestVerdict(reasoning_ref=ref, outcome="none", text="not validated")
     latest = voices[0]
     differing = [voice for voice in voices if voice.outcome != latest.outcome]
     strongest = max((latest, *differing), key=lambda voice: _STRONGER.index(voice.outcome))
     text = "; but ".join(voice.text for voice in (latest, *differing))
-    return cast("Plain", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
+    return LatestVerdict(reasoning_ref=ref, outcome=strongest.outcome, text=text, latest=latest, differing=differing)
 
 
 def _voices(source: RowSource, ref: str) -> list[Voice]:

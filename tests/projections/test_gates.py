@@ -14,7 +14,7 @@ from deedbook.projections.briefs.gates import (
     verdict_age_max_s,
 )
 from deedbook.projections.briefs.prompt import TransferLevel
-from deedbook.projections.validations.queries import LatestVerdict, Outcome, Voice
+from deedbook.projections.validations.answers import LatestVerdict, Outcome, Voice
 
 QUIET: dict[str, Any] = {
     "fidelity": 0.92,
@@ -117,7 +117,13 @@ def verdict_of(*outcomes: Outcome, age_s: int = 60) -> LatestVerdict:
         for at, one in enumerate(outcomes)
     ]
     worst = next((one for one in ("failed", "passed", "unchecked") if one in outcomes), "none")
-    return LatestVerdict("sha256:0", worst, "; but ".join(outcomes), voices[0] if voices else None, voices[1:])  # type: ignore[arg-type]
+    return LatestVerdict(
+        reasoning_ref="sha256:0",
+        outcome=worst,  # type: ignore[arg-type]
+        text="; but ".join(outcomes),
+        latest=voices[0] if voices else None,
+        differing=voices[1:],
+    )
 
 
 def test_reasoning_that_was_found_wrong_passes_no_gate_and_is_fetched() -> None:

@@ -36,7 +36,7 @@ from deedbook.projections.reasoning.memory import (
     compute_reasoning_ref,
     memory_from_dict,
 )
-from deedbook.projections.validations.queries import LatestVerdict
+from deedbook.projections.validations.answers import LatestVerdict
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ def receive_brief(
     if data is None:
         context = None if imported is None else f"{IMPORTED} {memory.task}"
         data = _BriefData(_compressed(canonical_json(memory), level, budget, context, domain or None))
-    verdict = read_answer(view("validations.latest", {"ref": compute_reasoning_ref(memory)}), LatestVerdict)
+    verdict = read_verdict(view, compute_reasoning_ref(memory))
     answer = should_fetch_full_reasoning(
         verdict=verdict,
         fidelity=data.brief.fidelity.value,
@@ -321,6 +321,12 @@ def describe(received: ReceivedBrief) -> dict[str, Any]:
         "prose": msgspec.to_builtins(received.prose),
         "prose_missing": received.prose_missing,
     }
+
+
+def read_verdict(view: Ask, ref: str) -> LatestVerdict:
+    """Return the verdict on a version. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
+    verdict = read_answer(view("validations.latest", {"ref": ref}), LatestVerdict)
+    return msgspec.structs.replace(verdict, as_of=msgspec.UNSET)  # a decision rests on the heads of several answers
 
 
 def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.consumers.reasoning.compressor.transfer import fetch, find_answer
+from deedbook.consumers.reasoning.compressor.transfer import fetch, find_answer, read_verdict
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot
 from deedbook.consumers.reasoning.validator.publication import validate_ref
 from deedbook.consumers.sdk.text import cut
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.client.local import now_ms
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.projections.briefs import gates
@@ -41,7 +41,8 @@ from deedbook.projections.briefs.prompt import Prompt, TransferLevel, short_ref
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
-from deedbook.projections.validations.queries import LatestVerdict, Outcome, Voice, evidence_summary
+from deedbook.projections.validations.answers import LatestVerdict, Outcome, Voice
+from deedbook.projections.validations.queries import evidence_summary
 
 if TYPE_CHECKING:
     from deedbook.consumers.reasoning.validator.report import ValidationReport
@@ -127,7 +128,7 @@ def act_on(
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
     ref = snapshot.reasoning_ref
-    verdict = None if ref is None else find_answer(view, "validations.latest", {"ref": ref}, LatestVerdict)
+    verdict = None if ref is None else or_none(read_verdict, view, ref)
     gate = _gate(snapshot, level, verdict)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_answer
+from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_answer, read_verdict
 from deedbook.consumers.reasoning.validator.evidence import is_known
 from deedbook.consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from deedbook.consumers.reasoning.validator.trees import Tree
@@ -28,7 +28,6 @@ from deedbook.ledger.client.local import now_ms
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.format.codec import encode_canonical
-from deedbook.projections.validations.queries import LatestVerdict
 
 again_after_s: Final = 86_400
 
@@ -46,7 +45,7 @@ class _EarlierValidation(msgspec.Struct):
 
 
 class _ValidationList(msgspec.Struct):
-    validations: list[_EarlierValidation]
+    items: list[_EarlierValidation]
 
 
 class ValidatedReasoning(msgspec.Struct, frozen=True):
@@ -63,7 +62,7 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
     reasoning = read_answer(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
     answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), _ValidationList)
     # The earlier report must be independent of the reasoning's author, and must have looked into a tree.
-    others = (entry for entry in answer.validations if entry.author != reasoning.author)
+    others = (entry for entry in answer.items if entry.author != reasoning.author)
     earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
     knows = partial(is_known, view)
     report = ReasoningValidator(tree, judge, knows).validate(
@@ -95,8 +94,8 @@ def publish(
     if data.omitted:
         data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
     arguments = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
-    latest = next(iter(read_answer(view("validations.list", arguments), _ValidationList).validations), None)
-    newest = read_answer(view("validations.latest", {"ref": data.reasoning_ref}), LatestVerdict).latest
+    latest = next(iter(read_answer(view("validations.list", arguments), _ValidationList).items), None)
+    newest = read_verdict(view, data.reasoning_ref).latest
     if latest is not None and latest.data == data and newest is not None:
         age_ms = clock_ms() - newest.at_ms
         if age_ms < 1000 * again_after_s:

@@ -216,7 +216,7 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
     def text() -> None:
         if not answer["total"]:
             click.echo("no report: `deed reasoning validate ID --as REVIEWER` makes one")
-        for row in answer["validations"]:
+        for row in answer["items"]:
             report = msgspec.convert(row["data"], ReasoningValidated)
             counts, tree = row["data"]["counts"], row["commit_id"][:commit_digits] or row["tree"]
             line = f"{row['event_index']}  {when(row['accepted_ms'])}  {'passed' if row['passed'] else 'FAILED'}"

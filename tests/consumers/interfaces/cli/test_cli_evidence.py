@@ -57,7 +57,7 @@ def test_every_change_reaches_the_ledger_and_every_reader(reasoned: Deed, projec
     wrong = (6, "1 of 3 stand", *wrong[2:])
     assert seen == [fine, wrong, fine, wrong, fine]
     reports = reasoned.data("reasoning", "validations", "r")
-    assert [one["passed"] for one in reports["validations"]] == [True, False, True, False, True]
+    assert [one["passed"] for one in reports["items"]] == [True, False, True, False, True]
     first = reasoned("reasoning", "validations", "r", "--limit", "2")
     assert "EVIDENCE_LINE_CHANGED: Evidence line changed: src/auth.py:2" in first
     assert "5 in all; continue with: deed reasoning validations r --limit 2 --cursor" in first

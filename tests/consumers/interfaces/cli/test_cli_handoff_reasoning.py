@@ -93,7 +93,7 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
         else:
             (work_tree / "auth.py").write_text(text)
         deed.run("reasoning", "validate", own, "--as", "rita")
-        entries += [one["event_index"] for one in deed.data("reasoning", "validations", own)["validations"][:1]]
+        entries += [one["event_index"] for one in deed.data("reasoning", "validations", own)["items"][:1]]
         word, may = (
             ("validated", "act on the brief") if stand == 3 else ("found wrong", "ask a human before acting on it")
         )

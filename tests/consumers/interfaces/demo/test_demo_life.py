@@ -67,7 +67,7 @@ def test_human_has_something_of_every_sort_to_decide(lived: Ledger) -> None:
 
 def test_reasonings_were_briefed_and_validated_when_they_were_concluded(lived: Ledger) -> None:
     fetched = lived.ask("reasoning.show", id="auth-rotation")
-    verdicts = lived.ask("validations.list", ref=fetched["ref"])["validations"]
+    verdicts = lived.ask("validations.list", ref=fetched["ref"])["items"]
     assert [one["author"] for one in verdicts] == ["validator"]
     assert any(check["status"] == "line_changed" for check in verdicts[0]["data"]["evidence"])
     assert lived.ask("briefs.best", ref=fetched["ref"], level="standard")["tokens"] > 0

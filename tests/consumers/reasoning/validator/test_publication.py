@@ -77,7 +77,7 @@ class AuditedLedger:
         return index
 
     def published(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.reader.answer("validations.list", {"ref": "audit"})["validations"]
+        found: list[dict[str, Any]] = self.reader.answer("validations.list", {"ref": "audit"})["items"]
         return found
 
     def size(self) -> int:
@@ -103,7 +103,7 @@ def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(audit
     (row,) = audited.published()
     assert (row["passed"], row["author"], row["data"]["counts"]["evidence_ok"]) == (True, "rita", 9)
     listed = [audited.reader.answer("validations.list", {"ref": ref}) for ref in ("audit", shown["ref"][:19])]
-    assert [one["validations"] for one in listed] == [[row], [row]]
+    assert [one["items"] for one in listed] == [[row], [row]]
 
 
 def test_every_change_of_the_latest_verdict_is_one_event(
@@ -123,8 +123,8 @@ def test_every_change_of_the_latest_verdict_is_one_event(
     assert verdicts == ["failed", "unchecked", "failed", "unchecked", "failed"]
     assert len(audited.published()) == len(verdicts)
     page = audited.reader.answer("validations.list", {"ref": "audit", "author": "rita", "passed": True, "limit": 1})
-    assert ([row["passed"] for row in page["validations"]], page["total"]) == ([True], 2)
-    assert page["next"] == page["validations"][0]["event_index"]
+    assert ([row["passed"] for row in page["items"]], page["total"]) == ([True], 2)
+    assert page["next"] == page["items"][0]["event_index"]
 
 
 def test_equal_validation_a_day_later_is_recorded_because_a_verdict_has_an_age(

@@ -1,0 +1,76 @@
+"""The types of answers about validations."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from deedbook.ledger.events.reasoning import ReasoningValidated, TreeSort
+from deedbook.projections.answers.answer import Checked, Cursor, Index, Marked, Ms, Untrusted
+
+Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
+
+
+class ValidationLine(Marked, frozen=True, kw_only=True):
+    """A validator's report on a version of a reasoning, and the ``data`` of its event.
+
+    ``issues`` is their number, ``tree`` and ``commit_id`` name the files that it was checked against, and ``key`` (hex)
+    signed it.
+    """
+
+    event_index: Index
+    event_id: str
+    reasoning_id: str
+    reasoning_ref: str
+    passed: bool
+    issues: int
+    tree: TreeSort
+    commit_id: str
+    validator: Untrusted
+    validator_version: Untrusted
+    author: str
+    key: str
+    accepted_ms: Ms
+    data: ReasoningValidated
+
+
+class Validations(Checked, frozen=True, kw_only=True):
+    """A page of reports, newest first."""
+
+    items: list[ValidationLine]
+    total: int
+    next: Cursor
+
+
+class Voice(Marked, frozen=True, kw_only=True):
+    """The outcome of a validator's newest report: how many ``references`` hold (``stand``), in which tree, and when."""
+
+    outcome: Outcome
+    by: str
+    at_ms: Ms
+    event_index: Index
+    event_id: str
+    references: int
+    stand: int
+    assumptions_open: int
+    tree: TreeSort
+    commit: str
+    problems: list[Untrusted]
+    counted: str
+    text: str
+
+
+class LatestVerdict(Checked, frozen=True, kw_only=True):
+    """The verdict on a graph version; ``latest`` is null if nobody independent validated this version.
+
+    ``differing`` has the newest reports of other validators with another outcome than ``latest``.
+    """
+
+    reasoning_ref: str
+    outcome: Outcome
+    text: str
+    latest: Voice | None = None
+    differing: list[Voice] = []
+
+    def voices(self, outcome: Outcome) -> list[Voice]:
+        """Return the voices with an ``outcome``, the latest first."""
+        return [voice for voice in (self.latest, *self.differing) if voice is not None and voice.outcome == outcome]
