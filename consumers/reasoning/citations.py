@@ -108,7 +108,7 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
 
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:
     """Return the newest answer of a human for one task: it counts only for that task, which is not known here."""
-    reviews = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["reviews"]
-    answers = (review for review in reversed(reviews) if review["task"] and "suspect" not in review)
+    reviews = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["items"]
+    answers = (review for review in reversed(reviews) if review["task"] and "compromised" not in review)
     text = "{answered_by}, a human, {verdict} it for the task {task!r} (name your task: `snapshot receive --task`)"
     return [text.format_map(review | {"task": cut(one_line(review["task"]), 80)}) for review in answers][:1]

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final
 
 import msgspec
 
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     ById,
     ListArguments,
     Listing,
-    Plain,
     QueryContext,
     Where,
-    plain_list_of,
+    list_of,
     with_json,
 )
 from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.reviews.answers import ReviewLine, ReviewStatus, ShownReview
 from deedbook.projections.reviews.fold import ReviewRow
 from deedbook.projections.stores.dialect import stated
 
+_LISTS: Final = ("reasons", "validations")  # columns of JSON
 _ABOUT_THE_SAME: Final = stated(
     sqlite="n.reasoning_ref IS r.reasoning_ref",
     postgres="(n.reasoning_ref = r.reasoning_ref OR (n.reasoning_ref IS NULL AND r.reasoning_ref IS NULL))",
@@ -41,22 +43,19 @@ LISTING: Final = Listing(
 class ReviewList(ListArguments, frozen=True):
     """Filters of a list, the longest waiting first."""
 
-    status: Literal["open", "answered"] | None = None
+    status: ReviewStatus | None = None
     author: str | None = None
     reasoning_ref: str | None = None
 
 
-def list_reviews(context: QueryContext, args: ReviewList) -> Plain:
-    """Return ``{"reviews", "total", "next"}``, the longest waiting first."""
+def list_reviews(context: QueryContext, args: ReviewList) -> Page[ReviewLine]:
+    """Return reviews, the longest waiting first."""
     where = Where(args, "status", "author", "reasoning_ref")
-    return plain_list_of(context, LISTING, where, args, of="reviews", read=_review)
+    return list_of(context, LISTING, where, args, lambda row: ReviewLine(**with_json(row, *_LISTS)))
 
 
-def show_review(source: RowSource, args: ById) -> Plain:
-    """Return a review; ``verdict`` and the other fields of the answer are None until a human answers."""
+def show_review(source: RowSource, args: ById) -> ShownReview:
+    """Return a review, with its answer if there is one."""
     name = source.id_of("review", args.id)
-    return _review(msgspec.structs.asdict(source.states("reviews", ReviewRow, [name])[name]))
-
-
-def _review(row: dict[str, Any]) -> dict[str, Any]:
-    return with_json(row, "reasons", "validations")
+    row = msgspec.structs.asdict(source.states("reviews", ReviewRow, [name])[name])
+    return ShownReview(**with_json(row, *_LISTS))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     Arguments,
     ById,
     ListArguments,
     Listing,
-    Plain,
     QueryContext,
     Where,
-    plain_list_of,
-    with_json,
+    list_of,
 )
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.reasoning.queries import with_version
+from deedbook.projections.snapshots.answers import GraphDomains, ShownSnapshot, SnapshotLine
 from deedbook.projections.snapshots.fold import SNAPSHOTS
 
 _COLUMNS: Final = (
@@ -41,18 +44,18 @@ class DomainFilter(Arguments, frozen=True):
     reasoning_ref: str
 
 
-def list_snapshots(context: QueryContext, args: SnapshotList) -> Plain:
-    """Return ``{"snapshots", "total", "next"}``, newest first, without their ``data``."""
+def list_snapshots(context: QueryContext, args: SnapshotList) -> Page[SnapshotLine]:
+    """Return snapshots, newest first."""
     where = Where(args, "author", "session_id", "reasoning_ref")
-    return plain_list_of(context, LISTING, where, args, of="snapshots")
+    return list_of(context, LISTING, where, args, lambda row: SnapshotLine(**row))
 
 
-def show_snapshot(source: RowSource, args: ById) -> Plain:
-    """Return a snapshot with its whole ``data``."""
+def show_snapshot(source: RowSource, args: ById) -> ShownSnapshot:
+    """Return a snapshot, whole."""
     row, *_ = source.select(SNAPSHOTS, "event_index", id=source.id_of("snapshot", args.id))
-    return with_json(row, "data")
+    return ShownSnapshot(**row | {"data": msgspec.json.decode(row["data"], type=SnapshotTaken)})
 
 
-def list_domains(source: RowSource, args: DomainFilter) -> Plain:
-    """Return ``{"domains"}``: the domains of this graph's reasonings, which no snapshot of it may hide."""
-    return {"domains": sorted({row["domain"] for row in with_version(source, args.reasoning_ref)})}
+def list_domains(source: RowSource, args: DomainFilter) -> GraphDomains:
+    """Return the domains of this graph's reasonings."""
+    return GraphDomains(domains=sorted({row["domain"] for row in with_version(source, args.reasoning_ref)}))

@@ -39,9 +39,9 @@ def test_open_requests_are_listed_oldest_first_and_page(ledger: ViewLedger, read
         ledger.ask(name)
     ledger.emit("rita", "review/v2", ReviewAnswered(verdict="rejected"))
     first = reader.answer("reviews.list", {"status": "open", "limit": 1})
-    assert ([one["id"] for one in first["reviews"]], first["total"]) == (["v1"], 2)
+    assert ([one["id"] for one in first["items"]], first["total"]) == (["v1"], 2)
     second = reader.answer("reviews.list", {"status": "open", "after": first["next"]})
-    assert ([one["id"] for one in second["reviews"]], second["next"]) == (["v3"], None)
+    assert ([one["id"] for one in second["items"]], second["next"]) == (["v3"], None)
     assert reader.answer("reviews.show", {"id": "review/v2"})["verdict"] == "rejected"
 
 
@@ -50,7 +50,7 @@ def test_request_that_its_asker_made_anew_waits_for_nobody(ledger: ViewLedger, r
     for name, task, number in (("v1", "go", "1"), ("v2", "stay", "1"), ("v3", "go", "2"), ("v4", "go", "1")):
         ref = f"sha256:{number * 64}"
         ledger.emit("bob", f"review/{name}", msgspec.structs.replace(ASKED, task=task, reasoning_ref=ref))
-    listed = reader.answer("reviews.list", {"status": "open"})["reviews"]
+    listed = reader.answer("reviews.list", {"status": "open"})["items"]
     assert {one["id"]: one["superseded_by"] for one in listed} == {"v1": "v4", "v2": None, "v3": None, "v4": None}
     waiting = reader.answer("handoffs.next", {"agent": "boss"})["items"]
     assert [one["id"] for one in waiting] == ["v2", "v3", "v4"]

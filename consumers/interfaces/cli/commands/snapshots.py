@@ -16,19 +16,18 @@ from deedbook.consumers.interfaces.cli.commands.assessment import parse_vectors
 from deedbook.consumers.interfaces.cli.commands.briefs import LEVELS, print_rejected
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
 from deedbook.consumers.interfaces.cli.reasoning_text import print_steps, print_verdict
-from deedbook.consumers.reasoning.compressor.transfer import find_answer
+from deedbook.consumers.reasoning.compressor.transfer import read_verdict
 from deedbook.consumers.reasoning.snapshots.act import act_on, describe
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
 from deedbook.consumers.reasoning.validator.trees import open_tree
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.rejection import RejectedBrief
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from deedbook.projections.snapshots.vectors import read_vectors
-from deedbook.projections.validations.queries import LatestVerdict
 
 
 @click.group(cls=Group, aliases={"new": "take", "get": "receive"})
@@ -91,7 +90,7 @@ def list_(app: App, session: str | None, **filters: Any) -> None:
     list_page(
         app,
         "snapshots.list",
-        "snapshots",
+        "items",
         filters | {"session_id": session},
         lambda row: {
             "id": row["id"],
@@ -130,7 +129,7 @@ def receive(
 def plain(app: App, snapshot: EnhancedEpistemicSnapshot) -> dict[str, Any]:
     """Return a snapshot as plain values under its published names, its rendered prompt, and its reasoning's verdict."""
     ref = snapshot.reasoning_ref
-    verdict = None if ref is None else find_answer(app.query_with, "validations.latest", {"ref": ref}, LatestVerdict)
+    verdict = None if ref is None else or_none(read_verdict, app.query_with, ref)
     rendered = render_snapshot(snapshot)
     counted = ("prompt", "expanded", "tokens", "exact", "tokenizer", "dropped", "shortened")
     vector = snapshot.reasoning_embedding
@@ -211,7 +210,7 @@ def list_reviews(app: App, status: str, **filters: Any) -> None:
     list_page(
         app,
         "reviews.list",
-        "reviews",
+        "items",
         filters,
         lambda row: {
             "id": row["id"],

@@ -31,7 +31,7 @@ each_harness = pytest.mark.parametrize("harness", list(HARNESSES))
 
 
 def snapshots(place: Place) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = place.data("snapshot", "list")["snapshots"]
+    found: list[dict[str, Any]] = place.data("snapshot", "list")["items"]
     return found
 
 

@@ -134,12 +134,12 @@ def test_human_is_asked_once_by_a_signed_request_that_stands_until_answered(
     assert (event.author, event.data.rule, event.data.reasoning_ref) == ("bob", "high_risk_domain", ref)
     assert event.causes == [snapshot.event_id]
     assert event.data.task == "Rotate it"
-    assert [one["id"] for one in reader.answer("reviews.list", {"status": "open"})["reviews"]] == [event.name]
+    assert [one["id"] for one in reader.answer("reviews.list", {"status": "open"})["items"]] == [event.name]
     with pytest.raises(Refused) as refused:
         ledger.emit("alice", event.stream, ReviewAnswered(verdict="approved"))
     assert refused.value.code == "NOT_AUTHORIZED"
     ledger.emit("rita", event.stream, ReviewAnswered(verdict="approved", comment="I looked."))
-    assert reader.answer("reviews.list", {"status": "open"})["reviews"] == []
+    assert reader.answer("reviews.list", {"status": "open"})["items"] == []
     decision = act_on(reader.answer, snapshot, author=bob, task="Rotate it")
     assert (decision.action, decision.may_act) == ("human_review_required", True)
     assert "rita, a human, has answered: approved: I looked." in decision.reasons
