@@ -16,7 +16,8 @@ from deedbook.ledger.errors import Refused
 from deedbook.projections.briefs.embedding import best_embedder
 from deedbook.projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
 from deedbook.projections.briefs.tokens import count_tokens
-from deedbook.projections.reasoning.delta import write_full
+from deedbook.projections.reasoning.answers import PayloadSizes, ReasoningPayload
+from deedbook.projections.reasoning.delta import Size, write_full
 from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 from deedbook.projections.snapshots.fold import VIEW as SNAPSHOT_VIEW
 from deedbook.projections.snapshots.snapshot import (
@@ -55,7 +56,16 @@ class Answers:
         assert self.memory is not None
         answer: dict[str, Any] = {"ref": compute_reasoning_ref(self.memory), "reasoning_id": "r"}
         if query == "reasoning.fetch":
-            return answer | {"sent_as": "full", "payload": write_full(self.memory), "sizes": {}}
+            return ReasoningPayload(
+                **answer,
+                version=1,
+                base=None,
+                sent_as="full",
+                payload=write_full(self.memory),
+                sizes=PayloadSizes(full=Size(9, 3)),
+                tokenizer="none",
+                exact=False,
+            ).to_dict()
         return answer | {"domain": "operations", "event_index": 3}
 
 

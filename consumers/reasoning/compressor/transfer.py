@@ -28,7 +28,8 @@ from deedbook.projections.answers.query import is_whole_ref, prefix_range
 from deedbook.projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
 from deedbook.projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
 from deedbook.projections.briefs.rejection import CertificateProblem, RejectedBrief
-from deedbook.projections.reasoning.delta import Size, read_payload, write_full
+from deedbook.projections.reasoning.answers import PayloadSizes, ReasoningPayload
+from deedbook.projections.reasoning.delta import SentAs, Size, read_payload, write_full
 from deedbook.projections.reasoning.delta import measure as measure_payload
 from deedbook.projections.reasoning.memory import (
     ReasoningMemory,
@@ -45,14 +46,6 @@ IMPORTED: Final = "Imported: nobody here vouches for it."
 graphs_cached_max: Final = 256
 briefs_kept_max: Final = 8
 graph_size_max_bytes: Final = blob_size_max_bytes
-
-
-class _FetchAnswer(msgspec.Struct):
-    ref: str
-    reasoning_id: str
-    sent_as: str
-    payload: str
-    sizes: dict[str, dict[str, int] | None]
 
 
 class _BriefData(msgspec.Struct):
@@ -94,14 +87,14 @@ class ReceivedBrief(msgspec.Struct, frozen=True):
 class GraphTransfer(msgspec.Struct, frozen=True):
     """How a graph was sent: its form, its base, its size, and the size of the full graph.
 
-    Both sizes are measured here; ``sizes`` are the sender's for full, chain and squashed (None: not possible).
+    Both sizes are measured here; ``sizes`` are the sender's.
     """
 
-    sent_as: str
+    sent_as: SentAs
     base: str | None
     transferred: Size
     full: Size
-    sizes: dict[str, dict[str, int] | None]
+    sizes: PayloadSizes
 
 
 class FetchedGraph(msgspec.Struct, frozen=True):
@@ -204,7 +197,7 @@ def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetche
     """
     base = None if have is None else compute_reasoning_ref(have)
     arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}
-    answer = read_answer(view("reasoning.fetch", arguments), _FetchAnswer)
+    answer = read_answer(view("reasoning.fetch", arguments), ReasoningPayload)
     canonical = canonical_json(read_payload(answer.sent_as, answer.payload, have))
     computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
     bounds = prefix_range(ref, "sha256")

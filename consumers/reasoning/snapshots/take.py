@@ -36,6 +36,7 @@ from deedbook.projections.briefs.gates import is_critical_evidence
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.rejection import CertificateProblem, RejectedBrief
 from deedbook.projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.snapshots.answers import ShownSnapshot
 from deedbook.projections.snapshots.snapshot import (
     EnhancedEpistemicSnapshot,
     derive_context,
@@ -49,13 +50,6 @@ _id_bytes: Final = 6
 _UNMEASURED: Final = Fidelity(0.0, band_of(0.0), None, None, None, 1.0, [], WEIGHTS)
 _OF_AUTHOR: Final = ("vectors", "context_source", "session_id", "context_summary", "domain")
 _SHARED: Final = ("conclusion", "reasoning_brief", "top_assumptions", "top_evidence_refs", "level")
-
-
-class _SnapshotAnswer(msgspec.Struct):
-    id: str
-    author: str
-    event_id: str
-    data: SnapshotTaken
 
 
 def take_snapshot(
@@ -126,7 +120,7 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     """
     if not name.startswith("reasoning/") and not is_whole_ref(name):
         try:
-            answer = read_answer(view("snapshots.show", {"id": name}), _SnapshotAnswer)
+            answer = read_answer(view("snapshots.show", {"id": name}), ShownSnapshot)
             data, problems = _checked(view, answer.data)
             snapshot = snapshot_of(data, snapshot_id=answer.id, author=answer.author, event_id=answer.event_id)
             rejected = RejectedBrief(answer.event_id, answer.author, problems)

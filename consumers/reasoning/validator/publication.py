@@ -26,8 +26,8 @@ from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.client.local import now_ms
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.format.codec import encode_canonical
+from deedbook.projections.validations.answers import Validations
 
 again_after_s: Final = 86_400
 
@@ -35,17 +35,6 @@ again_after_s: Final = 86_400
 class _ReasoningAnswer(msgspec.Struct):
     id: str
     author: str
-
-
-class _EarlierValidation(msgspec.Struct):
-    data: ReasoningValidated
-    author: str
-    event_index: int
-    event_id: str
-
-
-class _ValidationList(msgspec.Struct):
-    items: list[_EarlierValidation]
 
 
 class ValidatedReasoning(msgspec.Struct, frozen=True):
@@ -60,7 +49,7 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
     """Return the report on a reasoning (id, ref or prefix of a ref), compared with an earlier report that passed."""
     fetched = fetch(view, ref)
     reasoning = read_answer(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
-    answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), _ValidationList)
+    answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), Validations)
     # The earlier report must be independent of the reasoning's author, and must have looked into a tree.
     others = (entry for entry in answer.items if entry.author != reasoning.author)
     earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
@@ -94,7 +83,7 @@ def publish(
     if data.omitted:
         data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
     arguments = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
-    latest = next(iter(read_answer(view("validations.list", arguments), _ValidationList).items), None)
+    latest = next(iter(read_answer(view("validations.list", arguments), Validations).items), None)
     newest = read_verdict(view, data.reasoning_ref).latest
     if latest is not None and latest.data == data and newest is not None:
         age_ms = clock_ms() - newest.at_ms

@@ -15,6 +15,8 @@ from deedbook.consumers.reasoning.compressor.compress import compress
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.ledger.events import reasoning
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
 from deedbook.ledger.events.session import Vectors
 from deedbook.ledger.events.snapshot import SnapshotTaken
 from deedbook.projections.answers.reader import Reader
@@ -61,6 +63,21 @@ def test_what_is_at_risk_asks_a_human_and_nobody_is_asked_by_looking(ledger: Led
     assert ground["action"] == "human_review_required"
     assert ground["said"].endswith("; not validated; ask a human before acting on it")
     assert ledger.head()[0] == size
+
+
+@pytest.mark.parametrize("is_stolen", [False, True])
+def test_a_humans_answer_for_one_task_is_cited_unless_a_thief_may_have_given_it(
+    ledger: Ledger, view: Any, is_stolen: bool
+) -> None:
+    reason(ledger, "backup", domain="security")
+    ref = versions(view, "backup")[-1]
+    asked = ReviewRequested(question="May it?", rule="high_risk_domain", task="copy it", reasoning_ref=ref)
+    ledger.emit("bob", "review/v", asked)
+    answer = ledger.emit("rita", "review/v", ReviewAnswered(verdict="approved"))
+    if is_stolen:
+        ledger.emit("root", "agent/rita", KeyCompromised(key=ledger.keys["rita"].public.hex(), since=answer.index))
+    (citation,) = Citations(view, asker="bob").of([ref])
+    assert ("rita, a human, approved it for the task 'copy it'" in citation["said"]) is not is_stolen
 
 
 def test_a_version_that_was_extended_since_is_shown_as_it_was_named(ledger: Ledger, view: Any) -> None:

@@ -129,7 +129,7 @@ def _always(way: Any) -> Callable[[Any], Any]:
 def test_version_that_is_at_hand_costs_nothing_but_its_name(reader: Reader) -> None:
     fetched = fetch(reader.answer, "audit", have=fetch(reader.answer, "audit").memory)
     assert fetched.sent.transferred.tokens < 40
-    assert fetched.sent.sizes["full"]
+    assert fetched.sent.sizes.full.bytes
 
 
 def test_base_of_another_reasoning_has_no_chain_but_may_help(ledger: Ledger, reader: Reader) -> None:

@@ -37,9 +37,13 @@ class Server:
         self.full: dict[str, Any] = {
             "ref": compute_reasoning_ref(memory),
             "reasoning_id": "audit",
+            "version": 3,
+            "base": None,
             "sent_as": "full",
             "payload": write_full(memory),
-            "sizes": {},
+            "sizes": {"full": {"bytes": 9, "tokens": 3}},
+            "tokenizer": "none",
+            "exact": False,
         }
         self.shown = {"domain": "security_audit", "author": "alice", "updated_ms": 7, "version": 3, "asked_version": 3}
         self.best = None if brief is None else answered({"brief": msgspec.to_builtins(brief)})
