@@ -13,6 +13,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+import msgspec
+from msgspec.structs import asdict, force_setattr
+
+from deedbook.projections.answers.answer import Answer, Marked
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, json_list
 
 names_listed_max: Final = 10
@@ -54,21 +58,31 @@ Reports: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, i
 """Returns the entries that report the signatures of some entries, by index, and of some streams, by name."""
 
 
-def marked(context: QueryContext, query: str, answer: Plain) -> Plain:
-    """Return the answer with a mark on each row that rests on a compromised signature."""
-    return mark(query, answer, partial(_reports, context)) if context.cached(_ANY) else answer
+def marked(context: QueryContext, query: str, answer: Answer | Plain) -> Plain:
+    """Return the answer as plain values, with a mark on each row that rests on a compromised signature."""
+    return mark(query, answer, partial(_reports, context)) if context.cached(_ANY) else _plain(answer)
 
 
-def mark(query: str, answer: Plain, reports: Reports) -> Plain:
-    """Return the answer with a mark on each row that rests on a signature that ``reports`` names."""
-    rows = [(row, target) for row in _dicts(answer) if (target := _target_of(query, row)) is not None]
+def mark(query: str, answer: Answer | Plain, reports: Reports) -> Plain:
+    """Return the answer as plain values, with a mark on each row that rests on a signature that ``reports`` names."""
+    answer = answer if isinstance(answer, Answer) else _plain(answer)
+    rows = [(row, target) for row in _rows(answer) if (target := _target_of(query, row)) is not None]
     targets = {target for _, target in rows}
     indexes = {target for target in targets if isinstance(target, int)}
     reported = reports(indexes, {target for target in targets if isinstance(target, str)})
     for row, target in rows:
-        if target in reported:
+        if target not in reported:
+            continue
+        if isinstance(row, dict):
             row["compromised"] = reported[target]
-    return answer
+        else:
+            force_setattr(row, "compromised", reported[target])  # the query has just made it, and nobody else has it
+    return _plain(answer)
+
+
+def _plain(answer: Answer | Plain) -> Plain:
+    plain: Plain = msgspec.to_builtins(answer, str_keys=True)
+    return plain
 
 
 def _reports(context: QueryContext, indexes: Collection[int], streams: Collection[str]) -> dict[Any, int]:
@@ -116,8 +130,27 @@ def compromised_names(answer: Any) -> dict[str, int]:
     return reports
 
 
-def _target_of(query: str, row: Plain) -> int | str | None:
+def _rows(answer: Answer | Plain) -> Iterator[Marked | Plain]:
+    """Yield the parts of an answer that its type lets be marked; of an answer without a type, all its objects."""
+    if isinstance(answer, dict):
+        yield from _dicts(answer)
+        return
+    pending: list[Any] = [answer]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Marked):
+            yield part
+        if isinstance(part, Answer):
+            pending.extend(getattr(part, name) for name in part.__struct_fields__)
+        elif isinstance(part, dict):
+            pending.extend(part.values())
+        elif isinstance(part, list | tuple):
+            pending.extend(part)
+
+
+def _target_of(query: str, part: Marked | Plain) -> int | str | None:
     """Return the event index or the stream that a row is about; None for a part of another row."""
+    row = part if isinstance(part, dict) else asdict(part)
     index = row.get("event_index")
     if isinstance(index, int):
         return index

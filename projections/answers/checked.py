@@ -72,7 +72,7 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
     args = read_arguments(query, definition.arguments, arguments)
     source = CheckedRows(client, as_of)
     source.read_reasonings(query, arguments)
-    answer = mark(query, msgspec.to_builtins(definition.answer(source, args), str_keys=True), source.reports)
+    answer = mark(query, definition.answer(source, args), source.reports)
     return answer | source.as_of(is_list=query == _QUEUE)
 
 

@@ -124,7 +124,7 @@ class ViewReader(Resource):
         on_demand = query.partition(".")[0] in ON_DEMAND
 
         def question(context: QueryContext) -> Plain:
-            return marked(context, query, msgspec.to_builtins(definition.run(context, args), str_keys=True))
+            return marked(context, query, definition.run(context, args))
 
         if as_of is None:
             return self.ask(question, on_demand=on_demand)
