@@ -24,7 +24,8 @@ def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
     listed = {row["id"]: row for row in every_row(view, "handoffs.list", "items", {})}
     ready = {row["id"] for row in every_row(view, "handoffs.list", "items", {"ready": True})}
     agents = {row["name"] for row in view("agents.list", {"all": True})["agents"]}
-    waits = {(name, agent) for kind, name, agent in every_row(view, "handoffs.waits", "waits", {}) if kind == "handoff"}
+    rows = every_row(view, "handoffs.waits", "items", {})
+    waits = {(row["id"], row["agent"]) for row in rows if row["kind"] == "handoff"}
     items = list(every_row(view, "handoffs.next", "items", {}))
     checked = list(every_row(lambda query, args: ask(client, query, args, as_of), "handoffs.next", "items", {}))
     assert checked == items

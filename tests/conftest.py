@@ -20,6 +20,7 @@ pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "
 
 import bytecode  # noqa: E402, F401 - first of ours: what it switches on holds for all that follows
 import faults  # noqa: E402 - modules whose assertions are rewritten are named first
+from answer_types import answers_have_their_types  # noqa: E402, F401 - a fixture
 from building import Ledger  # noqa: E402
 from postgres import database, postgres  # noqa: E402, F401 - fixtures
 from stores import store  # noqa: E402, F401 - a fixture

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.lifecycle.handoff_status import Status
-from deedbook.projections.answers.answer import Answer, Checked, Cursor, Index, Marked, Ms, Untrusted
+from deedbook.projections.answers.answer import Answer, Checked, Cursor, Head, Index, Marked, Ms, Page, Untrusted
 from deedbook.projections.handoffs.waits import Action
 
 Number = Annotated[int, msgspec.Meta(description="The number of a task or criterion, from 1.")]
@@ -115,12 +116,10 @@ class QueueItem(Marked, frozen=True, kw_only=True, rename={"sender": "from", "re
     since_ms: Ms = 0
 
 
-class Queue(Checked, frozen=True, kw_only=True):
-    """A page of what waits, most urgent first."""
+class Queue(Page[QueueItem], frozen=True, kw_only=True):
+    """A page of what waits, most urgent first. ``as_of`` is the head of the log that it was read from."""
 
-    items: list[QueueItem]
-    total: int
-    next: str | None
+    as_of: Head | UnsetType = UNSET
 
 
 class Reason(Answer, frozen=True, kw_only=True):
@@ -145,7 +144,7 @@ class WorkLeft(Answer, frozen=True, kw_only=True):
     criteria: list[Number]
 
 
-class Awaited(Answer, frozen=True, kw_only=True):
+class Awaited(Marked, frozen=True, kw_only=True):
     """An agent that a handoff waits for, and the operation by which they move it on."""
 
     kind: Literal["handoff"]
@@ -350,11 +349,7 @@ class Versions(Checked, frozen=True, kw_only=True, rename={"since": "from", "num
 
 
 class GraphNode(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
-    """A handoff of a graph; ``status`` null: nobody created it, and only ``id`` says something.
-
-    ``hops`` are the steps from the handoff that the graph is drawn around: negative before it, positive behind it, null
-    elsewhere.
-    """
+    """A handoff of a graph; ``status`` null: nobody created it, and only ``id`` says something."""
 
     id: str
     status: Status | None
@@ -374,23 +369,38 @@ class GraphNode(Marked, frozen=True, kw_only=True, rename={"sender": "from", "re
     updated_index: Index | None = None
     updated_ms: Ms | None = None
     importer: str | None = None
-    hops: int | None = None
+
+
+class NearNode(GraphNode, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """``hops`` are the steps from the handoff in the middle: negative before it, positive behind it, null elsewhere."""
+
+    hops: int | None
 
 
 class GraphEdge(Answer, frozen=True, kw_only=True, rename={"waiting": "from", "on": "to"}):
-    """``from`` waits for ``to``; it ``holds`` if ``to`` blocks the handoff that the graph is drawn around."""
+    """``from`` waits for ``to``."""
 
     waiting: str
     on: str
-    holds: bool = False
+
+
+class NearEdge(GraphEdge, frozen=True, kw_only=True, rename={"waiting": "from", "on": "to"}):
+    """It ``holds`` if ``to`` blocks the handoff in the middle."""
+
+    holds: bool
 
 
 class GraphTotals(Answer, frozen=True, kw_only=True):
-    """The size of the whole graph, and how many handoffs this part leaves out."""
+    """The number of handoffs in the whole graph, and how many of them this part leaves out."""
 
     nodes: int
     left_out: int
-    edges: int | None = None
+
+
+class TreeTotals(GraphTotals, frozen=True, kw_only=True):
+    """The totals, with the number of dependencies."""
+
+    edges: int
 
 
 class TreeLine(Answer, frozen=True, kw_only=True):
@@ -415,7 +425,7 @@ class Tree(Answer, frozen=True, kw_only=True):
     edges: list[GraphEdge]
     critical_path: list[str]
     order: list[str]
-    totals: GraphTotals
+    totals: TreeTotals
     next: Cursor
 
 
@@ -423,12 +433,12 @@ class Surrounding(Answer, frozen=True, kw_only=True):
     """The handoffs around one: first those that block it, then the nearest."""
 
     id: str | None
-    nodes: list[GraphNode]
-    edges: list[GraphEdge]
+    nodes: list[NearNode]
+    edges: list[NearEdge]
     totals: GraphTotals
 
 
-class WaitingRow(NamedTuple):
+class WaitingRow(Answer, frozen=True, kw_only=True):
     """What waits: a handoff or review, its id, and the agent whom it waits for."""
 
     kind: Literal["handoff", "review"]
@@ -436,9 +446,5 @@ class WaitingRow(NamedTuple):
     agent: str
 
 
-class WaitingPage(Answer, frozen=True, kw_only=True):
-    """A page of a queue: the items, the number of all items, and the cursor of the next page."""
-
-    waits: list[WaitingRow]
-    total: int
-    next: str | None
+class WaitingPage(Page[WaitingRow], frozen=True, kw_only=True):
+    """A page of what waits, by id."""

@@ -18,7 +18,17 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, stage_of
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, id_of, json_list
-from deedbook.projections.handoffs.answers import GraphEdge, GraphNode, GraphTotals, Surrounding, Tree, TreeLine
+from deedbook.projections.handoffs.answers import (
+    GraphEdge,
+    GraphNode,
+    GraphTotals,
+    NearEdge,
+    NearNode,
+    Surrounding,
+    Tree,
+    TreeLine,
+    TreeTotals,
+)
 from deedbook.projections.handoffs.queries import SUMMARY, with_ready
 from deedbook.projections.stores.dialect import stated
 
@@ -232,7 +242,7 @@ def graph_handoffs(context: QueryContext, args: HandoffGraph) -> Tree:
         edges=[GraphEdge(waiting=name, on=on) for name, on in pairs],
         critical_path=critical_path(still_waits_for(known), root),
         order=sorted(names, key=lambda name: (level.get(name, 0), name)),
-        totals=GraphTotals(nodes=count, edges=sum(map(len, drawn.values())), left_out=count - len(parents)),
+        totals=TreeTotals(nodes=count, edges=sum(map(len, drawn.values())), left_out=count - len(parents)),
         next=args.after + len(page) if more else None,
     )
 
@@ -261,14 +271,14 @@ def around_handoff(context: QueryContext, args: Surroundings) -> Surrounding:
     chosen = sorted(names, key=lambda name: (name not in first, name not in hops, abs(hops.get(name, 0))))[: args.limit]
     drawn = set(chosen)
     edges = [
-        GraphEdge(waiting=name, on=on, holds=on in holding.get(name, ()))
+        NearEdge(waiting=name, on=on, holds=on in holding.get(name, ()))
         for name in chosen
         if name in links
         for on in dict.fromkeys(links[name].depends_on)
         if on in drawn
     ]
     total = len(names) + (_beyond(context, HandoffGraph(is_all=True)) if args.is_all else 0)
-    nodes = [msgspec.structs.replace(node, hops=hops.get(node.id)) for node in _nodes(context, chosen)]
+    nodes = [NearNode(**msgspec.structs.asdict(node), hops=hops.get(node.id)) for node in _nodes(context, chosen)]
     totals = GraphTotals(nodes=total, left_out=total - len(chosen))
     return Surrounding(id=root, nodes=nodes, edges=edges, totals=totals)
 

@@ -62,8 +62,8 @@ def next_items(source: RowSource, args: QueueFilter) -> Queue:
     Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page returned.
     """
     page = source.view("handoffs.waits", msgspec.to_builtins(args), WaitingPage)
-    items = items_of(source, page.waits)
-    return Queue(items=items, total=page.total - len(page.waits) + len(items), next=page.next)
+    items = items_of(source, page.items)
+    return Queue(items=items, total=page.total - len(page.items) + len(items), next=page.next)
 
 
 def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
@@ -90,8 +90,8 @@ def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
     if len(rows) > args.limit:
         last = [page[-1][name] for name in ("agent", "rank", "since_index", "id")]
         following = msgspec.json.encode(last).decode()
-    waiting_rows = [WaitingRow(row["kind"], row["id"], row["agent"]) for row in page]
-    return WaitingPage(waits=waiting_rows, total=total, next=following)
+    items = [WaitingRow(kind=row["kind"], id=row["id"], agent=row["agent"]) for row in page]
+    return WaitingPage(items=items, total=total, next=following)
 
 
 def _read_cursor(text: str) -> tuple[Value, ...]:
@@ -103,20 +103,21 @@ def _read_cursor(text: str) -> tuple[Value, ...]:
         ) from error
 
 
-def items_of(source: RowSource, names: Sequence[WaitingRow]) -> list[QueueItem]:
-    """Return the items of a queue by their kind, id and agent, without those that do not wait for this agent."""
-    records = records_of(source, {name for kind, name, _ in names if kind == "handoff"})
+def items_of(source: RowSource, waiting_rows: Sequence[WaitingRow]) -> list[QueueItem]:
+    """Return the items of a queue, without those that do not wait for this agent."""
+    records = records_of(source, {row.id for row in waiting_rows if row.kind == "handoff"})
     facts = known_facts(source, records, links=0)
-    reviews = source.states("reviews", ReviewRow, [name for kind, name, _ in names if kind == "review"])
-    agents = source.agents({agent for _, _, agent in names})
+    reviews = source.states("reviews", ReviewRow, [row.id for row in waiting_rows if row.kind == "review"])
+    agents = source.agents({row.agent for row in waiting_rows})
     items: list[QueueItem] = []
-    for kind, name, agent in names:
+    for row in waiting_rows:
+        name, agent = row.id, row.agent
         registered = agents.agent(agent)
         if registered is None:
             continue
-        if kind == "review" and name in reviews and "human" in registered.roles:
+        if row.kind == "review" and name in reviews and "human" in registered.roles:
             items += [_review(reviews[name], agent)] if reviews[name].status == "open" else []
-        elif name in records and kind == "handoff":
+        elif name in records and row.kind == "handoff":
             waits = [wait for waiting_agent, wait in waiting(facts[name]) if waiting_agent == agent]
             items += [_handoff(records[name], facts[name], agent, wait) for wait in waits]
     times = source.times({item.since_index for item in items})

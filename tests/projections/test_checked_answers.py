@@ -249,19 +249,19 @@ def test_nothing_waits_that_its_entries_do_not_say(
 ) -> None:
     queues(ledger, client)
     honest = client.view("handoffs.next", {})
-    waits = [[item["kind"], item["id"], item["agent"]] for item in honest["items"]]
-    invented = ["handoff", "invented", "rita"]
-    elsewhere = [[kind, name, agent] for kind, name, _ in waits for agent in ("root", "nobody")]
-    monkeypatch.setattr(client, "view", lambda *_: {"waits": [*waits, invented, *elsewhere], "total": 99, "next": None})
+    waits = [{name: item[name] for name in ("kind", "id", "agent")} for item in honest["items"]]
+    invented = {"kind": "handoff", "id": "invented", "agent": "rita"}
+    elsewhere = [wait | {"agent": agent} for wait in waits for agent in ("root", "nobody")]
+    monkeypatch.setattr(client, "view", lambda *_: {"items": [*waits, invented, *elsewhere], "total": 99, "next": None})
     shown = ask(client, "handoffs.next", {})
     assert shown["items"] == honest["items"]
     assert shown["total"] == 99 - 1 - len(elsewhere)
-    monkeypatch.setattr(client, "view", lambda *_: {"waits": [invented], "total": 1, "next": None})
+    monkeypatch.setattr(client, "view", lambda *_: {"items": [invented], "total": 1, "next": None})
     assert ask(client, "handoffs.next", {})["items"] == []
 
 
 @pytest.mark.parametrize(
-    "answer", [{}, {"waits": None, "total": 1}, {"waits": [["agent", "x", "y"]], "total": 1, "next": None}]
+    "answer", [{}, {"items": None, "total": 1}, {"items": [{"kind": "agent", "id": "x", "agent": "y"}], "total": 1}]
 )
 def test_view_that_answers_in_another_form_is_not_believed(
     ledger: Ledger, client: Client, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]

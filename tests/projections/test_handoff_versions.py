@@ -91,4 +91,4 @@ def test_the_past_has_no_later_version(ledger, reader):
 def test_notes_of_the_sender_are_compared_each_for_itself():
     content = asdict(kinds.HandoffContent(title="t"))
     old, new = (content | {"notes": {"traps": ["a"], "tried": tried}} for tried in ([], ["b"]))
-    assert [one["field"] for one in changes_of(old, new)] == ["tried"]
+    assert [one.field for one in changes_of(old, new)] == ["tried"]

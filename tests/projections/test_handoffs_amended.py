@@ -93,7 +93,7 @@ def test_amending_takes_back_marks_and_what_was_said_about_them() -> None:
     )
     row = row_of(*amended)
     assert (row["tasks_done"], row["tasks_total"], row["criteria_done"], row["claimed_index"]) == (0, 2, 0, None)
-    assert [(row["mark"], row["evidence"]) for row in criteria_of(record_after(*amended))] == [("open", "")]
+    assert [(row.mark, row.evidence) for row in criteria_of(record_after(*amended))] == [("open", "")]
 
 
 def test_an_amendment_keeps_the_day_unless_it_gives_another() -> None:

@@ -58,7 +58,7 @@ def test_ticks_count_and_can_be_taken_back():
     )
     record = state_after(HANDOFF_VIEW, "h", facts("handoff/h", ("alice", CREATED), *ticked))
     assert record.lifecycle.tasks == ("open", "done")
-    assert [(row["mark"], row["evidence"], row["waiver_reason"]) for row in criteria_of(record)] == [
+    assert [(row.mark, row.evidence, row.waiver_reason) for row in criteria_of(record)] == [
         ("checked", "ci.log:3", ""),
         ("waived", "", "no tests there yet"),
     ]

@@ -1,0 +1,32 @@
+"""Every answer that a test gets in its own process has the type that its query names, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from deedbook.projections.answers import checked, view_reader
+from deedbook.projections.answers.query import Plain
+from deedbook.projections.views.registry import QUERIES
+
+
+def conforming(query: str, answer: Plain) -> Plain:
+    """Return the answer; the test fails if a field is missing, unknown or of another type."""
+    returns = QUERIES[query].returns
+    again = msgspec.to_builtins(msgspec.convert(answer, returns))
+    assert again == answer, f"{query} does not answer what {returns} says"
+    return answer
+
+
+@pytest.fixture(autouse=True, scope="session")
+def answers_have_their_types() -> Any:
+    """Check each answer of views and of signed entries."""
+    marked, mark = view_reader.marked, checked.mark
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            view_reader, "marked", lambda context, query, answer: conforming(query, marked(context, query, answer))
+        )
+        patch.setattr(checked, "mark", lambda query, answer, reports: conforming(query, mark(query, answer, reports)))
+        yield
