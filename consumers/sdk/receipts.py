@@ -243,7 +243,7 @@ def _evidence(client: Client, index: int) -> Evidence:
     rows = [
         row["event_index"]
         for kind, stream in [*_TO_ROOT, *((kind, f"agent/{node}") for node in nodes for kind in _OF_NODES)]
-        for row in client.view("catalog.find", {"kind": kind, "stream": stream, "limit": 500})["events"]
+        for row in client.view("catalog.find", {"kind": kind, "stream": stream, "limit": 500})["items"]
     ]
     chain = sorted({companion for row in [0, *rows] for companion in _batch_of(row, client.entry(row))})
     batch = b"".join(read_batch_path(client, index, decode_entry(data)))

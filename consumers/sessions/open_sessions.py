@@ -145,12 +145,12 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
         if is_open:  # the last accepted event, at the index that the view knows or later
             since = {"stream": stream, "after": row["updated_index"] - 1, "limit": rows_per_page}
             page = ask("catalog.find", since)
-            last_ms, version = page["events"][-1]["accepted_ms"], page["total"]
+            last_ms, version = page["items"][-1]["accepted_ms"], page["total"]
         last_of_each_phase = {assessment["phase"]: assessment["event_index"] for assessment in assessed}
         yield Activity(name, is_open, last_ms, last_of_each_phase, report), version
 
 
 def _last_by_stream(ask: Ask, kind: str, agent: str) -> dict[str, int]:
     """Return the index of the last event of ``kind`` in each of the agent's streams."""
-    rows = every_row(ask, "catalog.find", "events", {"kind": kind, "author": agent})
+    rows = every_row(ask, "catalog.find", "items", {"kind": kind, "author": agent})
     return {row["stream"]: row["event_index"] for row in rows}

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text, ledger_now
-from deedbook.projections.answers.query import Arguments, Plain, QueryContext
+from deedbook.projections.answers.answer import Index, Marked, Ms
+from deedbook.projections.answers.query import Arguments, QueryContext
 from deedbook.projections.stores.store import ReadTransaction
 
 as_of_max_chars: Final = 64
@@ -38,6 +39,16 @@ class InstantArguments(Arguments, frozen=True):
     at: int | str
 
 
+class ShownInstant(Marked, frozen=True, kw_only=True):
+    """The last entry at a time, the ledger's clock then (``now_ms``, and ``at`` as text), and the log's size today."""
+
+    event_index: Index
+    accepted_ms: Ms
+    at: str
+    now_ms: Ms
+    size: int
+
+
 class Instant(NamedTuple):
     """The number of entries that the log had then, and the ledger's clock (Unix ms) then."""
 
@@ -45,15 +56,12 @@ class Instant(NamedTuple):
     now_ms: int
 
 
-def show_instant(context: QueryContext, args: InstantArguments) -> Plain:
-    """Return ``{"event_index", "accepted_ms", "at", "now_ms", "size"}``: the last entry then, the clock, the size now.
-
-    Raises Refused: as ``instant_of``.
-    """
+def show_instant(context: QueryContext, args: InstantArguments) -> ShownInstant:
+    """Return what an index or a time means. Raises Refused: as ``instant_of``."""
     size, now_ms = instant_of(context.reading, args.at)
     (last,) = context.rows(_AT, (size - 1,))
     at, size_now = clock_text(now_ms), _size(context.reading)
-    return {"event_index": size - 1, **last, "at": at, "now_ms": now_ms, "size": size_now}
+    return ShownInstant(event_index=size - 1, **last, at=at, now_ms=now_ms, size=size_now)
 
 
 def instant_of(reading: ReadTransaction, at: int | str) -> Instant:

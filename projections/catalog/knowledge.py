@@ -8,19 +8,20 @@ started there, and a walk without a start leaves them out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers import query
+from deedbook.projections.catalog.answers import Knowledge, KnowledgeEdge, KnowledgeNode, KnowledgeType
 
 _THING: Final = "SELECT {} AS id, {} AS label, {} AS state, {} AS agent, {} AS event_index FROM {}"
 _NAMED: Final = "SELECT * FROM ({}) WHERE id IN (SELECT {} FROM json_each(?1))"
 _LINK: Final = (
-    "SELECT DISTINCT '{0}/' || nullif(CAST({1} AS TEXT), '') AS \"from\", "
-    "'{2}/' || nullif(CAST({3} AS TEXT), '') AS \"to\", '{4}' AS via, {6} AS is_stale FROM {5} "
+    "SELECT DISTINCT '{0}/' || nullif(CAST({1} AS TEXT), '') AS start, "
+    "'{2}/' || nullif(CAST({3} AS TEXT), '') AS \"end\", '{4}' AS via, {6} AS is_stale FROM {5} "
     "WHERE {7} IN (SELECT {8} FROM json_each(?)) ORDER BY 1, 2 LIMIT ?"
 )
 # Types whose id is the index of their event.
@@ -35,7 +36,7 @@ _CORRECTED: Final = (
 _DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.ref ORDER BY event_index DESC LIMIT 1)"
 _OF_SESSION: Final = "t JOIN sessions s ON s.id = t.session_id"
 # For each type of thing: the columns of its id, label, state, agent and index, and the table.
-_THINGS: Final = {
+_THINGS: Final[dict[KnowledgeType, tuple[str, ...]]] = {
     "agent": (
         "name",
         "name",
@@ -83,7 +84,7 @@ _REFS: Final = (
     "JOIN reasonings r ON r.id = v.reasoning_id"
 )
 # The edges: both types and their ids, the word for the relation, the tables, and when the edge is stale.
-_RELATIONS: Final = (
+_RELATIONS: Final[tuple[tuple[KnowledgeType, str, KnowledgeType, str, str, str, str], ...]] = (
     ("agent", "s.author", "session", "s.id", "worked in", "sessions s", "0"),
     ("session", "s.resumes", "session", "s.id", "goes on in", "sessions s", "0"),
     ("session", "t.session_id", "finding", "t.event_index", "found", "findings t", "0"),
@@ -114,40 +115,33 @@ class KnowledgeGraph(query.Arguments, frozen=True):
     limit: query.Limit = 80
 
 
-def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.Plain:
-    """Return ``{"sel", "nodes", "edges", "is_complete"}``, the nearest things first.
-
-    A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (retracted, abandoned,
-    resolved or doubted) and ``hops`` from the start of the walk. An edge leads ``from`` a thing ``to`` a thing
-    that came of it. ``via`` names the relation. An edge ``is_stale`` if the thing at its start has changed since.
-
-    Raises Refused: ``NOT_FOUND``.
-    """
+def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> Knowledge:
+    """Return the things around a start. Raises Refused: ``NOT_FOUND``."""
     starts = _newest(context, args) if args.sel is None else [args.sel]
-    is_there = bool(_things(context, starts))
+    is_there = bool(_things(context, dict.fromkeys(starts, 0)))
     if args.sel is not None and args.sel.startswith("evidence/"):  # evidence exists if somebody cites it
         is_there = bool(_links(context, starts, msgspec.structs.replace(args, direction="both")))
     if args.sel is not None and not is_there:
         message = f"there is no {args.sel}. Name a thing as SORT/ID; the sorts are {', '.join(_THINGS)}"
         raise Refused("NOT_FOUND", message, reference=args.sel)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
-    edges: dict[tuple[str, ...], query.Plain] = {}
+    edges: dict[tuple[str, ...], KnowledgeEdge] = {}
     for hop in range(1, args.depth + 1):
         walked = [name for name in level if name == args.sel or name.partition("/")[0] not in _HUBS]
         links = _links(context, walked, args)
-        edges |= {(link["from"], link["to"], link["via"]): link for link in links}
-        level = list(dict.fromkeys(name for link in links for name in (link["from"], link["to"]) if name not in hops))
+        edges |= {(link.start, link.end, link.via): link for link in links}
+        level = list(dict.fromkeys(name for link in links for name in (link.start, link.end) if name not in hops))
         room = max(0, args.limit - len(hops))
         is_complete &= len(level) <= room and len(links) < query.page_rows_max
         level = level[:room]
         hops |= dict.fromkeys(level, hop)
-    nodes = {node["id"]: node | {"hops": hops[node["id"]]} for node in _things(context, hops)}
-    return {
-        "sel": args.sel,
-        "nodes": [nodes[name] for name in hops if name in nodes],
-        "is_complete": is_complete,
-        "edges": [edge for edge in edges.values() if edge["from"] in nodes and edge["to"] in nodes],
-    }
+    nodes = {node.id: node for node in _things(context, hops)}
+    return Knowledge(
+        sel=args.sel,
+        nodes=[nodes[name] for name in hops if name in nodes],
+        edges=[edge for edge in edges.values() if edge.start in nodes and edge.end in nodes],
+        is_complete=is_complete,
+    )
 
 
 def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
@@ -160,37 +154,39 @@ def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
     return [name for _, name in sorted(rows, reverse=True)[: max(1, args.limit // 4)]]
 
 
-def _by_sort(names: Iterable[str]) -> dict[str, str]:
+def _by_sort(names: Iterable[str]) -> dict[KnowledgeType, str]:
     sorts: dict[str, list[str]] = {}
     for name in names:
         sort, _, id_ = name.partition("/")
         if sort not in _BY_INDEX or _INDEX.fullmatch(id_):
             sorts.setdefault(sort, []).append(id_)
-    return {sort: query.json_list(ids) for sort, ids in sorts.items() if sort in _THINGS}
+    return {sort: query.json_list(sorts[sort]) for sort in _THINGS if sort in sorts}
 
 
 def _value(sort: str) -> str:
     return "CAST(value AS BIGINT)" if sort in _BY_INDEX else "value"
 
 
-def _things(context: query.QueryContext, names: Iterable[str]) -> list[query.Plain]:
-    by_sort = _by_sort(names)
+def _things(context: query.QueryContext, hops: Mapping[str, int]) -> list[KnowledgeNode]:
+    by_sort = _by_sort(hops)
     queries = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
     return [
-        row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
+        KnowledgeNode(**row | {"id": name}, sort=sort, is_stale=row["state"] in _STALE, hops=hops[name])
         for sort, rows in zip(by_sort, context.together(*queries), strict=True)
         for row in rows
+        for name in (f"{sort}/{row['id']}",)
     ]
 
 
-def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[query.Plain]:
+def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[KnowledgeEdge]:
     ids = _by_sort(names)
     queries: list[tuple[str, tuple[str, int]]] = []
     for relation in _RELATIONS:
         start, start_id, end, end_id, *_ = relation
-        for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
+        ways: tuple[tuple[str, KnowledgeType, str], ...] = (("back", end, end_id), ("forward", start, start_id))
+        for towards, sort, known in ways:
             is_left_out = end in _HUBS if sort == start else args.sel is None and start in _HUBS
             if sort in ids and args.direction in (towards, "both") and not is_left_out:
                 queries.append((_LINK.format(*relation, known, _value(sort)), (ids[sort], query.page_rows_max)))
     rows = [row for rows in context.together(*queries) for row in rows]
-    return [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]
+    return [KnowledgeEdge(**row | {"is_stale": bool(row["is_stale"])}) for row in rows if row["start"] and row["end"]]

@@ -6,6 +6,7 @@ from typing import Final
 
 from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.answers import query
+from deedbook.projections.catalog.answers import Lane, Lanes, Operation, SessionSpan
 
 sessions_shown_max: Final = 200
 
@@ -35,35 +36,37 @@ class LaneFilter(query.ListArguments, frozen=True):
     agent: str | None = None
 
 
-def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> query.Plain:
-    """Return ``{"acts", "total", "next", "first_index", "last_index", "lanes", "sessions"}``, the newest acts first.
-
-    ``lanes`` list for each agent how many ``events`` of which ``kinds`` it signed in that part of the log, the busiest
-    first. ``sessions`` overlap that part: each has its ``author``, ``from_index`` and ``to_index`` (None: open).
-    """
+def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> Lanes:
+    """Return operations, newest first, with the lanes and sessions of that part of the log."""
     where = query.Where()
     where.add(f"e.kind IN ({', '.join('?' * len(_ACTS))})", *_ACTS)
     where.add_optional("e.event_index >= ?", args.since)
     where.add_optional("e.author = ?", args.agent)
-    page = query.plain_list_of(context, LISTING, where, args, of="acts")
-    last = page["acts"][0]["event_index"] if args.after is not None and page["acts"] else 2**53
-    first = page["acts"][-1]["event_index"] if page["next"] is not None else args.since or 0
+    page = query.list_of(context, LISTING, where, args, lambda row: Operation(**row))
+    last = page.items[0].event_index if args.after is not None and page.items else 2**53
+    first = page.items[-1].event_index if page.next is not None else args.since or 0
     span = query.Where()
     span.add("event_index BETWEEN ? AND ?", first, last)
     span.equal("author", args.agent)
-    lanes: dict[str, query.Plain] = {}
+    kinds: dict[str, dict[str, int]] = {}
     for row in context.rows(
         f"SELECT author, kind, count(*) AS number FROM events{span.sql} GROUP BY 1, 2",  # noqa: S608 - fixed texts
         span.values,
     ):
-        lane = lanes.setdefault(row["author"], {"agent": row["author"], "events": 0, "kinds": {}})
-        lane["events"] += row["number"]
-        lane["kinds"][row["kind"]] = row["number"]
+        kinds.setdefault(row["author"], {})[row["kind"]] = row["number"]
+    lanes = [Lane(agent=agent, events=sum(numbers.values()), kinds=numbers) for agent, numbers in kinds.items()]
     sessions = context.rows(
         "SELECT id, author, task, status, started_index AS from_index, ended_index AS to_index FROM sessions "
         "WHERE started_index <= ? AND coalesce(ended_index, updated_index) >= ? AND author = coalesce(?, author) "
         "ORDER BY started_index DESC LIMIT ?",
         (last, first, args.agent, sessions_shown_max),
     )
-    ordered = sorted(lanes.values(), key=lambda lane: (-lane["events"], lane["agent"]))
-    return page | {"first_index": first, "last_index": last, "lanes": ordered, "sessions": sessions}
+    return Lanes(
+        items=page.items,
+        total=page.total,
+        next=page.next,
+        first_index=first,
+        last_index=last,
+        lanes=sorted(lanes, key=lambda lane: (-lane.events, lane.agent)),
+        sessions=[SessionSpan(**row) for row in sessions],
+    )

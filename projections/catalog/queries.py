@@ -8,6 +8,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from deedbook.projections.answers import query
+from deedbook.projections.answers.answer import Page
+from deedbook.projections.catalog.answers import ListedEvent, Reference, ShownEvent, SkippedEntry
 from deedbook.projections.stores.store import skipped_table
 from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
 
@@ -22,7 +24,7 @@ _SKIPPED_SQL: Final = f"{' UNION ALL '.join(_SKIPPED_SELECTS)} ORDER BY view_ran
 LISTING: Final = query.Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 
-class EventFilter(query.Arguments, frozen=True):
+class EventFilter(query.ListArguments, frozen=True):
     """Filters of a list of events. The page begins after the index ``after``; ``newest``: newest first."""
 
     kind: str | None = None
@@ -30,8 +32,6 @@ class EventFilter(query.Arguments, frozen=True):
     author: str | None = None
     corr: str | None = None
     newest: bool = False
-    after: int | None = None
-    limit: query.Limit = 50
 
 
 def matching_events(context: query.QueryContext, reference: str) -> list[dict[str, Any]]:
@@ -50,36 +50,31 @@ def matching_events(context: query.QueryContext, reference: str) -> list[dict[st
     return events
 
 
-def list_skipped(context: query.QueryContext, _args: query.Arguments) -> query.Plain:
-    """Return ``{"entries": [{"index", "code", "message", "views"}]}``: the inadmissible entries that views skipped."""
-    entries: dict[int, dict[str, Any]] = {}
+def list_skipped(context: query.QueryContext, _args: query.Arguments) -> Page[SkippedEntry]:
+    """Return all inadmissible entries that views skipped, in the order of the log."""
+    entries: dict[int, SkippedEntry] = {}
     for row in context.cached(_SKIPPED_SQL):
-        entry = {"index": row["event_index"], "code": row["code"], "message": row["message"], "views": []}
-        entries.setdefault(row["event_index"], entry)["views"].append(row["view"])
-    return {"entries": [entries[index] for index in sorted(entries)]}
+        index = row["event_index"]
+        entry = SkippedEntry(index=index, code=row["code"], message=row["message"], views=[])
+        entries.setdefault(index, entry).views.append(row["view"])
+    return Page(items=[entries[index] for index in sorted(entries)], total=len(entries))
 
 
-def show_event(context: query.QueryContext, args: query.ByRef) -> query.Plain:
-    """Return the row of an event and its ``refs``, by index, id, body's SHA-256, or 12 digits of either."""
+def show_event(context: query.QueryContext, args: query.ByRef) -> ShownEvent:
+    """Return an event by its index, its id, its body's SHA-256, or 12 digits of either."""
     events = {row["event_index"]: row for row in matching_events(context, args.ref)}
     names = [row["body_ref"] if args.ref.startswith("sha256:") else row["id"] for row in events.values()]
     query.only_match(names, args.ref, "event")
     (row,) = events.values()
-    return row | {"refs": refs_of(context, row["event_index"])}
+    sql = "SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position"
+    return ShownEvent(**row, refs=[Reference(**reference) for reference in context.rows(sql, (row["event_index"],))])
 
 
-def find_events(context: query.QueryContext, args: EventFilter) -> query.Plain:
-    """Return ``{"events", "total", "next"}`` in the order of the log or reversed; ``total`` counts all matches.
-
-    An event that views skipped has ``skipped``, the code of the reason.
-    """
+def find_events(context: query.QueryContext, args: EventFilter) -> Page[ListedEvent]:
+    """Return events in the order of the log or reversed."""
     listing = replace(LISTING, newest_first=args.newest)
     where = query.Where(args, "kind", "stream", "author", "corr")
-    page = query.plain_list_of(context, listing, where, args, of="events")
-    left_out = {entry["index"]: {"skipped": entry["code"]} for entry in list_skipped(context, args)["entries"]}
-    return page | {"events": [row | left_out.get(row["event_index"], {}) for row in page["events"]]}
-
-
-def refs_of(context: query.QueryContext, index: int) -> list[dict[str, Any]]:
-    """Return the references of an event, each ``{"ref", "via"}`` (``catalog.fold``)."""
-    return context.rows("SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position", (index,))
+    skipped = {entry.index: entry.code for entry in list_skipped(context, args).items}
+    return query.list_of(
+        context, listing, where, args, lambda row: ListedEvent(**row, skipped=skipped.get(row["event_index"]))
+    )

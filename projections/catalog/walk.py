@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -13,6 +14,14 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import causes_max
 from deedbook.projections.answers import query
 from deedbook.projections.answers.rows import ViewRows
+from deedbook.projections.catalog.answers import (
+    FollowedReference,
+    LinkedEvent,
+    ResolvedReference,
+    UnresolvedReference,
+    Walk,
+    WalkedEvent,
+)
 from deedbook.projections.catalog.fold import STEPS
 from deedbook.projections.catalog.queries import INDEX, matching_events
 from deedbook.projections.reasoning.graph import decode_change
@@ -29,7 +38,7 @@ events_ahead_max: Final = 64
 """The number of events that a server reads in advance of a walk."""
 
 
-_EventReader: TypeAlias = Callable[[Collection[int]], list[query.Plain]]
+_EventReader: TypeAlias = Callable[[Collection[int]], list[LinkedEvent]]
 
 
 class WhyEvent(query.Arguments, frozen=True):
@@ -45,80 +54,91 @@ class WhyEvent(query.Arguments, frozen=True):
     limit: query.Limit = 100
 
 
-def why_event(context: query.QueryContext, args: WhyEvent) -> query.Plain:
-    """Return the event, everything it follows from (``causes``), and everything that follows from it (``effects``).
-
-    Each is an event's row with its ``refs``, its ``depth``, the neighbour ``of`` which it was found, the ``ref`` that
-    led there, and ``via`` (``catalog.fold``). ``causes_total`` and ``effects_total`` count all. ``unresolved`` lists
-    refs that lead to no event here. ``is_complete`` is false if the walk ended at ``depth``, at 2,000 events or at
-    128,000 refs. If a ref is no event of this ledger, but events name it, ``event`` is the ``ref`` alone.
-    """
+def why_event(context: query.QueryContext, args: WhyEvent) -> Walk:
+    """Return an event, everything that it follows from, and everything that follows from it, nearest first."""
     if args.after and args.direction == "both":
         raise Refused(
             "USAGE", "only a walk in one direction has pages: set direction to back (causes) or forward (effects)"
         )
     ahead = 0 if args.direction == "forward" else events_ahead_max
-    known: dict[int, query.Plain] = {}
-    effects: dict[int, list[query.Plain]] = {}
+    known: dict[int, LinkedEvent] = {}
+    effects_of: dict[int, list[query.Plain]] = {}
     if re.fullmatch(INDEX, args.ref) and args.direction != "back":  # read an event and the references to it at once
         index = int(args.ref)
-        rows, effects[index] = context.together(_links_query([index], ahead), _effects_query(index))
+        rows, effects_of[index] = context.together(_links_query([index], ahead), _effects_query(index))
         known |= _links(rows)
     read = partial(_linked, context, known)
     start = _start(context, args.ref, partial(read, ahead))
-    answer: query.Plain = {"event": start, "unresolved": [], "is_complete": True, "next": None}
-    for name, direction, steps_from, ahead in (
-        ("causes", "back", lambda event: event["refs"], events_ahead_max),  # refs to no event here lead to None
-        ("effects", "forward", partial(_effects, context, effects), 0),
-    ):
-        is_included = args.direction in {direction, "both"}
-        depth = args.depth if is_included else 0
-        events, unresolved, is_complete = _walk(partial(read, ahead), start, depth, steps_from)
-        end = args.after + args.limit
-        answer |= {name: events[args.after : end], f"{name}_total": len(events)}
-        if is_included:
-            answer["unresolved"] += unresolved
-            answer["is_complete"] &= is_complete
-            answer["next"] = end if args.direction == direction and len(events) > end else None
-    return answer
+    back, forward = (args.depth if args.direction in (direction, "both") else 0 for direction in ("back", "forward"))
+    causes, unresolved, has_causes = _walk(
+        partial(read, events_ahead_max), start, back, lambda event: [] if event is None else event.refs
+    )
+    effects, _, has_effects = _walk(
+        partial(read, 0), start, forward, lambda event: _effects(context, effects_of, event, args.ref)
+    )
+    end = args.after + args.limit
+    return Walk(
+        ref=args.ref,
+        event=start,
+        causes=causes[args.after : end],
+        causes_total=len(causes),
+        effects=effects[args.after : end],
+        effects_total=len(effects),
+        unresolved=unresolved,
+        is_complete=has_causes and has_effects,
+        next=end if args.direction != "both" and len(causes or effects) > end else None,
+    )
 
 
 def _walk(
-    read: _EventReader, start: query.Plain, depth: int, steps_from: Callable[[query.Plain], list[query.Plain]]
-) -> tuple[list[query.Plain], list[query.Plain], bool]:
-    """Walk from event to event, nearest first. Each is read once: some graphs name an event thousands of times."""
-    unresolved: list[query.Plain] = []
-    seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
+    read: _EventReader,
+    start: LinkedEvent | None,
+    depth: int,
+    steps_from: Callable[[LinkedEvent | None], list[FollowedReference]],
+) -> tuple[list[WalkedEvent], list[UnresolvedReference], bool]:
+    """Walk from event to event, nearest first. Each is read once: some graphs name an event thousands of times.
+
+    Return the events, the references that lead to none, and whether the walk is complete.
+    """
+    walked: list[WalkedEvent] = []
+    unresolved: list[UnresolvedReference] = []
     is_complete, left = True, steps_walked_max
-    for event in waiting:  # the list grows in the loop
-        far, steps = event["depth"] + 1, steps_from(event) if left else []
+    if not depth:
+        return walked, unresolved, is_complete
+    seen: set[int | None] = {None, None if start is None else start.event_index}
+    for event in chain((start,), walked):  # ``walked`` grows in the loop
+        far = (event.depth if isinstance(event, WalkedEvent) else 0) + 1
+        of = None if event is None else event.event_index
+        steps = steps_from(event) if left else []
         is_complete &= 0 < left >= len(steps)
         steps, left = steps[:left], max(0, left - len(steps))
-        met: dict[int, query.Plain] = {}
+        met: dict[int, FollowedReference] = {}
         for step in steps:
-            index, origin = step["event_index"], {"depth": far, "of": event["event_index"]}
+            index = step.event_index
             if index is None and far <= depth:
-                unresolved.append({"ref": step["ref"], "via": step["via"]} | origin)
-            elif index not in seen and (far > depth or len(waiting) + len(met) > events_walked_max):
+                unresolved.append(UnresolvedReference(depth=far, of=of, ref=step.ref, via=step.via))
+            elif index not in seen and (far > depth or 1 + len(walked) + len(met) > events_walked_max):
                 is_complete = False
-            elif index not in seen:
+            elif index is not None and index not in seen:
                 seen.add(index)
-                met[index] = step | origin
-        waiting += [event | met[event["event_index"]] for event in read(met)]
-    return waiting[1:], unresolved, is_complete
+                met[index] = step
+        for other in read(met):
+            step = met[other.event_index]
+            walked.append(WalkedEvent(**msgspec.structs.asdict(other), depth=far, of=of, ref=step.ref, via=step.via))
+    return walked, unresolved, is_complete
 
 
-def _start(context: query.QueryContext, reference: str, read: _EventReader) -> query.Plain:
+def _start(context: query.QueryContext, reference: str, read: _EventReader) -> LinkedEvent | None:
     if re.fullmatch(INDEX, reference) and (events := read([int(reference)])):
         return events[0]
     try:
-        index = resolve(context, query.ByRef(ref=reference))["event_index"]
+        index = resolve(context, query.ByRef(ref=reference)).event_index
     except Refused as refusal:
         if refusal.code != "NOT_FOUND" or not context.rows(
             "SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (reference,)
         ):
             raise
-        return {"event_index": None, "ref": reference, "refs": []}
+        return None
     (event,) = read([index])
     return event
 
@@ -148,9 +168,9 @@ _LINKED: Final = f"""
 
 
 def _linked(
-    context: query.QueryContext, known: dict[int, query.Plain], ahead: int, indexes: Collection[int]
-) -> list[query.Plain]:
-    """Return events' rows in this order with their ``refs``, each with the ``event_index`` it leads to, or None.
+    context: query.QueryContext, known: dict[int, LinkedEvent], ahead: int, indexes: Collection[int]
+) -> list[LinkedEvent]:
+    """Return events in this order.
 
     Events in ``known`` are not read again. Up to ``ahead`` more events that a server reads in advance are added to it.
     """
@@ -163,24 +183,32 @@ def _links_query(indexes: Collection[int], ahead: int) -> tuple[str, tuple[str, 
     return _LINKED, (query.json_list(indexes), len(indexes) + ahead)
 
 
-def _links(rows: Iterable[query.Plain]) -> dict[int, query.Plain]:
-    events: dict[int, query.Plain] = {}
+def _links(rows: Iterable[query.Plain]) -> dict[int, LinkedEvent]:
+    events: dict[int, LinkedEvent] = {}
     for row in rows:
         ref, via, behind = (row.pop(name) for name in ("ref", "via", "behind"))
-        refs = events.setdefault(row["event_index"], row | {"refs": []})["refs"]
+        index = row["event_index"]
+        if index not in events:
+            events[index] = LinkedEvent(**row, refs=[])
         if ref is not None:
-            refs.append({"ref": ref, "via": via, "event_index": behind})
+            events[index].refs.append(FollowedReference(ref=ref, via=via, event_index=behind))
     return events
 
 
 def _effects(
-    context: query.QueryContext, known: Mapping[int, list[query.Plain]], event: query.Plain
-) -> list[query.Plain]:
-    """Return the references to an event, to what it made, or to its stream until the stream's next step."""
-    if (index := event["event_index"]) is None:
+    context: query.QueryContext, known: Mapping[int, list[query.Plain]], event: LinkedEvent | None, ref: str
+) -> list[FollowedReference]:
+    """Return the references to an event, to what it made, or to its stream until the stream's next step.
+
+    Each has the index of the event that makes it. Without an event, they are the references to ``ref``.
+    """
+    if event is None:
         sql = "SELECT event_index, ref, via FROM event_refs WHERE ref = ? ORDER BY event_index, position LIMIT ?"
-        return context.rows(sql, (event["ref"], events_walked_max + 1))
-    return known[index] if index in known else context.rows(*_effects_query(index))
+        rows = context.rows(sql, (ref, events_walked_max + 1))
+    else:
+        index = event.event_index
+        rows = known[index] if index in known else context.rows(*_effects_query(index))
+    return [FollowedReference(**row) for row in rows]
 
 
 def _effects_query(index: int) -> tuple[str, tuple[int, int]]:
@@ -201,12 +229,11 @@ _EFFECTS: Final = f"""
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
-def resolve(context: query.QueryContext, args: query.ByRef) -> query.Plain:
-    """Return ``{"sort", "ref", "stream", "event_index", …}``; ``sort`` is event, reasoning, step or stream.
+def resolve(context: query.QueryContext, args: query.ByRef) -> ResolvedReference:
+    """Return the meaning of a reference.
 
-    The reference is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event
-    has its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step also its ``step``. A stream's
-    ``event_index`` is that of its last event. Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    The reference is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. Raises
+    Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
     step_match = _STEP.fullmatch(args.ref)
     if step_match is not None:
@@ -224,18 +251,23 @@ def resolve(context: query.QueryContext, args: query.ByRef) -> query.Plain:
     return matches[query.only_match(list(matches), args.ref, what, lambda: query.names_in(context, "streams", column))]
 
 
-def _event(row: dict[str, Any]) -> dict[str, Any]:
+def _event(row: dict[str, Any]) -> ResolvedReference:
     names = ("id", "body_ref", "kind", "stream", "stream_version", "author", "event_index")
-    return {"sort": "event", "ref": row["id"]} | {name: row[name] for name in names}
+    return ResolvedReference(sort="event", ref=row["id"], **{name: row[name] for name in names})
 
 
-def _version(version: Version) -> dict[str, Any]:
-    stream = {"stream": f"reasoning/{version.reasoning_id}", "event_index": version.event_index}
-    own = {"reasoning_id": version.reasoning_id, "version": version.version}
-    return {"sort": "reasoning", "ref": version.ref} | stream | own
+def _version(version: Version) -> ResolvedReference:
+    return ResolvedReference(
+        sort="reasoning",
+        ref=version.ref,
+        stream=f"reasoning/{version.reasoning_id}",
+        event_index=version.event_index,
+        reasoning_id=version.reasoning_id,
+        version=version.version,
+    )
 
 
-def _step(context: query.QueryContext, ref: str, number: int) -> dict[str, Any]:
+def _step(context: query.QueryContext, ref: str, number: int) -> ResolvedReference:
     version = find_version(ViewRows(context), ref)
     sql = (
         "SELECT event_index, delta FROM reasoning_versions "
@@ -243,10 +275,16 @@ def _step(context: query.QueryContext, ref: str, number: int) -> dict[str, Any]:
     )
     for row in context.rows(sql, (version.reasoning_id, version.version)):
         if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):
-            return _version(version) | {"sort": "step", "step": number, "event_index": row["event_index"]}
+            index = row["event_index"]
+            return msgspec.structs.replace(_version(version), sort="step", step=number, event_index=index)
     raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)
 
 
-def _stream(row: dict[str, Any]) -> dict[str, Any]:
-    position = {"event_index": row["last_index"], "stream_version": row["version"]}
-    return {"sort": "stream", "ref": row["stream"], "stream": row["stream"]} | position
+def _stream(row: dict[str, Any]) -> ResolvedReference:
+    return ResolvedReference(
+        sort="stream",
+        ref=row["stream"],
+        stream=row["stream"],
+        event_index=row["last_index"],
+        stream_version=row["version"],
+    )

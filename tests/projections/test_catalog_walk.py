@@ -19,7 +19,7 @@ def ways(steps):
 
 def last(reader, kind):
     """Return the index of the newest event of a kind."""
-    return reader.answer("catalog.find", {"kind": kind})["events"][-1]["event_index"]
+    return reader.answer("catalog.find", {"kind": kind})["items"][-1]["event_index"]
 
 
 def test_a_result_rests_on_what_it_names_and_on_the_steps_of_its_handoff(ledger, reader):
@@ -118,7 +118,7 @@ def test_a_walk_says_what_leads_nowhere_and_where_it_stopped(ledger, reader):
 def test_what_no_event_made_can_be_asked_for_by_those_who_name_it(ledger, reader):
     named = ledger.emit("bob", "session/s", SessionStarted(), causes=[UNKNOWN])
     answer = reader.answer("catalog.why", {"ref": UNKNOWN})
-    assert (answer["event"]["event_index"], answer["causes"]) == (None, [])
+    assert (answer["event"], answer["ref"], answer["causes"]) == (None, UNKNOWN, [])
     assert ways(answer["effects"]) == [(named.index, "causes", None, 1)]
     with pytest.raises(Refused) as refused:
         reader.answer("catalog.why", {"ref": UNKNOWN.replace("0", "1")})

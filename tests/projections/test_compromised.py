@@ -78,7 +78,7 @@ def test_what_was_signed_before_is_not_compromised_and_what_came_after_is(ledger
     ledger.emit("bob", "session/s1", SessionStarted())
     since = ledger.emit("bob", "session/s1", FindingLogged(finding="the thief's")).index
     said = compromise(ledger, "bob", since)
-    events = {one["event_index"]: one.get("compromised") for one in reader.answer("catalog.find")["events"]}
+    events = {one["event_index"]: one.get("compromised") for one in reader.answer("catalog.find")["items"]}
     assert events[since] == said
     assert {index for index, mark in events.items() if mark is not None} == {since}
     assert reader.answer("sessions.show", {"id": "s1"})["compromised"] == said

@@ -17,7 +17,7 @@ def asked(reader, **arguments):
 
 
 def entry_of(reader, kind):
-    return reader.answer("catalog.find", {"kind": kind})["events"][0]["event_index"]
+    return reader.answer("catalog.find", {"kind": kind})["items"][0]["event_index"]
 
 
 def test_what_was_found_in_a_session_leads_back_to_who_worked_there(ledger, reader):
@@ -53,7 +53,7 @@ def test_what_was_taken_back_given_up_or_has_changed_since_is_stale(ledger, read
     ref = ledger.reason("r1")
     ledger.hand_over("done", reasoning_refs=[ref])
     ledger.emit("alice", "handoff/done", HandoffCancelled(reason="no"))
-    found = reader.answer("catalog.find", {"kind": "finding.logged"})["events"][0]
+    found = reader.answer("catalog.find", {"kind": "finding.logged"})["items"][0]
     ledger.emit("bob", "session/s1", FindingRetracted(target=found["id"], reason="wrong"))
     _, nodes, edges = asked(reader)
     assert {node["id"]: node["state"] for node in nodes.values() if node["is_stale"]} == {

@@ -12,7 +12,7 @@ def asked(reader, **arguments):
 def test_acts_say_to_whom_they_pass_work(ledger, reader):
     ledger.approve("one", ledger.hand_over("one", title="一"))
     ledger.claim("one")
-    acts = asked(reader)["acts"]
+    acts = asked(reader)["items"]
     assert [(act["kind"], act["author"], act["passed_to"]) for act in acts] == [
         ("handoff.claimed", "bob", None),
         ("handoff.approved", "rita", None),
@@ -20,27 +20,27 @@ def test_acts_say_to_whom_they_pass_work(ledger, reader):
     ]
     assert {act["title"] for act in acts} == {"一"}
     ledger.finish("two")
-    assert asked(reader)["acts"][0]["passed_to"] == "rita"
+    assert asked(reader)["items"][0]["passed_to"] == "rita"
 
 
 def test_a_stretch_counts_what_each_signed_in_it_and_pages_go_back(ledger, reader):
     for name in ("one", "two", "three"):
         ledger.finish(name, verify=True)
     whole = asked(reader)
-    assert whole["total"] == len(whole["acts"]) == 15
+    assert whole["total"] == len(whole["items"]) == 15
     seen, after = [], None
     while True:
         page = asked(reader, limit=4, after=after)
-        seen += page["acts"]
+        seen += page["items"]
         assert page["total"] == 15
         in_span = {lane["agent"]: lane["events"] for lane in page["lanes"]}
-        assert all(in_span[act["author"]] > 0 for act in page["acts"])
+        assert all(in_span[act["author"]] > 0 for act in page["items"])
         after = page["next"]
         if after is None:
             break
-    assert seen == whole["acts"]
+    assert seen == whole["items"]
     mine = asked(reader, agent="bob", since=seen[-1]["event_index"])
-    assert {act["author"] for act in mine["acts"]} == {"bob"}
+    assert {act["author"] for act in mine["items"]} == {"bob"}
     assert [lane["agent"] for lane in mine["lanes"]] == ["bob"]
     assert mine["lanes"][0]["kinds"]["handoff.claimed"] == 3
 

@@ -58,12 +58,12 @@ def test_find_filters_before_the_limit_and_counts_all(ledger, reader):
     ledger.emit_all("bob", "session/s", SessionStarted(), *(FindingLogged(finding=f"f{n}") for n in range(9)))
     ledger.emit_all("alice", "session/t", SessionStarted(), FindingLogged(finding="other"))
     page = reader.answer("catalog.find", {"kind": "finding.logged", "author": "bob", "limit": 4})
-    assert (len(page["events"]), page["total"]) == (4, 9)
-    found = list(page["events"])
+    assert (len(page["items"]), page["total"]) == (4, 9)
+    found = list(page["items"])
     while page["next"] is not None:
         asked = {"kind": "finding.logged", "author": "bob", "limit": 4, "after": page["next"]}
         page = reader.answer("catalog.find", asked)
-        found += page["events"]
+        found += page["items"]
     assert [event["stream_version"] for event in found] == list(range(2, 11))
     assert reader.answer("catalog.find", {"stream": "session/t"})["total"] == 2
 

@@ -100,7 +100,7 @@ class LedgerSource:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a handoff of this id."""
-        return bool(self._answer("catalog.find", {"stream": f"handoff/{name}", "limit": 1})["events"])
+        return bool(self._answer("catalog.find", {"stream": f"handoff/{name}", "limit": 1})["items"])
 
     def unlocked_by(self, name: str) -> list[str]:
         """Return, as a list of one id, the event since which a handoff that is ready now can be claimed."""
@@ -129,7 +129,7 @@ class LedgerSource:
 
     def _rows(self, stream: str, until: int | None) -> list[dict[str, Any]]:
         """Return the rows of a stream's events, up to and with the index ``until``."""
-        rows = every_row(self._answer, "catalog.find", "events", {"stream": stream})
+        rows = every_row(self._answer, "catalog.find", "items", {"stream": stream})
         return list(rows if until is None else takewhile(lambda row: row["event_index"] <= until, rows))
 
     def _event(self, index: int) -> Event:

@@ -137,7 +137,7 @@ class App(ReadingApp):
         client = self.client()
         return [
             describe(read_event(row["event_index"], client.entry(row["event_index"])))
-            | {name: row[name] for name in ("skipped", "compromised") if name in row}
+            | {name: row[name] for name in ("skipped", "compromised") if row.get(name) is not None}
             for row in rows
         ]
 

@@ -175,7 +175,7 @@ class RecordTool(Tools):
         return name if name and self._ledger.ask("sessions.show", id=name)["status"] == "open" else None
 
     def _earlier(self, author: Author, corr: str) -> list[dict[str, Any]]:
-        rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
+        rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["items"]
         client = self._ledger.client
         events = [read_event(row["event_index"], client.entry(row["event_index"])) for row in rows]
         return [event_dict(event.kind, event.stream, event.index, event.id, event.data) for event in events]

@@ -215,10 +215,10 @@ class Api:
             until = size if media == NDJSON else None
             return Stream(self._stream(args, start, until, compromised), media, self._followers)
         events, index = self._scan(args, size)
-        skipped = {event["index"]: {"skipped": event["code"]} for event in self._ask("catalog.skipped", {})["entries"]}
+        skipped = {event["index"]: {"skipped": event["code"]} for event in self._ask("catalog.skipped", {})["items"]}
         rows = [describe(event) | skipped.get(event.index, {}) | compromised.mark(event) for event in events]
         following = None if index >= size else address(request.route, values | {"from": index})
-        return request.document("events", {"events": rows, "next": following and index}, following)
+        return request.document("events", {"items": rows, "next": following and index}, following)
 
     def _scan(self, args: EventsArguments, size: int) -> tuple[list[Event], int]:
         """Return the matching events of a bounded range of the log, and the index at which to continue."""

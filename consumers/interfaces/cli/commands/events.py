@@ -77,7 +77,7 @@ def why(
 
 
 def _print_walk(answer: dict[str, Any]) -> None:
-    output.print_lines(_step_line(answer["event"]))
+    output.print_lines(sanitize_text(answer["ref"]) if answer["event"] is None else _step_line(answer["event"]))
     for name, heading, flag in (("causes", "rests on", "--back"), ("effects", "led to", "--forward")):
         if answer[name]:
             total = answer[f"{name}_total"]
@@ -93,8 +93,6 @@ def _print_walk(answer: dict[str, Any]) -> None:
 
 
 def _step_line(event: dict[str, Any]) -> str:
-    if event["event_index"] is None:
-        return sanitize_text(event["ref"])
     line = f"{event['event_index']}  {event['kind']}  {sanitize_text(event['stream'])}"
     return f"{line}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
 
@@ -112,6 +110,6 @@ def _walked(app: App, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
         after: int | None = None
         while arguments["direction"] in {direction, "both"}:
             page = app.query("catalog.why", **arguments | {"direction": direction, "after": after, "limit": rows_max})
-            yield from (step for step in (page["event"], *page["causes"], *page["effects"]) if "id" in step)
+            yield from filter(None, (page["event"], *page["causes"], *page["effects"]))
             if (after := page["next"]) is None:
                 break

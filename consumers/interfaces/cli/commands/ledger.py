@@ -237,7 +237,7 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 
 def _entries_check(client: LocalClient) -> Check:
     with Reader(client, client.settings) as reader:
-        bad = reader.answer("catalog.skipped")["entries"]
+        bad = reader.answer("catalog.skipped")["items"]
     finding = "each follows from those before it"
     if bad:
         listed = ", ".join(f"{entry['index']} ({entry['code']})" for entry in bad[:skipped_shown_max])

@@ -34,7 +34,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
     selection = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
     if is_following:
         start = 0 if after is None else after + 1
-        if is_newest and (last := app.query("catalog.find", **selection, **filters)["events"]):
+        if is_newest and (last := app.query("catalog.find", **selection, **filters)["items"]):
             start = last[-1]["event_index"]  # the oldest of them: what is written meanwhile comes behind it
         app.follow((kind,) if kind else (), filters["stream"], filters["author"], start)
         return
@@ -48,10 +48,10 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
             event["stream"],
             _marks(event),
         )
-        for event in answer["events"]
+        for event in answer["items"]
     ]
     if app.as_json:
-        answer["events"] = app.described(answer["events"])
+        answer["items"] = app.described(answer["items"])
     header = ("index", "accepted", "author", "kind", "stream", "note")
     output.show_page(
         app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
@@ -59,5 +59,5 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
 
 
 def _marks(event: dict[str, Any]) -> str:
-    skipped = f"[skipped: {event['skipped']}]" if "skipped" in event else ""
+    skipped = f"[skipped: {event['skipped']}]" if event["skipped"] is not None else ""
     return " ".join(filter(None, (output.compromised_cell(event), skipped)))

@@ -27,7 +27,7 @@ def audit(context: PageContext) -> Page:
         "checkpoint": checkpoint(context),
         "witnesses": _witnesses(context, head),
         "compromised_keys": [key for key in keys if key["compromised_since"] is not None],
-        "skipped": context.ask("catalog.skipped")["entries"],
+        "skipped": context.ask("catalog.skipped")["items"],
         "audit": msgspec.to_builtins(context.audit.state),
         "csrf": context.session.token(VERIFY),
         "has_views": context.settings.server is None,

@@ -16,7 +16,7 @@ neighbours_max: Final = 50
 
 
 def events(context: PageContext) -> Page:
-    """Return ``{"events", "total", "next", "asked", "kinds"}``, newest first; the next page is before ``next``."""
+    """Return ``{"items", "total", "next", "asked", "kinds"}``, newest first; the next page is before ``next``."""
     filters = {name: context.query.get(name) or None for name in ("actor", "kind", "stream")}
     check_kinds((filters["kind"],) if filters["kind"] else ())
     answer = context.ask(

@@ -27,7 +27,7 @@ def graph(context: PageContext) -> Page:
         "totals": around["totals"],
         "depth": depth,
         "all": is_all,
-        "events": context.ask("catalog.find", newest=True, limit=events_shown_max)["events"],
+        "events": context.ask("catalog.find", newest=True, limit=events_shown_max)["items"],
     }
     return Page("graph.html", f"Dependencies of {around['id']}" if around["id"] else "Dependencies", data)
 

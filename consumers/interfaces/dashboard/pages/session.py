@@ -62,9 +62,9 @@ def _handoffs(context: PageContext, row: dict[str, Any]) -> list[dict[str, Any]]
     filters = {"author": row["author"], "after": row["started_index"]}
     end = row["ended_index"]
     if end is None:  # without an end event the author's next session ends it
-        later_sessions = context.ask("catalog.find", kind="session.started", limit=1, **filters)["events"]
+        later_sessions = context.ask("catalog.find", kind="session.started", limit=1, **filters)["items"]
         end = later_sessions[0]["event_index"] if later_sessions else context.head
-    events = context.ask("catalog.find", limit=page_rows_max, **filters)["events"]
+    events = context.ask("catalog.find", limit=page_rows_max, **filters)["items"]
     streams = [event["stream"] for event in events if event["event_index"] <= end and event["kind"] in _MADE]
     ids = [stream.removeprefix("handoff/") for stream in dict.fromkeys(streams)]
     return list(context.ask("handoffs.existing", ids=ids)["handoffs"].values())

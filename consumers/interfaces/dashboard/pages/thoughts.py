@@ -29,11 +29,11 @@ def thoughts(context: PageContext) -> Page:
     stream, first = f"tot/{task['id']}", task["started_index"]
 
     def entry(**args: Any) -> int | None:
-        events = context.ask("catalog.find", stream=stream, limit=1, **args)["events"]
+        events = context.ask("catalog.find", stream=stream, limit=1, **args)["items"]
         return events[0]["event_index"] if events else None
 
     newest = context.ask("catalog.find", stream=stream, limit=1, newest=True)
-    last = newest["events"][0]["event_index"]
+    last = newest["items"][0]["event_index"]
     at = context.number("at", last) or 0
     if not first <= at <= (context.head if context.as_of is None else context.as_of):
         message = f"{stream} does not exist as of entry {at}: it begins at {first}"

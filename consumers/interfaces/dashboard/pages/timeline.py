@@ -24,7 +24,7 @@ _label: Final = 44
 def timeline(context: PageContext) -> Page:
     """Return the answer of `catalog.lanes` (`since`, `agent`, `after`) with its ``drawing``, from left to right.
 
-    The drawing has ``width``, ``height``, the ``y`` of the ``lanes``, ``acts`` with ``x``, ``y`` and ``to_y`` (None:
+    The drawing has ``width``, ``height``, the ``y`` of the ``lanes``, ``operations`` with ``x``, ``y`` and ``to_y`` (None:
     not passed on), ``bars`` for sessions, and ``times``: the first, and then at least an hour apart.
     """
     args = {"since": _since(context), "agent": context.query.get("agent") or None, "after": context.number("after")}
@@ -42,11 +42,11 @@ def _since(context: PageContext) -> int | None:
 
 
 def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
-    operations = answer["acts"][::-1]
+    operations = answer["items"][::-1]
     # The agent that acted last is at the top.
     acting = dict.fromkeys(
         operation[role]
-        for operation in answer["acts"]
+        for operation in answer["items"]
         for role in ("author", "passed_to")
         if operation[role] is not None
     )
@@ -86,4 +86,4 @@ def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
         if operation["author"] in middles
     ]
     size = {"width": width, "height": _top + len(names) * _lane}
-    return size | {"lanes": middles, "acts": drawn, "bars": bars, "times": times}
+    return size | {"lanes": middles, "operations": drawn, "bars": bars, "times": times}

@@ -35,7 +35,7 @@ def test_emitted_event_is_shown_by_index_id_prefix_and_digest(deed: Deed, fresh:
         assert deed.data("show", ref) == by_index
     body = base64.standard_b64decode(deed.data("show", accepted["index"], "--dsse")["payload"])
     assert deed.data("show", f"sha256:{sha256(body).hexdigest()}") == by_index
-    listed = deed.data("log", "--after", accepted["index"] - 1, "--limit", 1)["events"][0]
+    listed = deed.data("log", "--after", accepted["index"] - 1, "--limit", 1)["items"][0]
     assert listed == {name: by_index[name] for name in listed}
     assert "shown" in deed("show", accepted["index"])
 
@@ -148,7 +148,7 @@ def test_log_pages_on_with_the_command_it_prints(deed: Deed, fresh: Fresh) -> No
         while arguments:
             document = deed.document(*arguments)
             assert document["data"]["total"] == 5
-            seen += [one["index"] for one in document["data"]["events"]]
+            seen += [one["index"] for one in document["data"]["items"]]
             arguments = document.get("next", "").split()[1:]
         assert seen == shown
     deed.refuses("USAGE", "log", "--before", 3, "--reverse")

@@ -137,7 +137,7 @@ def test_root_is_replaced_and_its_fingerprint_stays(mine: Deed) -> None:
 
 def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -> None:
     mine("session", "start", "--as", "a", "--task", "hers or the thief's", "s1")
-    stolen = mine.data("log", "--limit", "500")["events"][0]["index"]
+    stolen = mine.data("log", "--limit", "500")["items"][0]["index"]
     mine("key", "rotate", "--as", "a")
     mine("session", "start", "--as", "a", "--task", "under the new key", "s2")
     said = mine.data("key", "compromised", "a", "--since", str(stolen), "--as", "a")

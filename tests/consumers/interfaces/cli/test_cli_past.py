@@ -22,7 +22,7 @@ def handed(deed: Deed, fresh: Callable[[str], str]) -> tuple[str, int]:
     """A handoff that was amended, and the index of the entry that made it."""
     name = fresh("past")
     deed("handoff", "create", "--id", name, "--title", "first", "--to", "b", "--reviewer", "rita", "--as", "a")
-    (made,) = deed.data("log", "--stream", f"handoff/{name}")["events"]
+    (made,) = deed.data("log", "--stream", f"handoff/{name}")["items"]
     deed.data("handoff", "amend", name, "--title", "second", "--reason", "more", "--as", "a")
     return name, made["index"]
 
@@ -33,7 +33,7 @@ def test_verbs_that_read_show_what_was_there_after_an_entry(deed: Deed, handed: 
     then = deed.data("handoff", "show", name, "--as-of", index)
     assert (then["title"], then["as_of"]["size"]) == ("first", index + 1)
     assert deed.data("handoff", "show", name)["title"] == "second"
-    assert deed.data("--as-of", index, "log")["events"][0]["index"] == index
+    assert deed.data("--as-of", index, "log")["items"][0]["index"] == index
     assert name in [row["id"] for row in deed.data("handoff", "list", "--as-of", index)["items"]]
     assert name not in [row["id"] for row in deed.data("handoff", "list", "--as-of", index - 1)["items"]]
     said = deed.run("handoff", "show", name, "--as-of", index)
@@ -46,7 +46,7 @@ def test_verbs_that_read_show_what_was_there_after_an_entry(deed: Deed, handed: 
 @pytest.mark.served
 def test_times_are_those_of_every_option_that_takes_a_time(deed: Deed, handed: tuple[str, int]) -> None:
     name, _ = handed
-    accepted = deed.data("log", "--kind", "handoff.amended")["events"][0]["accepted_ms"]
+    accepted = deed.data("log", "--kind", "handoff.amended")["items"][0]["accepted_ms"]
     assert deed.data("handoff", "show", name, "--as-of", clock_text(accepted))["title"] == "second"
     for text in ("2020-01-01", "7 days ago", "2020-01-01T00:00:00+02:00"):
         deed.refuses("NOT_FOUND", "handoff", "list", "--as-of", text)

@@ -146,7 +146,7 @@ def test_show_draws_every_node_of_the_tree(shell: Deed, solved: Solved, task: st
 
 
 def test_tree_as_of_an_earlier_entry_is_smaller(shell: Deed, task: str) -> None:
-    added = shell.data("log", "--stream", f"tot/{task}", "--kind", "tot.nodes_added", "--reverse")["events"]
+    added = shell.data("log", "--stream", f"tot/{task}", "--kind", "tot.nodes_added", "--reverse")["items"]
     sizes = [len(shell.data("tot", "show", task, "--as-of", one["index"])["nodes"]) for one in added[:2]]
     assert sizes == [1, 6]
     shell.refuses("NOT_FOUND", "tot", "show", task, "--as-of", 99999)

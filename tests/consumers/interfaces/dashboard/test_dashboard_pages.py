@@ -24,7 +24,7 @@ EVIL = "<img src=x onerror=alert(1)> \u202e' OR 1=1 -- {{ 7*7 }} {% raw %}"
 def test_the_json_of_a_page_is_what_it_shows(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x")
     assert viewer.get("/events.json").json()["kind"] == "events"
-    assert [row["kind"] for row in viewer.data("/events")["events"]][:1] == ["handoff.created"]
+    assert [row["kind"] for row in viewer.data("/events")["items"]][:1] == ["handoff.created"]
     assert viewer.data("/e/4")["row"]["stream"] == "handoff/x"
 
 
@@ -104,11 +104,11 @@ def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
     for number in range(60):
         viewer.ledger.hand_over(f"h{number}")
     first = viewer.data("/events", actor="alice", kind="handoff.created")
-    assert (len(first["events"]), first["total"]) == (50, 60)
+    assert (len(first["items"]), first["total"]) == (50, 60)
     second = viewer.data("/events", actor="alice", kind="handoff.created", before=first["next"])
-    assert (len(second["events"]), second["next"]) == (10, None)
+    assert (len(second["items"]), second["next"]) == (10, None)
     assert viewer.data("/events", stream="handoff/h7")["total"] == 1
-    assert viewer.data("/events", actor="nobody")["events"] == []
+    assert viewer.data("/events", actor="nobody")["items"] == []
     assert "No event matches" in viewer.page("/events", actor="nobody")
 
 

@@ -18,7 +18,7 @@ def test_what_is_handed_over_is_an_arrow_from_lane_to_lane(viewer: Viewer) -> No
     drawing = viewer.data("/timeline")["drawing"]
     lanes = drawing["lanes"]
     assert {"alice", "bob", "rita"} <= lanes.keys()
-    created, approved, claimed = drawing["acts"]
+    created, approved, claimed = drawing["operations"]
     assert (created["y"], created["to_y"]) == (lanes["alice"], lanes["bob"])
     assert (approved["y"], approved["to_y"]) == (lanes["rita"], None)
     assert created["x"] < approved["x"] < claimed["x"] < drawing["width"]
@@ -35,7 +35,7 @@ def test_a_session_is_a_bar_that_leads_to_its_page(viewer: Viewer) -> None:
     viewer.ledger.emit("bob", "session/s1", SessionEnded())
     viewer.ledger.hand_over("two")
     shown = viewer.data("/timeline")["drawing"]
-    (bar,), (first, second) = shown["bars"], shown["acts"]
+    (bar,), (first, second) = shown["bars"], shown["operations"]
     assert bar["x"] <= first["x"] <= bar["x"] + bar["w"] < second["x"]
     assert 'href="/s/s1"' in viewer.page("/timeline")
 
@@ -44,30 +44,30 @@ def test_of_many_acts_the_newest_are_drawn_and_older_ones_are_a_page_away(viewer
     for number in range(70):
         viewer.ledger.hand_over(f"h{number}")
     shown = viewer.data("/timeline")
-    assert (len(shown["drawing"]["acts"]), shown["total"]) == (60, 70)
-    assert all(one["x"] < other["x"] for one, other in pairwise(shown["drawing"]["acts"]))
+    assert (len(shown["drawing"]["operations"]), shown["total"]) == (60, 70)
+    assert all(one["x"] < other["x"] for one, other in pairwise(shown["drawing"]["operations"]))
     assert f"after={shown['next']}" in viewer.page("/timeline")
     older = viewer.data("/timeline", after=shown["next"])
-    assert len(older["drawing"]["acts"]) == 10
+    assert len(older["drawing"]["operations"]) == 10
     assert older["next"] is None
 
 
 def test_the_timeline_begins_behind_a_time_as_well_as_at_an_entry(viewer: Viewer) -> None:
     viewer.ledger.hand_over("one")
-    first = viewer.data("/timeline")["acts"][0]
+    first = viewer.data("/timeline")["items"][0]
     viewer.ledger.clock.advance(60)
     viewer.ledger.hand_over("two")
     for since in (first["event_index"] + 1, clock_text(first["accepted_ms"])):
-        acts = viewer.data("/timeline", since=since)["acts"]
+        acts = viewer.data("/timeline", since=since)["items"]
         assert [one["event_index"] for one in acts] == [first["event_index"] + 1]
-    assert len(viewer.data("/timeline", since="30 years ago")["acts"]) == 2
-    assert viewer.data("/timeline", since="2099-01-01")["acts"] == []
+    assert len(viewer.data("/timeline", since="30 years ago")["items"]) == 2
+    assert viewer.data("/timeline", since="2099-01-01")["items"] == []
 
 
 def test_nobody_has_done_anything(viewer: Viewer) -> None:
     assert "Nothing has happened yet" in viewer.page("/timeline")
     assert viewer.get("/timeline", since="someday").status_code == 400
-    assert viewer.data("/timeline", agent="' OR 1=1 --")["acts"] == []
+    assert viewer.data("/timeline", agent="' OR 1=1 --")["items"] == []
 
 
 def test_of_sessions_that_overlap_in_a_lane_each_bar_ends_where_the_next_begins(viewer: Viewer) -> None:

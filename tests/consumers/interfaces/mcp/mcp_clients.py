@@ -182,4 +182,4 @@ def check_answer(tools: dict[str, dict[str, Any]], name: str, result: dict[str, 
 def kinds_in(home: Path) -> list[str]:
     """Return the kinds of all events of a ledger, in order."""
     with Ledger(home=home) as opened:
-        return [one["kind"] for one in opened.client.view("catalog.find", {"limit": 500})["events"]]
+        return [one["kind"] for one in opened.client.view("catalog.find", {"limit": 500})["items"]]

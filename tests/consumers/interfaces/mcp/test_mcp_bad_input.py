@@ -176,7 +176,7 @@ def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch:
 
     call_tools(own_home, work)
     with Ledger(home=own_home) as opened:
-        found = opened.client.view("catalog.find", {"stream": "session/cut"})["events"]
+        found = opened.client.view("catalog.find", {"stream": "session/cut"})["items"]
         assert [one["kind"] for one in found] == ["session.started", *["finding.logged"] * 5]
 
 

@@ -80,7 +80,7 @@ TABLE: Final = dict(
             None,
             "`log` tells whole events: test_web_events holds them together",
             arguments=PAGE,
-            ids=("events", "event_index"),
+            ids=("items", "event_index"),
             sql="SELECT event_index FROM events ORDER BY event_index",
         ),
         asked("catalog.lanes", None, DRAWN),

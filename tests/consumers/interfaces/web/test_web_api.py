@@ -133,10 +133,10 @@ def test_pages_lead_through_all_rows_by_the_address_of_the_next(reading: Reading
     rows, path = [], "/v1/catalog/find?newest=true&limit=7"
     while path is not None:
         document = reading.get(path).json()
-        rows += document["data"]["events"]
+        rows += document["data"]["items"]
         path = document.get("next")
         assert (path is None) == (document["data"]["next"] is None)
-    assert rows == python.ask("catalog.find", newest=True, limit=500)["events"]
+    assert rows == python.ask("catalog.find", newest=True, limit=500)["items"]
 
 
 def test_a_cursor_is_of_its_question_alone(reading: Reading) -> None:
@@ -156,7 +156,7 @@ def test_all_rows_of_a_list_come_as_lines(reading: Reading, python: Ledger) -> N
     answer = reading.get("/v1/catalog/find?limit=7", accept="application/x-ndjson")
     assert answer.headers["content-type"] == "application/x-ndjson"
     rows = [json.loads(line) for line in answer.text.splitlines()]
-    assert rows == python.ask("catalog.find", limit=500)["events"]
+    assert rows == python.ask("catalog.find", limit=500)["items"]
 
 
 def test_lines_that_begin_before_the_log_grows_end_with_what_was_there(

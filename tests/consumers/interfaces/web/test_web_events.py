@@ -43,7 +43,7 @@ def test_pages_of_events_lead_to_the_end_of_the_log(reading: Reading, python: Le
     while path is not None:
         document = reading.get(path).json()
         assert document["kind"] == "events"
-        rows += document["data"]["events"]
+        rows += document["data"]["items"]
         path = document.get("next")
     assert unmarked(rows) == builtins_of(python)
     assert any("compromised" in row for row in rows)
@@ -52,11 +52,11 @@ def test_pages_of_events_lead_to_the_end_of_the_log(reading: Reading, python: Le
 def test_events_are_filtered_by_kinds_and_stream(reading: Reading, python: Ledger) -> None:
     kinds = ("handoff.created", "session.started")
     asked = "&".join(f"kinds={kind}" for kind in kinds)
-    rows = reading.get(f"/v1/events?{asked}&limit=500").json()["data"]["events"]
+    rows = reading.get(f"/v1/events?{asked}&limit=500").json()["data"]["items"]
     assert unmarked(rows) == builtins_of(python, *kinds)
     one = reading.get(f"/v1/events?{asked}&limit=1")
     assert f"kinds={kinds[0]}&kinds={kinds[1]}" in one.json()["next"]
-    rows = reading.get("/v1/events?stream=handoff/a&limit=500").json()["data"]["events"]
+    rows = reading.get("/v1/events?stream=handoff/a&limit=500").json()["data"]["items"]
     assert rows == [row for row in builtins_of(python) if row["stream"] == "handoff/a"]
 
 
@@ -65,7 +65,7 @@ def test_a_filter_that_lets_nothing_through_is_read_piece_by_piece(
 ) -> None:
     monkeypatch.setattr("deedbook.consumers.interfaces.web.api.events_scanned_max", 10)
     document = reading.get("/v1/events?stream=handoff/nobody").json()
-    assert (document["data"]["events"], document["data"]["next"]) == ([], 10)
+    assert (document["data"]["items"], document["data"]["next"]) == ([], 10)
     assert document["next"] == "/v1/events?stream=handoff%2Fnobody&from=10"
 
 

@@ -1,0 +1,214 @@
+"""The types of answers about events, streams and the knowledge graph."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Page, Untrusted
+
+ReferenceType: TypeAlias = Literal["event", "reasoning", "step", "stream"]
+KnowledgeType: TypeAlias = Literal[
+    "agent", "session", "finding", "unknown", "dead_end", "report", "reasoning", "handoff", "evidence"
+]
+Via = Annotated[str, msgspec.Meta(description="How an event makes a reference: `causes`, `stream`, or a field.")]
+
+
+class EventLine(Marked, frozen=True, kw_only=True):
+    """An event. ``at`` is the time that its author claims, ``size`` the size of its entry in bytes."""
+
+    event_index: Index
+    id: str
+    body_ref: str
+    kind: str
+    stream: str
+    stream_version: int
+    author: str
+    key: str
+    at: str
+    accepted_ms: Ms
+    corr: Untrusted | None
+    size: int
+
+
+class ListedEvent(EventLine, frozen=True, kw_only=True):
+    """An event in a list; ``skipped`` is the code with which views refused it."""
+
+    skipped: str | None
+
+
+class Reference(Answer, frozen=True, kw_only=True):
+    """A reference that an event makes."""
+
+    ref: Untrusted
+    via: Via
+
+
+class ShownEvent(EventLine, frozen=True, kw_only=True):
+    """An event with its references."""
+
+    refs: list[Reference]
+
+
+class FollowedReference(Marked, frozen=True, kw_only=True):
+    """A reference, and the event of this ledger that it leads to, if any."""
+
+    ref: Untrusted
+    via: Via
+    event_index: Index | None
+
+
+class LinkedEvent(EventLine, frozen=True, kw_only=True):
+    """An event with its references, and where they lead."""
+
+    refs: list[FollowedReference]
+
+
+class WalkedEvent(LinkedEvent, frozen=True, kw_only=True):
+    """An event that a walk found after ``depth`` steps, as a neighbour ``of`` an event, by a reference.
+
+    ``of`` is null for events that name a reference that is no event here.
+    """
+
+    depth: int
+    of: Index | None
+    ref: Untrusted
+    via: Via
+
+
+class UnresolvedReference(Answer, frozen=True, kw_only=True):
+    """A reference ``of`` an event that leads to no event here."""
+
+    depth: int
+    of: Index | None
+    ref: Untrusted
+    via: Via
+
+
+class Walk(Answer, frozen=True, kw_only=True):
+    """An event, everything that it follows from (``causes``), and everything that follows from it (``effects``).
+
+    ``event`` is null if ``ref`` is no event of this ledger, but events name it. ``is_complete`` is false if the walk
+    ended at the requested depth, at 2,000 events or at 128,000 references.
+    """
+
+    ref: Untrusted
+    event: LinkedEvent | None
+    causes: list[WalkedEvent]
+    causes_total: int
+    effects: list[WalkedEvent]
+    effects_total: int
+    unresolved: list[UnresolvedReference]
+    is_complete: bool
+    next: int | None
+
+
+class SkippedEntry(Answer, frozen=True, kw_only=True):
+    """An inadmissible entry that views skipped. ``code`` and ``message`` say why."""
+
+    index: Index
+    code: str
+    message: Untrusted
+    views: list[str]
+
+
+class ResolvedReference(Marked, frozen=True, kw_only=True):
+    """The meaning of a reference.
+
+    An event has ``id``, ``body_ref``, ``kind``, ``author`` and ``stream_version``, a reasoning ``reasoning_id`` and
+    ``version``, a step also ``step``, and a stream ``stream_version``. ``event_index`` of a stream is that of its last
+    event.
+    """
+
+    sort: ReferenceType
+    ref: str
+    stream: str
+    event_index: Index
+    stream_version: int | None = None
+    id: str | None = None
+    body_ref: str | None = None
+    kind: str | None = None
+    author: str | None = None
+    reasoning_id: str | None = None
+    version: int | None = None
+    step: int | None = None
+
+
+class Operation(Marked, frozen=True, kw_only=True):
+    """An operation on the timeline. ``passed_to`` is the agent that has to act next."""
+
+    event_index: Index
+    accepted_ms: Ms
+    kind: str
+    stream: str
+    author: str
+    key: str
+    title: Untrusted | None
+    passed_to: str | None
+
+
+class Lane(Answer, frozen=True, kw_only=True):
+    """The number of events that an agent signed in a part of the log, also by kind."""
+
+    agent: str
+    events: int
+    kinds: dict[str, int]
+
+
+class SessionSpan(Answer, frozen=True, kw_only=True):
+    """A session and its first and last entry; ``to_index`` null: it is open."""
+
+    id: str
+    author: str
+    task: Untrusted
+    status: str
+    from_index: Index
+    to_index: Index | None
+
+
+class Lanes(Page[Operation], frozen=True, kw_only=True):
+    """A page of operations, newest first.
+
+    ``lanes`` are of the part of the log from ``first_index`` to ``last_index``, the busiest agent first. ``sessions``
+    overlap that part.
+    """
+
+    first_index: Index
+    last_index: Index
+    lanes: list[Lane]
+    sessions: list[SessionSpan]
+
+
+class KnowledgeNode(Marked, frozen=True, kw_only=True):
+    """A thing, named ``SORT/ID``, and its distance in ``hops`` from the start of the walk.
+
+    ``is_stale``: it was retracted, abandoned, resolved or doubted.
+    """
+
+    id: Untrusted
+    sort: KnowledgeType
+    label: Untrusted
+    state: str
+    agent: str | None
+    event_index: Index | None
+    is_stale: bool
+    hops: int
+
+
+class KnowledgeEdge(Answer, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """``to`` came of ``from``; ``via`` names the relation. ``is_stale``: ``from`` has changed since."""
+
+    start: Untrusted
+    end: Untrusted
+    via: str
+    is_stale: bool
+
+
+class Knowledge(Answer, frozen=True, kw_only=True):
+    """A part of the knowledge graph, the nearest things first; ``sel`` is the start, if one was named."""
+
+    sel: Untrusted | None
+    nodes: list[KnowledgeNode]
+    edges: list[KnowledgeEdge]
+    is_complete: bool
