@@ -39,7 +39,7 @@ class CompromisedKeys:
 
     def _read(self) -> None:
         self._keys: dict[str, list[dict[str, int]]] = {}
-        for key in self._ask("agents.compromised", {})["keys"]:
+        for key in self._ask("agents.compromised", {})["items"]:
             self._keys.setdefault(key["key"], []).append(key)
 
     def mark(self, event: Event) -> dict[str, int]:

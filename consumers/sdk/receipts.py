@@ -238,7 +238,7 @@ class _Held:
 def _evidence(client: Client, index: int) -> Evidence:
     """Return the evidence for an entry. Views name the entries of root; these are signed, so they need no trust."""
     data = client.entry(index)
-    keys = client.view("agents.keys", {})["keys"]
+    keys = client.view("agents.keys", {})["items"]
     nodes = {key["agent"] for key in keys if key["type"] == CHECKPOINT and key["agent"] != CHECKPOINT}
     rows = [
         row["event_index"]

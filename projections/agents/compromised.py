@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import asdict, force_setattr
 
-from deedbook.projections.answers.answer import Answer, Marked
+from deedbook.projections.answers.answer import Answer, Index, Marked, Page
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, json_list
 
 names_listed_max: Final = 10
@@ -94,15 +94,24 @@ def _reports(context: QueryContext, indexes: Collection[int], streams: Collectio
     return reports
 
 
-def list_compromised(context: QueryContext, _args: Arguments) -> Plain:
-    """Return ``{"keys": [{"key", "since", "compromised"}]}``, for callers that read log entries instead of views."""
+class CompromisedKey(Answer, frozen=True, kw_only=True):
+    """A key (hex) whose signatures from ``since`` on are compromised, as the entry ``compromised`` reports."""
+
+    key: str
+    since: Index
+    compromised: Index
+
+
+def list_compromised(context: QueryContext, _args: Arguments) -> Page[CompromisedKey]:
+    """Return all compromised keys, for callers that read log entries instead of views."""
     sql = (
         f"SELECT key, compromised_since AS since, compromised_index AS compromised FROM {_NOW} "  # noqa: S608 - fixed texts
         "WHERE compromised_since IS NOT NULL "
         f"UNION SELECT k.key, k.since_index, i.compromised_index FROM {_NOW} k JOIN {_NOW} i "
         "ON i.key = k.delegated_by AND k.since_index >= i.compromised_since ORDER BY key, since"
     )
-    return {"keys": context.rows(sql)}
+    keys = [CompromisedKey(**row) for row in context.rows(sql)]
+    return Page(items=keys, total=len(keys))
 
 
 def compromised_sentences(answer: Any, also: Mapping[str, int] | None = None) -> list[str]:

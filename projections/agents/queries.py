@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from deedbook.ledger.lifecycle.authority import to_ms
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.projections.answers.query import Arguments, Plain, QueryContext, names_in, only_match, with_json
+from deedbook.projections.agents.answers import (
+    AgentKey,
+    AgentLine,
+    AgentLists,
+    ClaimedHandoff,
+    InvitationState,
+    KeyState,
+    LastEvent,
+    ShownAgent,
+    ShownInvitation,
+    WorkingAgent,
+)
+from deedbook.projections.answers.answer import Page
+from deedbook.projections.answers.query import Arguments, QueryContext, names_in, only_match, with_json
 
 _LAST: Final = (
     "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "
@@ -39,55 +54,56 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
     is_all: bool = False
 
 
-def list_agents(context: QueryContext, args: AgentFilter) -> Plain:
-    """Return ``{"agents", "invitations", "total"}`` by name, with the invitations that are neither used nor revoked."""
+def list_agents(context: QueryContext, args: AgentFilter) -> AgentLists:
+    """Return the agents and the invitations."""
     named = f"SELECT * FROM agents{'' if args.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"  # noqa: S608
     unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
-    agents, invited = context.together((named, ()), (unused, ()))
-    invitations = [_invitation(row, context.now_ms) for row in invited]
-    return {"agents": [with_json(row, "roles") for row in agents], "invitations": invitations, "total": len(agents)}
+    rows, invited = context.together((named, ()), (unused, ()))
+    agents = [AgentLine(**with_json(row, "roles")) for row in rows]
+    return AgentLists(
+        agents=agents, invitations=[_invitation(row, context.now_ms) for row in invited], total=len(agents)
+    )
 
 
-def show_agent(context: QueryContext, args: AgentName) -> Plain:
+def show_agent(context: QueryContext, args: AgentName) -> ShownAgent:
     """Return one agent with its keys."""
     rows = context.rows("SELECT * FROM agents WHERE name = ?", (args.name,))
     only_match([row["name"] for row in rows], args.name, "agent", lambda: names_in(context, "agents", "name"))
     invited = [_invitation(row, context.now_ms) for row in context.rows(_INVITED, (args.name,))]
-    keys = list_keys(context, KeyFilter(agent=args.name))["keys"]
-    return with_json(rows[0], "roles") | {"invitation": invited[0] if invited else None, "keys": keys}
+    keys = list_keys(context, KeyFilter(agent=args.name)).items
+    return ShownAgent(**with_json(rows[0], "roles"), invitation=invited[0] if invited else None, keys=keys)
 
 
-def _invitation(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """Return an invitation whose ``state`` is how it ended, ``open`` or ``expired``."""
+def _invitation(row: dict[str, Any], now_ms: int) -> ShownInvitation:
     holds = Span(row["invited_ms"], to_ms(row["expires_at"])).holds(now_ms)
-    row |= {"roles": row.pop("invited_roles"), "state": row["ended_as"] or ("open" if holds else "expired")}
-    return with_json(row, "roles")
+    state: InvitationState = row["ended_as"] or ("open" if holds else "expired")
+    return ShownInvitation(**with_json(row | {"roles": row.pop("invited_roles")}, "roles"), state=state)
 
 
-def agents_at_work(context: QueryContext, args: AgentFilter) -> Plain:
-    """Return ``{"agents"}`` by name: each with its ``keys``, ``last`` event, ``open_sessions``, and ``handoffs``.
-
-    ``handoffs`` are the 20 newest that the agent claimed and has not completed.
-    """
-    agents = list_agents(context, args)["agents"]
-    keys = list_keys(context, KeyFilter())["keys"]
-    last = {row.pop("name"): row for row in context.rows(_LAST)}
+def agents_at_work(context: QueryContext, args: AgentFilter) -> Page[WorkingAgent]:
+    """Return the agents by name, with their keys and work."""
+    agents = list_agents(context, args).agents
+    keys = list_keys(context, KeyFilter()).items
+    last = {row.pop("name"): LastEvent(**row) for row in context.rows(_LAST)}
     opened = {row["name"]: row["number"] for row in context.rows(_OPEN)}
-    claimed: dict[str, list[dict[str, Any]]] = {}
+    claimed: dict[str, list[ClaimedHandoff]] = {}
     for row in context.rows(_IN_PROGRESS):
-        claimed.setdefault(row.pop("name"), []).append(row)
-    for agent in agents:
-        name = agent["name"]
-        agent["keys"] = [key for key in keys if key["agent"] == name]
-        agent |= {"last": last.get(name), "open_sessions": opened.get(name, 0), "handoffs": claimed.get(name, [])}
-    return {"agents": agents}
+        claimed.setdefault(row.pop("name"), []).append(ClaimedHandoff(**row))
+    working = [
+        WorkingAgent(
+            **asdict(agent),
+            keys=[key for key in keys if key.agent == agent.name],
+            last=last.get(agent.name),
+            open_sessions=opened.get(agent.name, 0),
+            handoffs=claimed.get(agent.name, []),
+        )
+        for agent in agents
+    ]
+    return Page(items=working, total=len(working))
 
 
-def list_keys(context: QueryContext, args: KeyFilter) -> Plain:
-    """Return ``{"keys", "total"}``; ``state`` of a key is ``valid``, ``expired``, or how it ended.
-
-    A session key ends with the identity key that delegated it, and then has that key's end.
-    """
+def list_keys(context: QueryContext, args: KeyFilter) -> Page[AgentKey]:
+    """Return all keys by agent, each agent's oldest first."""
     sql = (
         "SELECT k.*, i.ended_index AS fallen_index, i.ended_as AS fallen_as, i.ended_by AS fallen_by, "
         "i.ended_because AS fallen_because FROM agent_keys k "
@@ -95,14 +111,15 @@ def list_keys(context: QueryContext, args: KeyFilter) -> Plain:
         "WHERE k.agent = coalesce(?, k.agent) ORDER BY k.agent, k.since_index, k.key"
     )
     keys = [_key(row, context.now_ms) for row in context.rows(sql, (args.agent,))]
-    return {"keys": keys, "total": len(keys)}
+    return Page(items=keys, total=len(keys))
 
 
-def _key(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
+def _key(row: dict[str, Any], now_ms: int) -> AgentKey:
     fallen = {f"ended_{name}": row.pop(f"fallen_{name}") for name in ("index", "as", "by", "because")}
     if row["ended_index"] is None:
         row |= fallen
-    state, end = row["ended_as"] or "valid", row["expires_at"]
+    state: KeyState = row["ended_as"] or "valid"
+    end = row["expires_at"]
     if state == "valid" and end is not None and not Span(row["since_ms"], to_ms(end)).holds(now_ms):
         state = "expired"
-    return with_json(row, "kinds", "streams") | {"state": state}
+    return AgentKey(**with_json(row, "kinds", "streams"), state=state)

@@ -135,8 +135,8 @@ class ResolvedReference(Marked, frozen=True, kw_only=True):
     step: int | None = None
 
 
-class Operation(Marked, frozen=True, kw_only=True):
-    """An operation on the timeline. ``passed_to`` is the agent that has to act next."""
+class TimelineEvent(Marked, frozen=True, kw_only=True):
+    """An event on the timeline. ``passed_to`` is the agent that has to act next."""
 
     event_index: Index
     accepted_ms: Ms
@@ -167,7 +167,7 @@ class SessionSpan(Answer, frozen=True, kw_only=True):
     to_index: Index | None
 
 
-class Lanes(Page[Operation], frozen=True, kw_only=True):
+class Lanes(Page[TimelineEvent], frozen=True, kw_only=True):
     """A page of operations, newest first.
 
     ``lanes`` are of the part of the log from ``first_index`` to ``last_index``, the busiest agent first. ``sessions``

@@ -6,7 +6,7 @@ from typing import Final
 
 from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.answers import query
-from deedbook.projections.catalog.answers import Lane, Lanes, Operation, SessionSpan
+from deedbook.projections.catalog.answers import Lane, Lanes, SessionSpan, TimelineEvent
 
 sessions_shown_max: Final = 200
 
@@ -42,7 +42,7 @@ def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> Lanes:
     where.add(f"e.kind IN ({', '.join('?' * len(_ACTS))})", *_ACTS)
     where.add_optional("e.event_index >= ?", args.since)
     where.add_optional("e.author = ?", args.agent)
-    page = query.list_of(context, LISTING, where, args, lambda row: Operation(**row))
+    page = query.list_of(context, LISTING, where, args, lambda row: TimelineEvent(**row))
     last = page.items[0].event_index if args.after is not None and page.items else 2**53
     first = page.items[-1].event_index if page.next is not None else args.since or 0
     span = query.Where()

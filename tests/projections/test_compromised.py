@@ -93,7 +93,7 @@ def test_session_keys_delegated_by_the_thief_are_compromised_and_honest_ones_are
     said = compromise(ledger, "bob", stolen_at)
     marks = {one["id"]: one.get("compromised") for one in reader.answer("sessions.list")["sessions"]}
     assert marks == {"s1": None, "s2": said}
-    assert {one["since"] for one in reader.answer("agents.compromised")["keys"]} == {stolen_at}
+    assert {one["since"] for one in reader.answer("agents.compromised")["items"]} == {stolen_at}
 
 
 def test_past_is_marked_by_what_is_known_now(ledger, reader):

@@ -103,7 +103,7 @@ def test_session_keys_fall_with_the_identity_key_that_delegated_them(ledger, rea
     ledger.delegate("bob", Key.generate(), seconds=3600 * 24 * 365 * 90)
     ledger.emit("root", "agent/bob", KeyRevoked(key=ledger.keys["bob"].public.hex()))
     assert [key["state"] for key in reader.answer("agents.show", {"name": "bob"})["keys"]] == ["revoked", "revoked"]
-    assert reader.answer("agents.keys", {"agent": "alice"})["keys"][0]["state"] == "valid"
+    assert reader.answer("agents.keys", {"agent": "alice"})["items"][0]["state"] == "valid"
 
 
 def test_the_view_of_agents_is_what_the_log_remembers(ledger, reader):

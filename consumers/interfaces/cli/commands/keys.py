@@ -209,7 +209,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
 
 def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
     """Return the agent's former identity keys that were valid at some time since then and are not yet compromised."""
-    keys = app.query("agents.keys", agent=present["agent"])["keys"]
+    keys = app.query("agents.keys", agent=present["agent"])["items"]
     return [
         row["key"]
         for row in keys
@@ -220,7 +220,7 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     """Return the valid identity keys that the compromised one registered or put in another's place since then."""
-    keys = [row for row in app.query("agents.keys")["keys"] if row["type"] == "identity" and row["state"] == "valid"]
+    keys = [row for row in app.query("agents.keys")["items"] if row["type"] == "identity" and row["state"] == "valid"]
     return [
         {name: row[name] for name in ("agent", "key", "since_index")}
         for row in keys
@@ -249,19 +249,19 @@ def _first_since(app: App, text: str) -> int:
 @click.option("--agent", "name", help="Only the keys of this agent.")
 def list_keys(app: App, name: str | None) -> None:
     """List identity, session and checkpoint keys, and how each invalid key ended."""
-    keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
+    answer = app.query("agents.keys", agent=name)
     rows = []
-    for row in keys:
+    for row in answer["items"]:
         state = str(row["state"])
         state += "" if row["ended_index"] is None else f" at {row['ended_index']} by {row['ended_by']}"
         state += "" if row["compromised_since"] is None else f", compromised since {row['compromised_since']}"
         rows.append((row["agent"], row["type"], short_key(row["key"]), state, row["expires_at"] or ""))
-    app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "type", "key", "state", "expires"), rows))
+    app.show("agents.keys", answer, lambda: print_table(("agent", "type", "key", "state", "expires"), rows))
 
 
 def _key_of(app: App, wanted: str) -> dict[str, Any]:
     """Return the key that is asked for: by the beginning of its public half, or as an agent's identity key."""
-    keys: list[dict[str, Any]] = app.query("agents.keys")["keys"]
+    keys: list[dict[str, Any]] = app.query("agents.keys")["items"]
     current = {agent.name: agent.key for agent in app.client().agents()}
     matches = [row for row in keys if row["key"] == current.get(wanted)]
     matches = matches or [row for row in keys if row["key"].startswith(wanted.lower())]

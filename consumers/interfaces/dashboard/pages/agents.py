@@ -15,7 +15,7 @@ idle_after_ms: Final = 15 * 60_000
 
 def agents(context: PageContext) -> Page:
     """Return ``{"agents", "services"}``; agents at work come first."""
-    rows = [_at_work(row, context.now_ms) for row in context.ask("agents.activity")["agents"]]
+    rows = [_at_work(row, context.now_ms) for row in context.ask("agents.activity")["items"]]
     rows.sort(key=lambda row: (not row["is_at_work"], -row["last"]["accepted_ms"] if row["last"] else 0))
     services = [row for row in rows if row["roles"] in (["service"], [])]
     return Page("agents.html", "Agents", {"agents": [row for row in rows if row not in services], "services": services})
@@ -32,7 +32,7 @@ def _at_work(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
 def agent(context: PageContext) -> Page:
     """Return ``{"agent", "calibration", "limit", "sessions", "sent", "received", "events"}``."""
     name = context.ask("agents.show", name=context.params["name"])["name"]
-    row = next(row for row in context.ask("agents.activity", all=True)["agents"] if row["name"] == name)
+    row = next(row for row in context.ask("agents.activity", all=True)["items"] if row["name"] == name)
     data = {
         "agent": _at_work(row, context.now_ms),
         "limit": bias_above,

@@ -21,7 +21,7 @@ VERIFY: Final = "/audit/verify"
 def audit(context: PageContext) -> Page:
     """Return ``{"head", "checkpoint", "witnesses", "compromised_keys", "skipped", "audit", "csrf", "has_views"}``."""
     head = context.client.head()
-    keys = context.ask("agents.keys")["keys"]
+    keys = context.ask("agents.keys")["items"]
     data = {
         "head": msgspec.to_builtins(head),
         "checkpoint": checkpoint(context),
@@ -48,7 +48,7 @@ def checkpoint(context: PageContext) -> dict[str, Any]:
     try:
         at_ms = read_event(context.head, context.client.entry(context.head)).accepted_ms
         note = context.client.checkpoint()
-        origin, keys = parse_checkpoint(note).origin, context.ledger.ask("agents.keys")["keys"]
+        origin, keys = parse_checkpoint(note).origin, context.ledger.ask("agents.keys")["items"]
         signing = [key["key"] for key in keys if (key["type"], key["state"]) == (CHECKPOINT, "valid")]
         _, signer = open_note(note, *verifiers_of(origin, signing))
     except DeedbookError as error:

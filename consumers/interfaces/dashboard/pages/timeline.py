@@ -24,8 +24,8 @@ _label: Final = 44
 def timeline(context: PageContext) -> Page:
     """Return the answer of `catalog.lanes` (`since`, `agent`, `after`) with its ``drawing``, from left to right.
 
-    The drawing has ``width``, ``height``, the ``y`` of the ``lanes``, ``operations`` with ``x``, ``y`` and ``to_y`` (None:
-    not passed on), ``bars`` for sessions, and ``times``: the first, and then at least an hour apart.
+    The drawing has ``width``, ``height``, the ``y`` of the ``lanes``, ``operations`` with ``x``, ``y`` and ``to_y``
+    (None: not passed on), ``bars`` for sessions, and ``times``: the first, and then at least an hour apart.
     """
     args = {"since": _since(context), "agent": context.query.get("agent") or None, "after": context.number("after")}
     answer = context.ask("catalog.lanes", limit=operations_shown_max, **args)

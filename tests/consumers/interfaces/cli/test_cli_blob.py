@@ -146,7 +146,7 @@ def test_one_agents_blobs_end_at_its_quota_while_others_append_and_a_revoked_one
             assert inside.deed(*asked, "emit", "session.started", *stream, "--as", "kuro", "--data", "{}").code == 0
         file, _ = file_of(tmp_path, "small", 10)
         assert inside.deed(*asked, "blob", "put", file, "--as", "kuro").code == 0
-        keys = json.loads(inside.deed("--home", alone.home, "key", "list", "--json").out)["data"]["keys"]
+        keys = json.loads(inside.deed("--home", alone.home, "key", "list", "--json").out)["data"]["items"]
         (key,) = [one["key"] for one in keys if one["agent"] == "mallory"]
         assert inside.deed("--home", alone.home, "key", "revoke", key, "--as", "root").code == 0
         assert inside.deed(*asked, "blob", "put", file, "--as", "mallory").code == 5

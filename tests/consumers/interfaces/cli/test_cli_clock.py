@@ -90,7 +90,7 @@ def test_lease_and_session_key_of_a_wrong_clock_show_as_over(home_left: Callable
     assert data(home, "handoff", "list")["items"][0]["is_ready"] is True
     (waits,) = data(home, "next", "--as", "bob")["items"]
     assert waits["action"] == "claim"
-    assert [key["state"] for key in data(home, "key", "list", "--agent", "alice")["keys"]] == ["valid", "expired"]
+    assert [key["state"] for key in data(home, "key", "list", "--agent", "alice")["items"]] == ["valid", "expired"]
     assert deed(home, "verify", "--views").code == 0
 
 

@@ -77,7 +77,7 @@ def test_rotation_replaces_both_files_and_the_old_key_signs_nothing(mine: Deed) 
     refused = mine.refuses("KEY_REVOKED", "session", "start", "--as", "a", "--task", "t", "s2")
     assert f"was replaced at entry {rotated['index']}" in refused["message"]
     path.write_bytes(new)
-    states = {one["key"]: one["state"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
+    states = {one["key"]: one["state"] for one in mine.data("key", "list", "--agent", "a")["items"]}
     assert sorted(states.values()) == ["replaced", "replaced", "valid"]
     assert f"replaced at {rotated['index']} by a" in mine("key", "list")
 
@@ -141,7 +141,7 @@ def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -
     mine("key", "rotate", "--as", "a")
     mine("session", "start", "--as", "a", "--task", "under the new key", "s2")
     said = mine.data("key", "compromised", "a", "--since", str(stolen), "--as", "a")
-    keys = {one["key"]: one["compromised_since"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
+    keys = {one["key"]: one["compromised_since"] for one in mine.data("key", "list", "--agent", "a")["items"]}
     assert keys == {said["key"]: stolen, said["earlier"][0]: stolen}
     assert all(mine("session", "show", one).startswith("COMPROMISED SIGNATURE") for one in ("s1", "s2"))
 

@@ -244,10 +244,10 @@ def test_session_key_signs_until_it_is_revoked(alone: Deed) -> None:
     delegated = alone.data("key", "delegate", "--as", "a", "--ttl", "1h", "--kind", "finding.*")
     signed = emit_finding(alone, stream)
     assert alone.data("show", signed["index"])["key"] == delegated["key"]
-    listed = {one["key"]: one["state"] for one in alone.data("key", "list", "--agent", "a")["keys"]}
+    listed = {one["key"]: one["state"] for one in alone.data("key", "list", "--agent", "a")["items"]}
     assert listed[delegated["key"]] == "valid"
     alone("key", "revoke", delegated["key"][:16], "--as", "a", "--reason", "lost")
-    listed = {one["key"]: one["state"] for one in alone.data("key", "list", "--agent", "a")["keys"]}
+    listed = {one["key"]: one["state"] for one in alone.data("key", "list", "--agent", "a")["items"]}
     assert listed[delegated["key"]] == "revoked"
     data = ["--stream", stream, "--as", "a", "--data", '{"finding":"x"}']
     error = alone.refuses("KEY_REVOKED", "emit", "finding.logged", *data)

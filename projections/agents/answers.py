@@ -1,0 +1,109 @@
+"""The types of answers about agents and their keys."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from deedbook.ledger.events.authority import Role
+from deedbook.ledger.lifecycle.authority import InvitationEnd, KeyEnd, KeyType
+from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untrusted
+
+KeyState: TypeAlias = KeyEnd | Literal["valid", "expired"]
+InvitationState: TypeAlias = InvitationEnd | Literal["open", "expired"]
+
+
+class AgentLine(Marked, frozen=True, kw_only=True):
+    """A registered agent, its identity key (hex) and the nkey of its connections. A removed agent has no roles."""
+
+    name: str
+    roles: list[Role]
+    key: str
+    registered_index: Index
+    registered_ms: Ms
+    nkey: str | None
+    ai_id: Untrusted
+    removed_index: Index | None
+    removed_because: Untrusted | None
+
+
+class ShownInvitation(Marked, frozen=True, kw_only=True):
+    """The last invitation of a name; ``ended_*`` is its use or revocation."""
+
+    name: str
+    roles: list[Role]
+    invited_index: Index
+    invited_ms: Ms
+    invited_by: str
+    expires_at: str
+    ended_index: Index | None
+    ended_as: InvitationEnd | None
+    ended_by: str | None
+    ended_because: Untrusted | None
+    state: InvitationState
+
+
+class AgentKey(Answer, frozen=True, kw_only=True):
+    """A key (hex) of an agent, or of a node's checkpoints.
+
+    ``kinds``, ``streams`` and ``max_events`` are the scope of a session key, which ``delegated_by`` (an identity key)
+    delegated. It ends with that key, and then has that key's end. Signatures from ``compromised_since`` on are
+    compromised, as the entry ``compromised_index`` reports.
+    """
+
+    agent: str
+    key: str
+    type: KeyType
+    since_index: Index
+    since_ms: Ms
+    expires_at: str | None
+    kinds: list[str]
+    streams: list[str]
+    max_events: int | None
+    delegated_by: str | None
+    ended_index: Index | None
+    ended_as: KeyEnd | None
+    ended_by: str | None
+    ended_because: Untrusted | None
+    compromised_since: Index | None
+    compromised_index: Index | None
+    state: KeyState
+
+
+class AgentLists(Answer, frozen=True, kw_only=True):
+    """The agents by name, how many they are, and the invitations that are neither used nor revoked."""
+
+    agents: list[AgentLine]
+    invitations: list[ShownInvitation]
+    total: int
+
+
+class ShownAgent(AgentLine, frozen=True, kw_only=True):
+    """An agent with its invitation and keys."""
+
+    invitation: ShownInvitation | None
+    keys: list[AgentKey]
+
+
+class LastEvent(Marked, frozen=True, kw_only=True):
+    """The last event that an agent signed."""
+
+    event_index: Index
+    kind: str
+    accepted_ms: Ms
+
+
+class ClaimedHandoff(Answer, frozen=True, kw_only=True):
+    """A handoff in progress; ``lease_until_ms`` null: its claim has no lease."""
+
+    id: str
+    title: Untrusted
+    lease_until_ms: Ms | None
+
+
+class WorkingAgent(AgentLine, frozen=True, kw_only=True):
+    """An agent and its work; ``handoffs`` are the 20 newest that it claimed and has not completed."""
+
+    keys: list[AgentKey]
+    last: LastEvent | None
+    open_sessions: int
+    handoffs: list[ClaimedHandoff]
