@@ -251,7 +251,7 @@ def existing_records(answer: Ask, originals: Iterable[tuple[str, str]]) -> Itera
     wanted = ({"original": original, "source": source} for original, source in originals)
     limits = (page_rows_max, question_size_max_bytes)
     for batch in batches(wanted, lambda item: (1, len(encode_sorted(item)) + 1), limits):
-        yield from answer("records.existing", {"places": batch})["records"]
+        yield from answer("records.existing", {"places": batch})["items"]
 
 
 class ClaimedTime(NamedTuple):

@@ -6,16 +6,17 @@ from typing import Annotated, Final
 
 import msgspec
 
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     Arguments,
     ListArguments,
     Listing,
-    Plain,
     QueryContext,
     Where,
+    list_of,
     page_rows_max,
-    plain_list_of,
 )
+from deedbook.projections.records.answers import ImportedRecord
 
 LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newest_first=False)
 
@@ -41,19 +42,19 @@ class OriginalFilter(Arguments, frozen=True):
     places: Annotated[list[ImportSource], msgspec.Meta(max_length=page_rows_max)]
 
 
-def list_records(context: QueryContext, args: RecordList) -> Plain:
-    """Return ``{"records", "total", "next"}``, in the order of the ledger."""
+def list_records(context: QueryContext, args: RecordList) -> Page[ImportedRecord]:
+    """Return records in the order of the ledger."""
     where = Where(args)
     where.add("substr(source, 1, ?) = ?", len(args.source), args.source)
     if args.unmapped:
         where.add("mapped_kind IS NULL")
     if args.dirty:
         where.add("dirty > 0")
-    return plain_list_of(context, LISTING, where, args, of="records")
+    return list_of(context, LISTING, where, args, lambda row: ImportedRecord(**row))
 
 
-def existing_records(context: QueryContext, args: OriginalFilter) -> Plain:
-    """Return ``{"records"}``: the record of each original that is in the ledger already.
+def existing_records(context: QueryContext, args: OriginalFilter) -> Page[ImportedRecord]:
+    """Return the record of each original that is in the ledger already.
 
     Of several records (two agents may import at once, and one may leave unmapped what the other maps) it is the latest
     that is mapped.
@@ -61,4 +62,5 @@ def existing_records(context: QueryContext, args: OriginalFilter) -> Plain:
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
     )
-    return {"records": [row for source in args.places for row in context.rows(sql, (source.original, source.source))]}
+    rows = [row for source in args.places for row in context.rows(sql, (source.original, source.source))]
+    return Page(items=[ImportedRecord(**row) for row in rows], total=len(rows))

@@ -148,7 +148,7 @@ def filled(ledger, reader):
 
 def test_records_are_listed_by_what_became_of_them_and_where_they_were_found(filled):
     def sources(**asked):
-        return [one["source"] for one in filled("records.list", asked)["records"]]
+        return [one["source"] for one in filled("records.list", asked)["items"]]
 
     assert sources() == ["notes/aside", "notes/session.started", "notes/report.generated"]
     assert sources(unmapped=True) == ["notes/aside"]
@@ -156,12 +156,12 @@ def test_records_are_listed_by_what_became_of_them_and_where_they_were_found(fil
     assert sources(dirty=True) == []
     page = filled("records.list", {"limit": 2})
     assert page["total"] == 3
-    assert [one["source"] for one in filled("records.list", {"after": page["next"]})["records"]] == sources()[2:]
+    assert [one["source"] for one in filled("records.list", {"after": page["next"]})["items"]] == sources()[2:]
 
 
 def test_what_stands_already_is_told_by_original_and_source(filled):
     places = [{"original": REF, "source": "notes/aside"}, {"original": REF, "source": "elsewhere"}]
-    [row] = filled("records.existing", {"places": places})["records"]
+    [row] = filled("records.existing", {"places": places})["items"]
     assert (row["source"], row["mapped_kind"], row["reason"]) == ("notes/aside", None, "no place")
 
 

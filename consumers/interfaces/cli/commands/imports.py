@@ -62,7 +62,7 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **filters: Any) -> Non
             record["source"],
             record["reason"],
         )
-        for record in page["records"]
+        for record in page["items"]
     ]
     header = ("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why")
     show_page(app, "records.list", page, lambda: print_table(header, rows))

@@ -69,9 +69,9 @@ def test_what_was_imported_is_listed_by_what_became_of_it(deed: Deed, tmp_path: 
     folder = repository(tmp_path / "r", [(f"tasks/{session}", {"goal_id": session}), (f"findings/{session}", bad)])
     deed("import", "empirica", "--as", "a", "--git", folder)
     start = f"refs/notes/empirica/tasks/{session}"
-    [aside] = deed.data("import", "list", "--unmapped", "--source", start)["records"]
+    [aside] = deed.data("import", "list", "--unmapped", "--source", start)["items"]
     assert "a session here has no tasks" in aside["reason"]
-    [dirty] = deed.data("import", "list", "--dirty", "--source", f"refs/notes/empirica/findings/{session}")["records"]
+    [dirty] = deed.data("import", "list", "--dirty", "--source", f"refs/notes/empirica/findings/{session}")["items"]
     assert (dirty["mapped_kind"], dirty["importer"], dirty["dirty"]) == ("finding.logged", "a", 1)
     document = deed.document("import", "list", "--limit", 1)
     assert "deed import list --limit 1 --cursor" in document["next"]

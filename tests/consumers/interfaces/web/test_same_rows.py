@@ -133,7 +133,7 @@ TABLE: Final = dict(
         asked("reasoning.origins", None, PARTS),
         asked("reasoning.show", "reasoning show r1", left_out=("as_of",)),
         asked("records.existing", None, MADE),
-        asked("records.list", "import list", ids=("records", "event_index"), sql="SELECT event_index FROM records"),
+        asked("records.list", "import list", ids=("items", "event_index"), sql="SELECT event_index FROM records"),
         asked("reports.accomplished", None, MADE),
         asked("reports.calibration", "report calibration"),
         asked(
