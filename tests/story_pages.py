@@ -59,7 +59,7 @@ def project_of(home: Path) -> Path:
 def addresses(settings: Settings) -> list[str]:
     """Return addresses that show the story: each page at least once, and its variants."""
     with Ledger(settings=settings) as ledger:
-        tree = ledger.ask("tot.list")["tasks"][0]
+        tree = ledger.ask("tot.list")["items"][0]
         head = ledger.client.head().size - 1
     return [
         "/",

@@ -89,11 +89,11 @@ def test_view_folded_entry_by_entry_and_rebuilt_is_the_same(ledger, reader):
 def test_list_filters_and_pages(searched, reader):
     told.play(searched, told.story(OTHER)[:4], OTHER)
     found = reader.answer("tot.list")
-    assert [(one["id"], one["status"]) for one in found["tasks"]] == [(OTHER, "searching"), (TASK, "solved")]
-    assert [one["id"] for one in reader.answer("tot.list", {"status": "solved"})["tasks"]] == [TASK]
+    assert [(one["id"], one["status"]) for one in found["items"]] == [(OTHER, "searching"), (TASK, "solved")]
+    assert [one["id"] for one in reader.answer("tot.list", {"status": "solved"})["items"]] == [TASK]
     assert reader.answer("tot.list", {"task_type": "planning"})["total"] == 0
     page = reader.answer("tot.list", {"limit": 1})
-    assert reader.answer("tot.list", {"limit": 1, "after": page["next"]})["tasks"][0]["id"] == TASK
+    assert reader.answer("tot.list", {"limit": 1, "after": page["next"]})["items"][0]["id"] == TASK
 
 
 def test_task_shows_its_solution_with_all_its_fields(searched, reader):

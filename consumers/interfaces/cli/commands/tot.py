@@ -217,7 +217,7 @@ def list_(app: App, **filters: Any) -> None:
     list_page(
         app,
         "tot.list",
-        "tasks",
+        "items",
         filters,
         lambda row: {
             "id": row["id"],

@@ -14,7 +14,7 @@ _GLYPHS: Final = {"best": "✓", "frontier": "○", "pruned": "✕", "": ""}
 
 
 def tasks(context: PageContext) -> Page:
-    """Return the answer of `tot.list`: ``{"tasks", "total", "next"}``; ``after`` is the previous page's ``next``."""
+    """Return the answer of `tot.list`; ``after`` is the previous page's ``next``."""
     return Page("tasks.html", "Thinking", context.ask("tot.list", after=context.number("after"), limit=tasks_shown_max))
 
 

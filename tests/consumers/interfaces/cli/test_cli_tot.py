@@ -225,10 +225,10 @@ def test_search_that_is_stopped_by_its_ledger_names_the_task_to_resume(
 
 
 def test_tree_is_followed_while_it_is_searched(shell: Deed, solved: Solved) -> None:
-    known = {one["id"] for one in shell.data("tot", "list")["tasks"]}
+    known = {one["id"] for one in shell.data("tot", "list")["items"]}
     words = ["--home", solved.place.home, "tot", "run", "--problem", "1 2 3 4", "--no-logs", "--json"]
     with Running(*words) as running_task:
-        new = wait_until(lambda: {one["id"] for one in shell.data("tot", "list")["tasks"]} - known, "a task started")
+        new = wait_until(lambda: {one["id"] for one in shell.data("tot", "list")["items"]} - known, "a task started")
         # In this process: the search may be over before another one has started.
         followed = inside.deed("--home", solved.place.home, "tot", "show", *new, "--follow", "--json")
         sizes = [len(json.loads(line)["data"]["nodes"]) for line in followed.out.splitlines()]
@@ -298,7 +298,7 @@ def test_unknown_task_is_not_found(shell: Deed, tmp_path: Path) -> None:
 
 
 def test_list_names_tasks_newest_first(shell: Deed, task: str) -> None:
-    tasks = shell.data("tot", "list", "--status", "solved")["tasks"]
+    tasks = shell.data("tot", "list", "--status", "solved")["items"]
     assert task in [one["id"] for one in tasks]
     assert [one["started_index"] for one in tasks] == sorted((one["started_index"] for one in tasks), reverse=True)
     assert task in shell("tot", "list", "--task-type", "math_reasoning")

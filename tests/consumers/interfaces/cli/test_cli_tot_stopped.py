@@ -36,7 +36,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
 def stop(shell: Deed, logs: Path) -> str:
     """Begin a search that takes a while, stop it as ^C does, and return what is said then."""
     with Running("--home", shell.home, "tot", "run", *SLOW, "--beam", 64, "--logs", logs) as search:
-        wait_until(lambda: [one for one in shell.data("tot", "list")["tasks"] if one["root_id"]], "a search begun")
+        wait_until(lambda: [one for one in shell.data("tot", "list")["items"] if one["root_id"]], "a search begun")
         said = search.signal(signal.SIGINT)
     assert said.code == 130, said
     return said.err
@@ -44,7 +44,7 @@ def stop(shell: Deed, logs: Path) -> str:
 
 def test_stopped_search_is_logged_and_says_how_it_goes_on(shell: Deed, tmp_path: Path) -> None:
     said = stop(shell, tmp_path / "logs")
-    (task,) = shell.data("tot", "list")["tasks"]
+    (task,) = shell.data("tot", "list")["items"]
     assert f"`deed tot resume {task['id']}`" in said
     # With three digits where the machine stopped it late, after 48 rounds.
     assert len(list((tmp_path / "logs" / task["id"]).glob("9*-merged-timeline.log"))) == 1
@@ -55,7 +55,7 @@ def test_task_whose_keys_are_elsewhere_is_shown_and_not_resumed(
     shell: Deed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop(shell, tmp_path / "logs")
-    (task,) = shell.data("tot", "list")["tasks"]
+    (task,) = shell.data("tot", "list")["items"]
     trusted(shutil.copytree(shell.home, tmp_path / "copy"))
     keys = [file for name in AGENTS.values() for file in (tmp_path / "copy" / "keys").glob(f"{name}.*")]
     assert len(keys) == 2 * len(AGENTS)

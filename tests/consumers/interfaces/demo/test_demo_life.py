@@ -74,7 +74,7 @@ def test_reasonings_were_briefed_and_validated_when_they_were_concluded(lived: L
 
 
 def test_six_agents_found_the_answer(lived: Ledger) -> None:
-    assert [one["status"] for one in lived.ask("tot.list")["tasks"]] == ["solved"]
+    assert [one["status"] for one in lived.ask("tot.list")["items"]] == ["solved"]
 
 
 def test_mistake_in_the_story_is_no_event(lived: Ledger, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ TABLE: Final = dict(
         asked("snapshots.domains", None, PARTS),
         asked("snapshots.list", "snapshot list", ids=("items", "id"), sql="SELECT id FROM snapshots"),
         asked("snapshots.show", None, "`snapshot show` opens it first, and tells it as its receiver reads it"),
-        asked("tot.list", "tot list", ids=("tasks", "id"), sql="SELECT id FROM tot_tasks"),
+        asked("tot.list", "tot list", ids=("items", "id"), sql="SELECT id FROM tot_tasks"),
         asked("tot.prove", "tot prove tot-2026"),
         asked("tot.show", None, "`tot show` draws the tree, and ends with it"),
         asked("tot.tree", "tot show tot-20260212-100000-a3f7b2"),
