@@ -162,7 +162,7 @@ class SessionSpan(Answer, frozen=True, kw_only=True):
     id: str
     author: str
     task: Untrusted
-    status: str
+    status: Literal["open", "ended", "imported"]
     from_index: Index
     to_index: Index | None
 
