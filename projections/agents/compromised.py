@@ -133,7 +133,7 @@ def compromised_names(answer: Any) -> dict[str, int]:
     for row in _dicts(answer):
         if isinstance(row.get("compromised"), int):
             index = row.get("event_index", row.get("index"))
-            names = (row.get(name) for name in ("id", "session_id", "reasoning_id", "stream", "name"))
+            names = (row.get(name) for name in ("id", "session_id", "reasoning_id", "task_id", "stream", "name"))
             name = f"entry {index}" if index is not None else next(filter(None, names), "this")
             reports[str(name)] = row["compromised"]
     return reports
@@ -169,6 +169,8 @@ def _target_of(query: str, part: Marked | Plain) -> int | str | None:
     family, column = _STREAMS.get(query.partition(".")[0], ("", ""))
     if query == "handoffs.next" and row.get("kind") == "review":
         family = "review"
+    if query == "tot.tree":
+        column = "task_id"
     name = row.get(column) or row.get(f"{family}_id")
     return f"{family}/{name}" if isinstance(name, str) and family else None
 

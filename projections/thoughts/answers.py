@@ -113,7 +113,7 @@ class ShownNode(Answer, frozen=True, kw_only=True):
     evaluation: ShownEvaluation | None
 
 
-class ShownTree(Answer, frozen=True, kw_only=True):
+class ShownTree(Marked, frozen=True, kw_only=True):
     """The whole tree of a task, with its nodes by id in the order of addition.
 
     ``search_config`` is null before the search began, ``root_id`` before there is a root.
