@@ -15,7 +15,7 @@ from deedbook.projections.views.registry import QUERIES
 def conforming(query: str, answer: Plain) -> Plain:
     """Return the answer; the test fails if a field is missing, unknown or of another type."""
     returns = QUERIES[query].returns
-    again = msgspec.to_builtins(msgspec.convert(answer, returns))
+    again = msgspec.to_builtins(msgspec.convert(answer, returns, str_keys=True), str_keys=True)
     assert again == answer, f"{query} does not answer what {returns} says"
     return answer
 

@@ -194,7 +194,7 @@ class ExistingHandoffs(Answer, frozen=True, kw_only=True):
 
 
 class Notes(Answer, frozen=True, kw_only=True):
-    """What the sender notes for the receiver: commands that test it, files it touches, traps, and earlier attempts."""
+    """Notes of the sender for the receiver: commands that test it, files it touches, traps, and earlier attempts."""
 
     tested_by: list[Untrusted]
     touches: list[Untrusted]
@@ -439,7 +439,7 @@ class Surrounding(Answer, frozen=True, kw_only=True):
 
 
 class WaitingRow(Answer, frozen=True, kw_only=True):
-    """What waits: a handoff or review, its id, and the agent whom it waits for."""
+    """A handoff or review, its id, and the agent whom it waits for."""
 
     kind: Literal["handoff", "review"]
     id: str
