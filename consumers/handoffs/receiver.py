@@ -63,7 +63,7 @@ def missing(notes: ReceiverNotes, name: str) -> list[str]:
 
 def _only_open(view: Ask, sender: str) -> str | None:
     page = view("sessions.list", {"author": sender, "status": "open", "limit": 1})
-    return str(page["sessions"][0]["id"]) if page["total"] == 1 else None
+    return str(page["items"][0]["id"]) if page["total"] == 1 else None
 
 
 def _recorded(session: Mapping[str, Any]) -> dict[str, list[str]]:

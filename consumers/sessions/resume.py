@@ -110,7 +110,7 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
 
 def _known(ask: Ask, ai_id: str) -> str:
     """Return a hint with the labels of the latest sessions that are similar to an unknown one, else with the first."""
-    sessions = ask("sessions.list", {"limit": _sessions_checked_max})["sessions"]
+    sessions = ask("sessions.list", {"limit": _sessions_checked_max})["items"]
     # A label is an agent's own text, and may be a sentence.
     labels = [*filter(is_plain, dict.fromkeys(session["ai_id"] or session["author"] for session in sessions))]
     alike = near(ai_id, labels)

@@ -14,6 +14,7 @@ import msgspec
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.format.forms import TIME_PATTERN
+from deedbook.projections.answers.answer import Index, Marked, Untrusted
 
 UNKNOWN: Final = "unknown"
 """The author of another tool's record that names none."""
@@ -22,13 +23,13 @@ _TIME: Final = re.compile(TIME_PATTERN)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Imported(msgspec.Struct, frozen=True):
+class Imported(Marked, frozen=True, kw_only=True):
     """The origin of an imported record, the agent that signed for it, and the time that it claims."""
 
-    source: str
+    source: Untrusted
     importer: str
-    claimed_at: str | None
-    event_index: int
+    claimed_at: Untrusted | None
+    event_index: Index
     format: str
 
 
@@ -37,7 +38,13 @@ def imported_of(event: Event) -> Imported | None:
     data = event.data
     if not isinstance(data, RecordImported):
         return None
-    return Imported(data.source, event.author, data.claimed_at, event.index, data.format)
+    return Imported(
+        source=data.source,
+        importer=event.author,
+        claimed_at=data.claimed_at,
+        event_index=event.index,
+        format=data.format,
+    )
 
 
 def claimed_author(event: Event) -> str:
@@ -61,3 +68,8 @@ def happened_ms(event: Event) -> int:
 def encoded(mark: Imported | None) -> str | None:
     """Return a mark as stored in a row."""
     return None if mark is None else msgspec.json.encode(mark, order="deterministic").decode()
+
+
+def decoded(text: str | None) -> Imported | None:
+    """Return a mark from a row."""
+    return None if text is None else msgspec.json.decode(text, type=Imported)

@@ -1,13 +1,12 @@
-"""Queries about sessions: list them, show one with everything recorded in it, follow its vectors.
-
-``imported`` of a session is None, or has its origin and its importer (``projections.records.marks``).
-"""
+"""Queries about sessions: list them, show one with everything recorded in it, follow its vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from deedbook.ledger.events.session import Deltas, Vectors
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     ById,
     ListArguments,
@@ -15,11 +14,26 @@ from deedbook.projections.answers.query import (
     Plain,
     QueryContext,
     Where,
-    plain_list_of,
+    page_of,
     row_of_id,
     with_json,
 )
+from deedbook.projections.records.marks import decoded
 from deedbook.projections.reports.calibration import VECTOR_NAMES, assessment_pair, bias_of, difference
+from deedbook.projections.sessions.answers import (
+    AppliedCorrection,
+    RecordCounts,
+    RecordedAssessment,
+    RecordedDeadEnd,
+    RecordedFinding,
+    RecordedTool,
+    RecordedUnknown,
+    SessionLine,
+    SessionStatus,
+    ShownSession,
+    Trajectory,
+    TrajectoryPoint,
+)
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
 _REPORTED: Final = (
@@ -37,7 +51,7 @@ class SessionList(ListArguments, frozen=True):
 
     author: str | None = None
     ai_id: str | None = None
-    status: Literal["open", "ended", "imported"] | None = None
+    status: SessionStatus | None = None
 
 
 def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
@@ -45,11 +59,11 @@ def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
     return row_of_id(context, "sessions", reference, "session")
 
 
-def list_sessions(context: QueryContext, args: SessionList) -> Plain:
-    """Return ``{"sessions", "total", "next"}``, newest first; retracted or resolved things are not counted."""
+def list_sessions(context: QueryContext, args: SessionList) -> Page[SessionLine]:
+    """Return sessions, newest first."""
     where = Where(args, "author", "ai_id", "status")
-    page = plain_list_of(context, LISTING, where, args, of="sessions", read=_session)
-    rows = {session["id"]: session for session in page["sessions"]}
+    page, total, following = page_of(context, LISTING, where, args.after, args.limit)
+    rows = {row["id"]: row for row in page}
     marks = ", ".join("?" * len(rows))
     reported, corrected = context.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrections_query(rows))
     for row in reported:  # often the only data of an imported session
@@ -58,40 +72,38 @@ def list_sessions(context: QueryContext, args: SessionList) -> Plain:
         session["findings"] = max(session["findings"], row["findings"])
     for row in _first_of_each(corrected):
         rows[row["session_id"]][_CORRECTED[row["kind"]]] -= 1
-    return page
+    return Page(items=[SessionLine(**_with_mark(row)) for row in page], total=total, next=following)
 
 
-def show_session(context: QueryContext, args: ById) -> Plain:
-    """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
-
-    ``counts`` has the number of each. A vector that was not assessed is absent from ``vectors``. ``correction`` is
-    None, or says who retracted or resolved the thing, when, and in which ``words``.
-    """
+def show_session(context: QueryContext, args: ById) -> ShownSession:
+    """Return a session with everything recorded in it."""
     name = args.id.removeprefix("session/")
     (*rows,), corrected = context.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrections_query([name]))
     if not rows:
         rows = [find_session(context, args.id)]
         corrected = context.rows(*_corrections_query([rows[0]["id"]]))
     (row,) = rows
-    corrections = {correction.pop("target_index"): correction for correction in _first_of_each(corrected)}
-    counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
-    some = [of for of, count in counts.items() if count]
+    corrections = {correction["target_index"]: correction_of(correction) for correction in _first_of_each(corrected)}
+    counts = RecordCounts(**{of: row.pop(of) for of in RecordCounts.__struct_fields__})
+    some = [of for of in RecordCounts.__struct_fields__ if getattr(counts, of)]
     results = context.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
-    recorded: dict[str, list[Plain]] = {of: [] for of in counts} | {
-        of: [*map(_event, rows)] for of, rows in zip(some, results, strict=True)
-    }
+    recorded = dict(zip(some, results, strict=True))
 
-    def correctable(of: str) -> list[dict[str, Any]]:
-        return [event | {"correction": corrections.get(event["event_index"])} for event in recorded[of]]
+    def things(of: str) -> list[Plain]:
+        return [{name: thing[name] for name in thing if name != "session_id"} for thing in recorded.get(of, [])]
 
-    return _session(row) | {
-        "counts": counts,
-        "assessments": [_assessment(row) for row in recorded["assessments"]],
-        "findings": [with_json(row, "evidence") for row in correctable("findings")],
-        "unknowns": correctable("unknowns"),
-        "dead_ends": correctable("dead_ends"),
-        "tools": recorded["tools"],
-    }
+    def statements(of: str) -> list[Plain]:
+        return [thing | {"correction": corrections.get(thing["event_index"])} for thing in things(of)]
+
+    return ShownSession(
+        **_with_mark(row),
+        counts=counts,
+        assessments=[RecordedAssessment(**_assessed(thing)) for thing in things("assessments")],
+        findings=[RecordedFinding(**with_json(thing, "evidence")) for thing in statements("findings")],
+        unknowns=[RecordedUnknown(**thing) for thing in statements("unknowns")],
+        dead_ends=[RecordedDeadEnd(**thing) for thing in statements("dead_ends")],
+        tools=[RecordedTool(**thing) for thing in things("tools")],
+    )
 
 
 def corrections_of(context: QueryContext, *sessions: str) -> list[dict[str, Any]]:
@@ -120,40 +132,42 @@ def _first_of_each(corrected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(first.values(), key=lambda row: int(row["event_index"]))
 
 
-def follow_vectors(context: QueryContext, args: ById) -> Plain:
-    """Return how a session's vectors moved: its assessments in order as ``points``, and their comparison.
+def correction_of(row: dict[str, Any]) -> AppliedCorrection:
+    """Return a row of ``corrections_of`` as an answer."""
+    return AppliedCorrection(**{name: row[name] for name in AppliedCorrection.__struct_fields__ if name in row})
 
-    ``changes`` of a point are differences to the last assessment of each vector. ``deltas``, overall confidence and
-    ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does. ``bias`` is negative if uncertainty fell
-    by more than knowledge grew.
-    """
+
+def follow_vectors(context: QueryContext, args: ById) -> Trajectory:
+    """Return the movement of a session's vectors."""
     name = find_session(context, args.id)["id"]
-    rows = context.rows(_RECORDED.format("assessments"), (name,))
-    assessments = [_assessment(_event(row)) for row in rows]
-    ends = assessment_pair(assessments)
-    compared = ends.comparison
+    points: list[TrajectoryPoint] = []
     last: dict[str, float] = {}
-    for assessment in assessments:
-        vectors = assessment["vectors"]
-        assessment["changes"] = {name: difference(last[name], vectors[name]) for name in vectors if name in last}
+    for row in context.rows(_RECORDED.format("assessments"), (name,)):
+        vectors = {vector: row[vector] for vector in VECTOR_NAMES if row[vector] is not None}
+        changes = {vector: difference(last[vector], vectors[vector]) for vector in vectors if vector in last}
+        del row["session_id"]
+        points.append(TrajectoryPoint(**_assessed(row), changes=Deltas(**changes)))
         last |= vectors
-    return {
-        "session_id": name,
-        "points": assessments,
-        "report_type": ends.report_type,
-        **compared._asdict(),
-        "bias": bias_of(compared.deltas.get("know"), compared.deltas.get("uncertainty")),
-    }
+    ends = assessment_pair([point.to_dict() for point in points])
+    compared = ends.comparison
+    return Trajectory(
+        session_id=name,
+        points=points,
+        report_type=ends.report_type,
+        deltas=Deltas(**compared.deltas),
+        overall_confidence_before=compared.overall_confidence_before,
+        overall_confidence_after=compared.overall_confidence_after,
+        is_overall_given=compared.is_overall_given,
+        calibration_status=compared.calibration_status,
+        bias=bias_of(compared.deltas.get("know"), compared.deltas.get("uncertainty")),
+    )
 
 
-def _event(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key != "session_id"}
+def _with_mark(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"imported": decoded(row["imported"])}
 
 
-def _session(row: dict[str, Any]) -> dict[str, Any]:
-    return with_json(row, "imported")
-
-
-def _assessment(row: dict[str, Any]) -> dict[str, Any]:
-    plain = {key: value for key, value in row.items() if key not in VECTOR_NAMES}
-    return plain | {"vectors": {name: row[name] for name in VECTOR_NAMES if row[name] is not None}}
+def _assessed(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of an assessment with its vectors together."""
+    vectors = Vectors(**{name: row.pop(name) for name in VECTOR_NAMES})
+    return row | {"vectors": vectors}

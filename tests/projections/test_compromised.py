@@ -94,7 +94,7 @@ def test_session_keys_delegated_by_the_thief_are_compromised_and_honest_ones_are
     for name, key in (("s1", honest), ("s2", thief)):
         ledger.emit("bob", f"session/{name}", SessionStarted(), key=key)
     said = compromise(ledger, "bob", stolen_at)
-    marks = {one["id"]: one.get("compromised") for one in reader.answer("sessions.list")["sessions"]}
+    marks = {one["id"]: one.get("compromised") for one in reader.answer("sessions.list")["items"]}
     assert marks == {"s1": None, "s2": said}
     assert {one["since"] for one in reader.answer("agents.compromised")["items"]} == {stolen_at}
 

@@ -119,5 +119,5 @@ def test_a_session_is_shown_with_all_that_was_recorded(ledger, reader):
     assert shown["findings"][0]["evidence"] == ["a.py:3"]
     assert (shown["status"], shown["summary"]) == ("ended", "Found it")
     ledger.record_session("s2")
-    assert [one["id"] for one in reader.answer("sessions.list", {"author": "bob"})["sessions"]] == ["s2", "s1"]
+    assert [one["id"] for one in reader.answer("sessions.list", {"author": "bob"})["items"]] == ["s2", "s1"]
     assert reader.answer("sessions.list", {"status": "open"})["total"] == 0

@@ -166,7 +166,7 @@ def test_what_stands_already_is_told_by_original_and_source(filled):
 
 
 def test_sessions_and_reports_say_which_were_imported(filled):
-    sessions = filled("sessions.list", {})["sessions"]
+    sessions = filled("sessions.list", {})["items"]
     assert [(one["id"], one["status"], bool(one["imported"])) for one in sessions] == [
         ("native", "ended", False),
         ("foreign", "imported", True),

@@ -195,7 +195,7 @@ def _session_line(view: Ask, agent: str, session: str | None) -> str:
     if page["total"] == 0:
         return "- You have no open session."
     if page["total"] == 1:
-        return f"- Your open session is {page['sessions'][0]['id']}."
+        return f"- Your open session is {page['items'][0]['id']}."
     listed = f"`deed session list --agent {agent} --status open`"
     return f"- You have {page['total']} open sessions ({listed}): set DEEDBOOK_SESSION to one."
 

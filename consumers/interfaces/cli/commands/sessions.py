@@ -195,7 +195,7 @@ def list_(app: App, **filters: Any) -> None:
     output.list_page(
         app,
         "sessions.list",
-        "sessions",
+        "items",
         filters,
         lambda row: {
             "id": _short_id(row["id"]),

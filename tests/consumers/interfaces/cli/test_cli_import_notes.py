@@ -100,7 +100,7 @@ def test_resume_query_list_and_show_mark_what_was_imported(deed: Deed, tmp_path:
     assert "**Imported:** by a" in deed("report", "show", session)
     assert deed.data("report", "show", session)["report"]["imported"]["format"] == "empirica/handoff"
     assert "imported" in deed("session", "list", "--ai-id", label)
-    (row,) = deed.data("session", "list", "--ai-id", label)["sessions"]
+    (row,) = deed.data("session", "list", "--ai-id", label)["items"]
     report = deed.data("report", "show", session)["report"]
     assert (row["task"], row["findings"]) == (report["task_summary"], len(report["key_findings"]))
     assert "imported by a from refs/notes/empirica/" in deed("session", "show", session)

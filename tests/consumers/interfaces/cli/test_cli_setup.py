@@ -155,7 +155,7 @@ def test_two_colleagues_work_with_one_committed_settings_file(ready: Deed, proje
             shell, input=event, cwd=folder, env=surroundings, capture_output=True, text=True, check=True
         )
         assert "additionalContext" in said.stdout
-        listed = Deed(ready._capsys, Place(folder / ".deedbook")).data("session", "list")["sessions"]
+        listed = Deed(ready._capsys, Place(folder / ".deedbook")).data("session", "list")["items"]
         assert [one["author"] for one in listed] == [whose]
 
 

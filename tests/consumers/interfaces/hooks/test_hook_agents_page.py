@@ -94,7 +94,7 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     assert place.data("handoff", "show", "expire")["status"] == "verified"
 
     (retract,) = inline("An entry is wrong")
-    (finding,) = place.data("session", "show", place.data("session", "list")["sessions"][0]["id"])["findings"]
+    (finding,) = place.data("session", "show", place.data("session", "list")["items"][0]["id"])["findings"]
     follow(place, "ann", retract, ENTRY=str(finding["event_index"]))
     assert place.data("report", "query")["total_found"] == 1
     assert place.deed("verify")

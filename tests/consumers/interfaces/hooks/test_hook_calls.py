@@ -52,7 +52,7 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
     assert output["hookSpecificOutput"]["hookEventName"] == "SessionStart"
     session = f"{harness}-0a1b-2c3d"
     assert session in output["hookSpecificOutput"]["additionalContext"]
-    (open_now,) = place.data("session", "list", "--status", "open")["sessions"]
+    (open_now,) = place.data("session", "list", "--status", "open")["items"]
     assert (open_now["id"], open_now["author"]) == (session, harness)
 
     saving = [event for event, does in HARNESSES[harness].events.items() if does == "save"]
@@ -82,7 +82,7 @@ def test_a_hook_in_a_work_tree_of_git_finds_the_ledger_of_the_main_tree(place: P
     assert b"codex-0a1b-2c3d" in said.out
     (tree / ".git").write_text("gitdir: /nowhere\n")
     assert place.hook("codex", place.event("codex", "SessionStart", cwd=str(tree))) == SILENT
-    assert [one["status"] for one in place.data("session", "list")["sessions"]] == ["open"]
+    assert [one["status"] for one in place.data("session", "list")["items"]] == ["open"]
     assert place.log() == []
 
 
@@ -109,7 +109,7 @@ def test_a_session_that_was_ended_goes_on_in_the_next_one(place: Place) -> None:
     place.deed("session", "end", "codex-0a1b-2c3d", "--as", "codex")
     place.hook("codex", place.event("codex", "SessionStart", source="resume"))
     place.hook("codex", place.event("codex", "SessionStart", source="compact"))
-    newest, first = place.data("session", "list")["sessions"]
+    newest, first = place.data("session", "list")["items"]
     assert (newest["id"], newest["status"], newest["resumes"]) == ("codex-0a1b-2c3d.2", "open", first["id"])
 
 

@@ -162,7 +162,7 @@ TABLE: Final = dict(
         ),
         asked("search.related", None, "`session start` tells the dead ends"),
         asked("search.similar", "report similar 'Find the leak'"),
-        asked("sessions.list", "session list", ids=("sessions", "id"), sql="SELECT id FROM sessions"),
+        asked("sessions.list", "session list", ids=("items", "id"), sql="SELECT id FROM sessions"),
         asked("sessions.show", "session show s1"),
         asked("sessions.trajectory", None, "`session show --json` has it as `trajectory`"),
         asked("snapshots.domains", None, PARTS),
