@@ -321,6 +321,6 @@ class EpistemicHandoffReportGenerator:
 
 def _generated(ask: Ask, session_id: str, inputs: ReportInputs) -> dict[str, Any]:
     session = ask("sessions.show", {"id": session_id})
-    accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
+    accomplished = ask("reports.accomplished", {"id": session["id"]})["items"]
     report = report_of(session["id"], "", 0, session["author"], 0, generate(session, inputs, accomplished))
-    return with_texts(msgspec.structs.replace(report, timestamp=now()))
+    return with_texts(msgspec.structs.replace(report, timestamp=now())).to_dict()

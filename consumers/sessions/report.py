@@ -72,7 +72,7 @@ def publish_report(author: Author, ask: Ask, session_id: str, inputs: ReportInpu
         # Checked before any blob is stored, because the gate would refuse the event only afterwards.
         message = f"session {session['id']} belongs to {session['author']}; only they can report on it"
         raise Refused("NOT_AUTHORIZED", message, owner=session["author"])
-    accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
+    accomplished = ask("reports.accomplished", {"id": session["id"]})["items"]
     data = fit_entry(msgspec.to_builtins(generate(session, inputs, accomplished)), author.put_blob)
     # If we crash here, the session has no new report: the next call (or `deed session sweep`) makes it, and finds the
     # blobs of its long texts, which no event references yet.
@@ -288,7 +288,7 @@ def correct(
     # If we crash here, the correction is in the log, and copies of the report lack it until `deed notes sync`.
     name = stream.removeprefix("session/")
     answer = {"id": name, "event_index": accepted.index, "target": data.target, "stored": [], "warnings": []}
-    (session,) = ask("reports.sessions", {"id": name, "limit": 1})["sessions"]
+    (session,) = ask("reports.sessions", {"id": name, "limit": 1})["items"]
     if session["report"] is None or session["imported"] is not None:
         return answer
     copied = with_copies(ask, settings, {"session_id": name, "storage_location": "", "warnings": []})

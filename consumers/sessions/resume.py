@@ -132,7 +132,7 @@ def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     authors: dict[str, tuple[str, int]] = {}
     for name in {*named, *(row["session"] for row in answer["dead_ends"] if "session" in row)}:
         try:
-            (row,) = ask("reports.sessions", {"id": name, "limit": 1})["sessions"]
+            (row,) = ask("reports.sessions", {"id": name, "limit": 1})["items"]
             authors[name] = (row["author"], row["happened_ms"])
         except Refused:  # a shortened id may match several sessions
             authors[name] = ("somebody", 0)
@@ -147,7 +147,7 @@ def _selected(  # noqa: PLR0917 - as of ``resume``
     if mode == "session_id" and not session_id:
         raise Refused("INVALID_FIELD", "resume_mode session_id needs a session: give session_id", field="session_id")
     if session_id:
-        return list(ask("reports.sessions", {"id": session_id, "limit": 1})["sessions"])
+        return list(ask("reports.sessions", {"id": session_id, "limit": 1})["items"])
     number = converted(count, AtLeastOne, "count")
     limit = 1 if mode == "last" else min(number, sessions_max)
     # An agent is found by its own label, else by its registered name. Its imported sessions are not its own work.
@@ -160,7 +160,7 @@ def _selected(  # noqa: PLR0917 - as of ``resume``
     for question in questions:
         if len(rows) == limit or (rows and (ai_id or question["has"] is None)):
             break
-        for row in ask("reports.sessions", question)["sessions"]:
+        for row in ask("reports.sessions", question)["items"]:
             rows.setdefault(row["session_id"], row)
     return list(rows.values())[:limit]
 
@@ -256,7 +256,7 @@ def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = res
 
 def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
     """Return a report of ``reports.show`` with its long texts in full, in its fields, Markdown and compressed JSON."""
-    return with_texts(read_report(restored(fields, get_blob, below=None)))
+    return with_texts(read_report(restored(fields, get_blob, below=None))).to_dict()
 
 
 def _head(report: Report, level: str) -> dict[str, Any]:

@@ -14,13 +14,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from deedbook.ledger.events.session import FilledGap
 from deedbook.projections.briefs.text import one_line
+from deedbook.projections.reports.answers import ShownReport
 from deedbook.projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
 from deedbook.projections.reports.compressed import compressed_of
-from deedbook.projections.reports.report import Report, ReportCorrection, plain, uncorrected
+from deedbook.projections.reports.report import Report, ReportCorrection, ReportedGap, fields_of, uncorrected
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
@@ -54,9 +54,9 @@ def markdown_of(report: Report) -> str:
     return "\n\n".join((head(report), *parts)) + "\n"
 
 
-def with_texts(report: Report) -> dict[str, Any]:
-    """Return a report as plain JSON values, with its ``markdown`` and ``compressed_json``."""
-    return plain(report) | {"markdown": markdown_of(report), "compressed_json": compressed_of(report)}
+def with_texts(report: Report) -> ShownReport:
+    """Return a report with its Markdown and its compressed JSON."""
+    return ShownReport(**fields_of(report), markdown=markdown_of(report), compressed_json=compressed_of(report))
 
 
 def head(report: Report) -> str:
@@ -193,7 +193,7 @@ def _items(texts: Sequence[tuple[str, str]], refs: dict[str, str], what: str) ->
     return "\n".join(item(text) + _whole(refs, path) for text, path in texts) or _EMPTY.format(what)
 
 
-def _gaps(gaps: Sequence[FilledGap], refs: dict[str, str]) -> str:
+def _gaps(gaps: Sequence[ReportedGap], refs: dict[str, str]) -> str:
     items = []
     for position, gap in enumerate(gaps):
         change = "" if gap.confidence_change is None else f" ({number_text(gap.confidence_change, signed=True)})"

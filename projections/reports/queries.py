@@ -18,8 +18,11 @@ import re2
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import query
+from deedbook.projections.answers.answer import Page
+from deedbook.projections.records.marks import decoded
+from deedbook.projections.reports.answers import ReportAnswer, ReportedSession, ReportPage, VersionLine
 from deedbook.projections.reports.markdown import with_texts
-from deedbook.projections.reports.report import ReportCorrection, is_same, plain, read_report
+from deedbook.projections.reports.report import ListedReport, ReportCorrection, is_same
 from deedbook.projections.reports.trends import grounds_of
 from deedbook.projections.sessions.queries import corrections_of, find_session
 
@@ -91,11 +94,10 @@ class SessionsWithReport(query.Arguments, frozen=True):
     limit: query.Limit = 10
 
 
-def show_report(context: query.QueryContext, args: ReportName) -> query.Plain:
-    """Return ``{"report", "versions", "grounds"}``: a version with its ``markdown`` and ``compressed_json``.
+def show_report(context: query.QueryContext, args: ReportName) -> ReportAnswer:
+    """Return a version of a session's report; without ``version``, the latest, or the one that ``id`` names.
 
-    ``versions`` lists all. Without ``version`` it is the latest, or the one that ``id`` names. Raises Refused:
-    ``NOT_FOUND`` (also for a session without a report), or ``REF_AMBIGUOUS`` with the candidates.
+    Raises Refused: ``NOT_FOUND`` (also for a session without a report), or ``REF_AMBIGUOUS`` with the candidates.
     """
     session, named = _find(context, args)
     sql = "SELECT report_id, event_index, timestamp FROM handoff_report_versions WHERE session_id = ? ORDER BY 2"
@@ -109,13 +111,16 @@ def show_report(context: query.QueryContext, args: ReportName) -> query.Plain:
         fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], version)}
         index = fitting[query.only_match(list(fitting), version, f"report of session {session}")]
     (row,) = context.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
-    (report,) = with_corrections(context, [decoded(row)])
-    grounds = grounds_of(context, session)[session]
-    return {"report": with_texts(read_report(report)), "versions": versions, "grounds": grounds}
+    (report,) = _read(context, [row])
+    return ReportAnswer(
+        report=with_texts(report),
+        versions=[VersionLine(**version) for version in versions],
+        grounds=grounds_of(context, session)[session],
+    )
 
 
-def list_reports(context: query.QueryContext, args: ReportList) -> query.Plain:
-    """Return ``{"reports", "total_found", "next"}``, newest first, without markdown and compressed JSON.
+def list_reports(context: query.QueryContext, args: ReportList) -> ReportPage:
+    """Return reports, newest first.
 
     Raises Refused: ``PATTERN_NOT_SUPPORTED``.
     """
@@ -127,12 +132,11 @@ def list_reports(context: query.QueryContext, args: ReportList) -> query.Plain:
     if args.task_pattern is not None:
         _keep_matching(context, where, args.task_pattern)
     page, total, following = query.page_of(context, LISTING, where, args.cursor, args.limit)
-    reports = with_corrections(context, [decoded(row) for row in page])
-    return {"reports": reports, "total_found": total, "next": following}
+    return ReportPage(reports=_read(context, page), total_found=total, next=following)
 
 
-def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> query.Plain:
-    """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None."""
+def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> Page[ReportedSession]:
+    """Return sessions with their latest reports, newest first."""
     where = query.Where()
     where.equal("s.id", None if args.id is None else find_session(context, args.id)["id"])
     where.equal(AI_ID, args.ai_id)
@@ -143,39 +147,35 @@ def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> quer
         where.add(f"(s.findings + s.unknowns + s.dead_ends{also} > 0 OR {reported})")
     _by_origin(where, "s", args.imported)
     page, total, following = query.page_of(context, SESSIONS, where, args.cursor, args.limit)
-    read = [decoded(row) for row in page if row["report"] is not None]
-    reports = {report["session_id"]: report for report in with_corrections(context, read)}
-    sessions = [query.with_json(row, "imported") | {"report": reports.get(row["session_id"])} for row in page]
-    return {"sessions": sessions, "total": total, "next": following}
+    read = _read(context, [row for row in page if row["report"] is not None])
+    reports = {report.session_id: report for report in read}
+    sessions = [
+        ReportedSession(**row | {"imported": decoded(row["imported"]), "report": reports.get(row["session_id"])})
+        for row in page
+    ]
+    return Page(items=sessions, total=total, next=following)
 
 
-def with_corrections(context: query.QueryContext, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return plain reports with the ``corrections`` that came after them, or that concern the same words."""
-    by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
+def _read(context: query.QueryContext, rows: list[dict[str, Any]]) -> list[ListedReport]:
+    """Return the reports of rows, with the corrections that came after them, or that concern the same words."""
+    reports = [msgspec.json.decode(row["report"], type=ListedReport) for row in rows]
+    by_session: dict[str, list[ReportCorrection]] = {report.session_id: [] for report in reports}
     for row in corrections_of(context, *by_session) if by_session else ():
-        row["timestamp"] = clock_text(row["happened_ms"])
-        by_session[row["session_id"]].append({name: row[name] for name in ReportCorrection.__struct_fields__})
+        fields = {name: row[name] for name in ReportCorrection.__struct_fields__ if name in row}
+        correction = ReportCorrection(**fields, timestamp=clock_text(row["happened_ms"]))
+        by_session[row["session_id"]].append(correction)
 
-    def is_about(report: dict[str, Any], correction: dict[str, Any]) -> bool:
-        texts = (*report["key_findings"], *report["remaining_unknowns"])
-        return correction["event_index"] > report["event_index"] or any(
-            is_same(correction["text"], text) for text in texts
-        )
+    def is_about(report: ListedReport, correction: ReportCorrection) -> bool:
+        texts = (*report.key_findings, *report.remaining_unknowns)
+        return correction.event_index > report.event_index or any(is_same(correction.text, text) for text in texts)
 
     return [
-        report
-        | {
-            "corrections": [
-                correction for correction in by_session[report["session_id"]] if is_about(report, correction)
-            ]
-        }
+        msgspec.structs.replace(
+            report,
+            corrections=[correction for correction in by_session[report.session_id] if is_about(report, correction)],
+        )
         for report in reports
     ]
-
-
-def decoded(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the report of a row, with every field."""
-    return plain(read_report(msgspec.json.decode(row["report"])))
 
 
 def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  # noqa: FBT001 - three cases, by name

@@ -16,14 +16,15 @@ import msgspec
 from deedbook.ledger.events.session import (
     Calibration,
     Deltas,
-    FilledGap,
     LongText,
     ReportGenerated,
     ReportType,
     Vectors,
 )
 from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.answer import Answer, Index, Marked, Untrusted
 from deedbook.projections.records.marks import Imported
+from deedbook.projections.sessions.answers import CorrectionKind
 
 DERIVED: Final = "(Derived from the session's events.)"
 # The beginnings of sentences about an unknown or a dead end, in a derived context or a next step.
@@ -32,18 +33,27 @@ DEAD_END: Final = "Dead end: "
 FIND_OUT: Final = "Find out: "
 
 
-class ReportCorrection(msgspec.Struct, frozen=True, kw_only=True):
+class ReportCorrection(Marked, frozen=True, kw_only=True):
     """A retraction or resolution by the session: the ``text``, its author, the time, and the ``words``."""
 
-    kind: str
-    text: str
+    kind: CorrectionKind
+    text: Untrusted
     author: str
     timestamp: str
-    words: str
-    event_index: int
+    words: Untrusted
+    event_index: Index
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedGap(Answer, frozen=True, kw_only=True):
+    """A gap in knowledge that a session filled: what it knew before and after."""
+
+    gap: Untrusted
+    before: Untrusted
+    after: Untrusted
+    confidence_change: float | None
+
+
+class Report(Marked, frozen=True, kw_only=True):
     """A version of a session's report, with its event.
 
     ``report_id`` is the id of that event. ``timestamp`` is the ledger's clock at acceptance, or the time that an
@@ -54,23 +64,23 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     session_id: str
     report_id: str
-    event_index: int
-    ai_id: str
+    event_index: Index
+    ai_id: Untrusted
     author: str
     timestamp: str
     duration_seconds: int | None
     report_type: ReportType
-    task: str
-    task_summary: str
+    task: Untrusted
+    task_summary: Untrusted
     epistemic_deltas: dict[str, float]
-    key_findings: list[str]
-    knowledge_gaps_filled: list[FilledGap]
-    remaining_unknowns: list[str]
-    investigation_tools: list[str]
-    next_session_context: str
-    recommended_next_steps: list[str]
-    accomplished: list[str]
-    artifacts_created: list[str]
+    key_findings: list[Untrusted]
+    knowledge_gaps_filled: list[ReportedGap]
+    remaining_unknowns: list[Untrusted]
+    investigation_tools: list[Untrusted]
+    next_session_context: Untrusted
+    recommended_next_steps: list[Untrusted]
+    accomplished: list[Untrusted]
+    artifacts_created: list[Untrusted]
     calibration_status: Calibration
     overall_confidence_before: float | None
     overall_confidence_after: float | None
@@ -79,7 +89,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     preflight: dict[str, float] | None
     postflight: dict[str, float] | None
     long_texts: list[LongText]
-    generator: str
+    generator: Untrusted
     imported: Imported | None = None
     corrections: list[ReportCorrection] = []
 
@@ -92,6 +102,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def outcome(self) -> str:
         """The outcome of the task; empty if it is the title."""
         return "" if self.task_summary == self.title else self.task_summary
+
+
+class ListedReport(Report, frozen=True, kw_only=True):
+    """A report with its outcome, as lists and the stored versions have it."""
+
+    outcome: Untrusted
 
 
 def report_of(  # noqa: PLR0917 - the order is that of an event's parts
@@ -117,6 +133,7 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
         "timestamp": clock_text(at_ms),
         "epistemic_deltas": deltas,
         "overall_confidence_delta": deltas.get("overall_confidence"),
+        "knowledge_gaps_filled": [ReportedGap(**msgspec.structs.asdict(gap)) for gap in data.knowledge_gaps_filled],
         "imported": imported,
         "preflight": None if data.preflight is None else assessed(data.preflight),
         "postflight": None if data.postflight is None else assessed(data.postflight),
@@ -124,11 +141,14 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
     return Report(**fields)
 
 
+def fields_of(report: Report) -> dict[str, Any]:
+    """Return the fields of a report with its outcome."""
+    return msgspec.structs.asdict(report) | {"outcome": report.outcome}
+
+
 def plain(report: Report) -> dict[str, Any]:
     """Return a report as plain JSON values, with every field (None if empty)."""
-    values: dict[str, Any] = msgspec.to_builtins(report) | {"outcome": report.outcome}
-    values["knowledge_gaps_filled"] = [msgspec.structs.asdict(gap) for gap in report.knowledge_gaps_filled]
-    return values
+    return ListedReport(**fields_of(report)).to_dict()
 
 
 def read_report(fields: Mapping[str, Any]) -> Report:

@@ -10,12 +10,19 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
-from deedbook.ledger.events.session import Calibration
-from deedbook.projections.answers.query import Arguments, ById, Limit, Plain, QueryContext, Where
+from deedbook.ledger.events.session import Calibration, Deltas
+from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Where
+from deedbook.projections.reports.answers import (
+    Accomplishments,
+    AgentCalibration,
+    CalibrationPoint,
+    Calibrations,
+    Grounds,
+)
 from deedbook.projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
 from deedbook.projections.sessions.queries import find_session
 
@@ -27,7 +34,7 @@ _DONE: Final = {
     "handoff.completed": "completed",
 }
 
-GROUNDS: Final = ("criteria", "verified", "findings", "retracted", "tests", "reasonings", "stand")
+_GROUNDS: Final = tuple(name for name in Grounds.__struct_fields__ if name != "text")
 _GROUNDS_WORDS: Final = {
     "criteria": "{verified} of {criteria} criteria verified",
     "findings": "{retracted} of {findings} findings and dead ends retracted",
@@ -66,12 +73,8 @@ class CalibrationFilter(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def calibration(context: QueryContext, args: CalibrationFilter) -> Plain:
-    """Return ``{"agents", "imported_left_out"}``: the agents' reports, and the number of uncounted imported ones.
-
-    Each agent has ``points`` (oldest first), ``counts`` of labels, ``bias`` and its meaning. Each point, and all points
-    of an agent together, have ``grounds``: what others and later events say, in contrast to the agent's own vectors.
-    """
+def calibration(context: QueryContext, args: CalibrationFilter) -> Calibrations:
+    """Return how well agents judge themselves."""
     where = Where(args, "ai_id", "author")
     where.add_optional("happened_ms >= ?", args.since_ms)
     left_out = context.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
@@ -80,25 +83,26 @@ def calibration(context: QueryContext, args: CalibrationFilter) -> Plain:
         "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas "  # noqa: S608
         f"FROM handoff_reports{where.sql} ORDER BY ai_id, event_index"
     )
-    agents: dict[str, list[dict[str, Any]]] = {}
+    agents: dict[str, list[_Judgement]] = {}
     for row in context.rows(sql, where.values):
-        agents.setdefault(row["ai_id"], []).append(_point(row))
-    for points in agents.values():
-        grounds = grounds_of(context, *(point["session_id"] for point in points[-args.limit :]))
-        for point in points[-args.limit :]:
-            point["grounds"] = grounds[point["session_id"]]
-    answers = [_agent(ai_id, points, args.limit) for ai_id, points in agents.items()]
-    return {"agents": answers, "imported_left_out": left_out}
+        agents.setdefault(row["ai_id"], []).append(_judgement(row))
+    answers = []
+    for ai_id, judgements in agents.items():
+        shown = judgements[-args.limit :]
+        grounds = grounds_of(context, *(judgement.session_id for judgement in shown))
+        points = [CalibrationPoint(**judgement._asdict(), grounds=grounds[judgement.session_id]) for judgement in shown]
+        answers.append(_agent(ai_id, judgements, points))
+    return Calibrations(items=answers, imported_left_out=left_out)
 
 
-def grounds_of(context: QueryContext, *sessions: str) -> dict[str, dict[str, Any]]:
-    """Return the grounds of sessions: the numbers of ``GROUNDS``, and a ``text`` with them.
+def grounds_of(context: QueryContext, *sessions: str) -> dict[str, Grounds]:
+    """Return the grounds of sessions.
 
     A criterion counts as verified if the handoff in which the session's author ticked it was verified; a finding or
     dead end as retracted; a tool as a test if its name says so; a reasoning as standing if its newest validation by
     another agent passed.
     """
-    counts: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
+    counts = {name: dict.fromkeys(_GROUNDS, 0) for name in sessions}
     among = f"IN ({', '.join('?' * len(sessions))})"
     stretches = context.rows(_STRETCHES + among, sessions)
     bounds = [
@@ -121,13 +125,13 @@ def grounds_of(context: QueryContext, *sessions: str) -> dict[str, dict[str, Any
     return {name: _grounds(numbers) for name, numbers in counts.items()}
 
 
-def _grounds(counts: Mapping[str, int]) -> dict[str, Any]:
+def _grounds(counts: Mapping[str, int]) -> Grounds:
     parts = [text.format(**counts) for name, text in _GROUNDS_WORDS.items() if counts[name]]
-    return {**counts, "text": f"grounded on {', '.join(parts) or 'nothing that was recorded'}"}
+    return Grounds(**counts, text=f"grounded on {', '.join(parts) or 'nothing that was recorded'}")
 
 
-def accomplished(context: QueryContext, args: ById) -> Plain:
-    """Return ``{"accomplished"}``: what the session's author completed in handoffs.
+def accomplished(context: QueryContext, args: ById) -> Accomplishments:
+    """Return what the session's author completed in handoffs.
 
     That is every task done, criterion met and handoff completed by that author between the start and the end of the
     session (the end of the log while it is open), unless it was undone there too. Texts are whole.
@@ -142,7 +146,7 @@ def accomplished(context: QueryContext, args: ById) -> Plain:
         [] if session["imported"] else context.rows(sql, values)
     )  # the author of an imported session is only its importer
     done = [f"{row['text']} (handoff {row['handoff_id']})" for row in _finished(rows)]
-    return {"accomplished": done[:accomplished_max]}
+    return Accomplishments(items=done[:accomplished_max])
 
 
 def bias_text(bias: float | None) -> str:
@@ -161,30 +165,45 @@ def bias_text(bias: float | None) -> str:
     return f"{more} by {abs(bias):.2f} more than {less} on average: {meaning[status]}"
 
 
-def _point(row: dict[str, Any]) -> dict[str, Any]:
-    deltas = msgspec.json.decode(row["epistemic_deltas"])
-    know, uncertainty = deltas.get("know"), deltas.get("uncertainty")
-    return {name: row[name] for name in ("timestamp", "session_id", "report_id")} | {
-        "dk": know,
-        "du": None if uncertainty is None else 0.0 - uncertainty,
-        "bias": bias_of(know, uncertainty),
-        "status": row["calibration_status"],
-    }
+class _Judgement(NamedTuple):
+    """A report's row in figures; the fields are those of ``CalibrationPoint``."""
+
+    timestamp: str
+    session_id: str
+    report_id: str
+    dk: float | None
+    du: float | None
+    bias: float | None
+    status: Calibration
 
 
-def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    biases = [point["bias"] for point in points if point["bias"] is not None]
+def _judgement(row: dict[str, Any]) -> _Judgement:
+    deltas = msgspec.json.decode(row["epistemic_deltas"], type=Deltas)
+    return _Judgement(
+        timestamp=row["timestamp"],
+        session_id=row["session_id"],
+        report_id=row["report_id"],
+        dk=deltas.know,
+        du=None if deltas.uncertainty is None else 0.0 - deltas.uncertainty,
+        bias=bias_of(deltas.know, deltas.uncertainty),
+        status=row["calibration_status"],
+    )
+
+
+def _agent(ai_id: str, judgements: list[_Judgement], points: list[CalibrationPoint]) -> AgentCalibration:
+    biases = [judgement.bias for judgement in judgements if judgement.bias is not None]
     bias = round(sum(biases) / len(biases), decimals) + 0.0 if biases else None
-    return {
-        "ai_id": ai_id,
-        "points": points[-limit:],
-        "counts": {status: sum(point["status"] == status for point in points) for status in get_args(Calibration)},
-        "total": len(points),
-        "assessed": len(biases),
-        "bias": bias,
-        "meaning": bias_text(bias),
-        "grounds": _grounds({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
-    }
+    statuses = [judgement.status for judgement in judgements]
+    return AgentCalibration(
+        ai_id=ai_id,
+        points=points,
+        counts={status: statuses.count(status) for status in get_args(Calibration)},
+        total=len(judgements),
+        assessed=len(biases),
+        bias=bias,
+        meaning=bias_text(bias),
+        grounds=_grounds({name: sum(getattr(point.grounds, name) for point in points) for name in _GROUNDS}),
+    )
 
 
 def _finished(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

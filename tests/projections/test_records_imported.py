@@ -176,7 +176,7 @@ def test_sessions_and_reports_say_which_were_imported(filled):
     reports = filled("reports.list", {})["reports"]
     assert [one["imported"] and one["imported"]["importer"] for one in reports] == [None, "alice"]
     for imported, name in ((True, "foreign"), (False, "native")):
-        for query, key in (("reports.list", "reports"), ("reports.sessions", "sessions")):
+        for query, key in (("reports.list", "reports"), ("reports.sessions", "items")):
             assert [one["session_id"] for one in filled(query, {"imported": imported})[key]] == [name]
 
 
@@ -187,7 +187,7 @@ def test_since_is_asked_of_the_time_that_an_imported_report_claims(filled):
 
 def test_calibration_counts_no_imported_report_and_says_how_many(filled):
     found = filled("reports.calibration", {})
-    assert [one["ai_id"] for one in found["agents"]] == ["bob-1"]
+    assert [one["ai_id"] for one in found["items"]] == ["bob-1"]
     assert found["imported_left_out"] == 1
 
 
@@ -195,7 +195,7 @@ def test_what_the_importer_finished_is_not_the_work_of_an_imported_session(ledge
     ledger.approve("h", ledger.hand_over("h", sender="bob", to="alice"), sender="bob")
     ledger.claim("h", by="alice")
     ledger.emit("alice", "handoff/h", HandoffCompleted())
-    assert filled("reports.accomplished", {"id": "foreign"})["accomplished"] == []
+    assert filled("reports.accomplished", {"id": "foreign"})["items"] == []
 
 
 def test_lists_go_by_the_time_that_things_happened_page_by_page(ledger, filled):
@@ -205,7 +205,7 @@ def test_lists_go_by_the_time_that_things_happened_page_by_page(ledger, filled):
         ledger.emit("alice", f"session/{name}", found)
     # A claim of the future is none: e counts as what came last.
     expected = ["e", "native", "d", "c", "b", "a", "foreign"]
-    for query, key in (("reports.list", "reports"), ("reports.sessions", "sessions")):
+    for query, key in (("reports.list", "reports"), ("reports.sessions", "items")):
         for asked in ({}, {"task_pattern": "."} if query == "reports.list" else {"has": "records"}):
             names, cursor = [], None
             while len(names) < 10:

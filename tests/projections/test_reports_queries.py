@@ -123,14 +123,14 @@ def test_a_report_that_is_not_there_is_refused(reports, reader):
 def test_sessions_to_resume_are_there_without_a_report_too(reports, reader):
     reports.emit("bob", "session/bare", session.SessionStarted(task="Not reported"))
     page = reader.answer("reports.sessions", {"limit": 2})
-    assert [(one["session_id"], one["report"] is None) for one in page["sessions"]] == [("bare", True), ("s4", False)]
-    assert page["sessions"][0]["ai_id"] == "bob"
-    assert page["sessions"][1]["report"]["task_summary"] == "Review"
+    assert [(one["session_id"], one["report"] is None) for one in page["items"]] == [("bare", True), ("s4", False)]
+    assert page["items"][0]["ai_id"] == "bob"
+    assert page["items"][1]["report"]["task_summary"] == "Review"
     assert page["total"] == 6
-    assert reader.answer("reports.sessions", {"cursor": page["next"]})["sessions"][0]["session_id"] == "s3"
+    assert reader.answer("reports.sessions", {"cursor": page["next"]})["items"][0]["session_id"] == "s3"
     assert reader.answer("reports.sessions", {"ai_id": "bob"})["total"] == 1
     assert reader.answer("reports.sessions", {"ai_id": "bob-1", "author": "bob"})["total"] == 5
-    (found,) = reader.answer("reports.sessions", {"id": "bar"})["sessions"]
+    (found,) = reader.answer("reports.sessions", {"id": "bar"})["items"]
     assert (found["session_id"], found["status"]) == ("bare", "open")
 
 
@@ -142,7 +142,7 @@ def test_calibration_is_told_per_agent_over_time_with_its_direction(ledger, read
         ledger.report(f"s{number}", ai_id="minimax", epistemic_deltas=deltas, calibration_status=status)
     ledger.record_session("blind")
     ledger.report("blind", ai_id="other", epistemic_deltas=Deltas(), calibration_status="not_assessable")
-    minimax, other = reader.answer("reports.calibration")["agents"]
+    minimax, other = reader.answer("reports.calibration")["items"]
     assert [(one["dk"], one["du"], one["bias"], one["status"]) for one in minimax["points"]] == [
         (0.1, 0.5, -0.4, "overconfident"),
         (0.2, 0.5, -0.3, "overconfident"),
@@ -160,7 +160,7 @@ def test_calibration_is_told_per_agent_over_time_with_its_direction(ledger, read
     )
     assert (other["bias"], other["assessed"], other["total"]) == (None, 0, 1)
     assert "nothing can be said" in other["meaning"]
-    (only,) = reader.answer("reports.calibration", {"ai_id": "minimax", "limit": 1})["agents"]
+    (only,) = reader.answer("reports.calibration", {"ai_id": "minimax", "limit": 1})["items"]
     assert (len(only["points"]), only["points"][0]["session_id"], only["total"]) == (1, "s2", 3)
 
 
@@ -207,14 +207,14 @@ def test_what_was_finished_during_the_session_is_accomplished_and_nothing_else(l
     ledger.emit("bob", stream, handoff.HandoffCriterionChecked(position=0, evidence="make test"))
     ledger.emit("bob", stream, handoff.HandoffCriterionChecked(position=0, checked=False))
     open_still = reader.answer("reports.accomplished", {"id": "s"})
-    assert open_still["accomplished"] == ["task done: one (handoff h)"]
+    assert open_still["items"] == ["task done: one (handoff h)"]
     ledger.clock.advance(1)  # or it would be the same event again
     ledger.emit("bob", stream, handoff.HandoffCriterionChecked(position=0, evidence="make test"))
     ledger.emit("bob", stream, handoff.HandoffCompleted(summary="all of it"))
     ledger.emit("bob", "session/s", session.SessionEnded())
     ledger.emit("bob", "handoff/before", handoff.HandoffTaskChecked(position=1))
     found = reader.answer("reports.accomplished", {"id": "s"})
-    assert found["accomplished"] == [
+    assert found["items"] == [
         "task done: one (handoff h)",
         "criterion met: green (make test) (handoff h)",
         "completed: all of it (handoff h)",
@@ -249,11 +249,11 @@ def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_it
         "1 of 2 reasonings stand"
     )
     assert grounds == counts | {"text": text}
-    (agent,) = reader.answer("reports.calibration", {})["agents"]
+    (agent,) = reader.answer("reports.calibration", {})["items"]
     assert (agent["grounds"], agent["points"][0]["grounds"]) == (grounds, grounds)
     ledger.record_session("quiet")
     ledger.report("quiet", ai_id="bob")
-    (agent,) = reader.answer("reports.calibration", {"limit": 1})["agents"]
+    (agent,) = reader.answer("reports.calibration", {"limit": 1})["items"]
     assert agent["grounds"]["text"] == "grounded on 0 of 2 findings and dead ends retracted"
     assert right != wrong
 

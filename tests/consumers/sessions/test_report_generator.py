@@ -22,7 +22,7 @@ GENERATOR = EpistemicHandoffReportGenerator()
 
 def answering(shown: dict[str, Any]) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
     """Return a view that knows one session."""
-    answers = {"sessions.show": shown, "reports.accomplished": {"accomplished": []}}
+    answers = {"sessions.show": shown, "reports.accomplished": {"items": []}}
     return lambda query, _arguments: answers[query]
 
 

@@ -94,7 +94,7 @@ def test_two_who_publish_the_same_at_once_make_one_report(ledger: Ledger, reader
     record(ledger)
     stale = {
         "sessions.show": reader.answer("sessions.show", {"id": "s1"}),
-        "reports.accomplished": {"accomplished": []},
+        "reports.accomplished": {"items": []},
     }
 
     def before_either(query: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -221,11 +221,11 @@ def _about(session: dict[str, Any]) -> str:
 
 
 def _print_calibration(answer: dict[str, Any]) -> None:
-    if not answer["agents"]:
+    if not answer["items"]:
         click.echo("(none)")
     if answer["imported_left_out"]:
         click.echo(f"({answer['imported_left_out']} imported reports do not count: another tool measured them)")
-    for number, agent in enumerate(answer["agents"]):
+    for number, agent in enumerate(answer["items"]):
         if number:
             click.echo()
         click.secho(sanitize_text(agent["ai_id"]), bold=True)

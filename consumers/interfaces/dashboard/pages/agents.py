@@ -36,7 +36,7 @@ def agent(context: PageContext) -> Page:
     data = {
         "agent": _at_work(row, context.now_ms),
         "limit": bias_above,
-        "calibration": context.ask("reports.calibration", author=name, limit=points_max)["agents"],
+        "calibration": context.ask("reports.calibration", author=name, limit=points_max)["items"],
         "sessions": context.ask("sessions.list", author=name, limit=rows_max),
         "sent": context.ask("handoffs.list", **{"from": name}, limit=rows_max),
         "received": context.ask("handoffs.list", to=name, limit=rows_max),
