@@ -19,10 +19,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from deedbook.projections.answers.query import QueryContext, Where
 from deedbook.projections.briefs.embedding import HASH_V1, best_embedder, similarities
+from deedbook.projections.search.answers import Nearness
 from deedbook.projections.search.words import Form, features_of, forms_of
 from deedbook.projections.stores.dialect import Expression, stated
 
@@ -63,10 +64,9 @@ class NearEvent(NamedTuple):
         return self.stream.partition("/")[2]
 
     @property
-    def scored(self) -> dict[str, Any]:
-        """The score, and the word for it."""
-        word = "near" if self.score >= near_min else "related" if self.score >= related_min else "far"
-        return {"score": self.score, "near": word}
+    def near(self) -> Nearness:
+        """The word for the score."""
+        return "near" if self.score >= near_min else "related" if self.score >= related_min else "far"
 
 
 def nearest(context: QueryContext, question: str, where: Where, *, count_max: int = candidates_max) -> list[NearEvent]:

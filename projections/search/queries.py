@@ -22,6 +22,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, Where, prefix_digits_min
+from deedbook.projections.search.answers import SearchHit, SearchPage
 from deedbook.projections.search.nearness import MATCHES, nearest, related_min
 from deedbook.projections.search.words import (
     Word,
@@ -32,7 +33,8 @@ from deedbook.projections.search.words import (
     words_of,
     words_with_positions,
 )
-from deedbook.projections.sessions.queries import corrections_of
+from deedbook.projections.sessions.answers import AppliedCorrection
+from deedbook.projections.sessions.queries import correction_of, corrections_of
 from deedbook.projections.stores.dialect import Expression, stated
 
 text_max_chars: Final = 10_240
@@ -76,12 +78,10 @@ class SearchText(Arguments, frozen=True):
     after: Cursor | None = None
 
 
-def find_text(context: QueryContext, args: SearchText) -> Plain:
-    """Return ``{"hits", "total", "next", "holds"}``: events, with at most 200 characters around the first match.
+def find_text(context: QueryContext, args: SearchText) -> SearchPage:
+    """Return the events that contain the words of a text, else the nearest events.
 
-    ``holds`` is ``all`` if each hit contains all words, else ``some``: then the hits are the nearest events, with
-    ``score`` and its meaning (``near``), and far ones only if none is nearer. A retracted or resolved hit has its
-    ``correction``: by whom, when, and in which ``words``. Raises Refused: ``INVALID_FIELD`` for a text without a word.
+    Raises Refused: ``INVALID_FIELD`` for a text without a word.
     """
     terms = terms_of(args.text)
     # Another process may have folded one of the two views a few events further.
@@ -95,34 +95,36 @@ def find_text(context: QueryContext, args: SearchText) -> Plain:
         size, offset = divmod(args.after, hits_reached_max)
     where = _conditions(args, size)
     rows, total = _holding_all(context, terms, where, args.limit, offset)
-    holds = "all"
+    holds: Literal["all", "some"] = "all"
     if not total:
         events = nearest(context, args.text, where)
-        events = [near for near in events if near.score >= related_min] or events[:far_max]
-        page = {near.event_index: near.scored for near in events[offset : offset + args.limit]}
+        events = [event for event in events if event.score >= related_min] or events[:far_max]
+        page = {event.event_index: event for event in events[offset : offset + args.limit]}
         marks = ", ".join("?" * len(page))
         hits_at = {
             row["event_index"]: row
             for row in context.rows(f"{_HIT.format('')} WHERE e.event_index IN ({marks})", [*page])
         }
-        rows = [hits_at[index] | scored for index, scored in page.items()]
+        rows = [hits_at[index] | {"score": event.score, "near": event.near} for index, event in page.items()]
         total, holds = len(events), "some"
     corrections = _corrections(context, rows)
-    hits = [
-        row | {"excerpt": excerpt_of(row.pop("text"), terms)} | corrections.get(row["event_index"], {}) for row in rows
-    ]
+    hits = [_hit(row, terms, corrections.get(row["event_index"])) for row in rows]
     reached = offset + len(hits)
     goes_on = bool(hits) and reached < min(total, hits_reached_max)
     following = size * hits_reached_max + reached if goes_on else None
-    return {"hits": hits, "total": total, "next": following, "holds": holds}
+    return SearchPage(items=hits, total=total, next=following, holds=holds)
 
 
-def _corrections(context: QueryContext, rows: Sequence[Plain]) -> dict[int, Plain]:
+def _hit(row: Plain, terms: Sequence[Term], correction: AppliedCorrection | None) -> SearchHit:
+    text = row.pop("text")
+    return SearchHit(**row, excerpt=excerpt_of(text, terms), correction=correction)
+
+
+def _corrections(context: QueryContext, rows: Sequence[Plain]) -> dict[int, AppliedCorrection]:
     """Return, by entry, who retracted or resolved the statements of the rows, and why."""
     sessions = {row["stream"].partition("/")[2] for row in rows if row["stream"].startswith("session/")}
-    names = ("kind", "event_index", "author", "words", "happened_ms")
     return {
-        correction["target_index"]: {"correction": {name: correction[name] for name in names}}
+        correction["target_index"]: correction_of(correction)
         for correction in (corrections_of(context, *sessions) if sessions else ())
     }
 

@@ -16,10 +16,21 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from deedbook.projections.answers.query import Arguments, Limit, Plain, QueryContext, Where, with_json
+from deedbook.projections.answers.query import Arguments, Limit, QueryContext, Where, with_json
 from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
+from deedbook.projections.records.marks import decoded
 from deedbook.projections.reports.queries import AI_ID
 from deedbook.projections.reports.report import is_same
+from deedbook.projections.search.answers import (
+    ComparedSession,
+    Overlap,
+    Overlaps,
+    RelatedDeadEnd,
+    RelatedReasoning,
+    RelatedWork,
+    SimilarSession,
+    SimilarSessions,
+)
 from deedbook.projections.search.nearness import NearEvent, by_stream, nearest, related_min, score_digits, weight
 from deedbook.projections.search.words import features_of, stem_of
 from deedbook.projections.sessions.queries import corrections_of
@@ -61,34 +72,45 @@ class OverlapFilter(Arguments, frozen=True):
     limit: Limit = 20
 
 
-def similar_sessions(context: QueryContext, args: TaskQuestion) -> Plain:
-    """Return ``{"sessions", "total_found", "embedder"}``: the sessions nearest to a task, with or without a report.
-
-    Each has ``score`` and ``near``: there is always a nearest session, and it may be far.
-    """
+def similar_sessions(context: QueryContext, args: TaskQuestion) -> SimilarSessions:
+    """Return the sessions nearest to a task."""
     where = _sessions_where(args)
     where.add_optional("e.accepted_ms >= ?", args.since_ms)
     streams = by_stream(nearest(context, args.task, where))
     sessions = _scored(context, list(streams.values())[: args.limit])
-    return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
+    return SimilarSessions(items=sessions, total=len(streams), embedder=str(best_embedder()))
 
 
-def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[Plain]:
+def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[SimilarSession]:
     rows = {row["session_id"]: row for row in _read(context, _of_streams(context, f"{_SESSIONS} WHERE s.id", chosen))}
-    return [rows[near.name] | near.scored for near in chosen if near.name in rows]
+    return [
+        SimilarSession(**rows[event.name], score=event.score, near=event.near) for event in chosen if event.name in rows
+    ]
 
 
-def related_work(context: QueryContext, args: TaskQuestion) -> Plain:
-    """Return ``dead_ends``, ``reasonings`` and ``sessions`` that are not far from a task, nearest first.
+def related_work(context: QueryContext, args: TaskQuestion) -> RelatedWork:
+    """Return dead ends, reasonings and sessions that are not far from a task.
 
     Sessions without a report count like others: their dead ends are as valid.
     """
     where = Where()
     of_sessions = _sessions_where(args)
     where.add(f"({of_sessions.sql.removeprefix(' WHERE ')} OR {_REASONED})", *of_sessions.values)
-    events = [near for near in nearest(context, args.task, where) if near.score >= related_min]
-    own = {near.event_index: near.score for near in events}
-    streams = by_stream([near for near in events if near.stream.startswith("session/")])
+    events = [event for event in nearest(context, args.task, where) if event.score >= related_min]
+    streams = list(by_stream([event for event in events if event.stream.startswith("session/")]).values())
+    dead_ends = _dead_ends(context, streams, {event.event_index: event.score for event in events})
+    reasonings = _reasonings(context, [event for event in events if event.stream.startswith("reasoning/")])
+    return RelatedWork(
+        dead_ends=dead_ends[: args.limit],
+        reasonings=reasonings[: args.limit],
+        sessions=_scored(context, streams[: args.limit]),
+        total=len(dead_ends) + len(reasonings) + len(streams),
+        embedder=str(best_embedder()),
+    )
+
+
+def _dead_ends(context: QueryContext, streams: list[NearEvent], scores: dict[int, float]) -> list[RelatedDeadEnd]:
+    """Return the dead ends of sessions: first those that are near by themselves, then those of the nearest sessions."""
     sql = (
         "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.basis, d.impact, "
         "d.at, d.happened_ms, s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
@@ -96,39 +118,41 @@ def related_work(context: QueryContext, args: TaskQuestion) -> Plain:
         "WHERE c.session_id = d.session_id AND e.event_index = d.event_index AND c.kind = 'dead_end.retracted') "
         "AND d.session_id"
     )
-    dead_ends = [
-        with_json(row, "imported") | streams[f"session/{row['session_id']}"].scored
-        for row in _of_streams(context, sql, list(streams.values()))
-    ]
-    dead_ends.sort(key=lambda row: (-own.get(row["event_index"], 0), -row["score"], row["event_index"]))
-    reasoned = list(by_stream([near for near in events if near.stream.startswith("reasoning/")]).values())
+    sessions = {event.name: event for event in streams}
+    dead_ends = []
+    for row in _of_streams(context, sql, streams):
+        session = sessions[row["session_id"]]
+        fields = row | {"imported": decoded(row["imported"])}
+        dead_ends.append(RelatedDeadEnd(**fields, score=session.score, near=session.near))
+    return sorted(dead_ends, key=lambda row: (-scores.get(row.event_index, 0), -row.score, row.event_index))
+
+
+def _reasonings(context: QueryContext, events: list[NearEvent]) -> list[RelatedReasoning]:
+    reasoned = list(by_stream(events).values())
     sql = "SELECT id, task, conclusion, author, ai_id, status, ref, updated_ms FROM reasonings WHERE id"
     rows = {row["id"]: row for row in _of_streams(context, sql, reasoned)}
-    reasonings = [row | near.scored for near in reasoned if (row := rows.get(near.name)) is not None]
-    sessions = _scored(context, list(streams.values())[: args.limit])
-    answer = {"dead_ends": dead_ends[: args.limit], "reasonings": reasonings[: args.limit], "sessions": sessions}
-    return answer | {"total_found": len(dead_ends) + len(reasonings) + len(streams), "embedder": str(best_embedder())}
+    return [
+        RelatedReasoning(**rows[event.name], score=event.score, near=event.near)
+        for event in reasoned
+        if event.name in rows
+    ]
 
 
-def overlapping(context: QueryContext, args: OverlapFilter) -> Plain:
-    """Return ``{"overlaps", "total_found", "threshold", "not_compared"}``: pairs of reports about the same work.
-
-    Each pair has both ``sessions`` and the common words (``shared``), nearest first. The newest reports are compared;
-    ``not_compared`` counts the others.
-    """
+def overlapping(context: QueryContext, args: OverlapFilter) -> Overlaps:
+    """Return pairs of reports about the same work."""
     where = Where()
     where.add_optional("r.happened_ms >= ?", args.since_ms)
     total = context.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
-    reports = _read(context, rows)
-    texts = ["\n".join((report["task"], report["outcome"], *report["key_findings"])) for report in reports]
+    reports = [ComparedSession(**row) for row in _read(context, rows)]
+    texts = ["\n".join((report.task, report.outcome, *report.key_findings)) for report in reports]
     words = [{word for word in features_of(text) if len(word) > 1 and not word.isdigit()} - _GENERIC for text in texts]
     counts = Counter(word for features in words for word in features)
     weights = {word: weight(count, len(reports) + reports_imagined) for word, count in counts.items()}
     lengths = [math.sqrt(math.fsum(weights[word] for word in features)) for features in words]
     spellings = [embed_text(text) for text in texts]
-    overlaps: list[dict[str, Any]] = []
+    overlaps: list[Overlap] = []
     for newer, older in combinations(range(len(reports)), 2):
         shared = words[newer] & words[older]
         by_words = math.fsum(weights[word] for word in shared) / (lengths[newer] * lengths[older] or 1.0)
@@ -137,26 +161,31 @@ def overlapping(context: QueryContext, args: OverlapFilter) -> Plain:
         score = round((by_words + math.fsum(map(float.__mul__, spellings[newer], spellings[older]))) / 2, score_digits)
         if score >= overlap_min:
             rarest = sorted(shared, key=lambda word: (-weights[word], word))[:shared_shown_max]
-            pair = {"score": score, "sessions": [reports[newer], reports[older]]}
-            overlaps.append(pair | {"shared": [word.replace(" ", "") for word in rarest]})
-    overlaps.sort(key=lambda pair: -pair["score"])  # a stable sort: among equals, the newest come first
-    answer = {"overlaps": overlaps[: args.limit], "total_found": len(overlaps)}
-    return answer | {"threshold": overlap_min, "not_compared": max(0, total - len(reports))}
+            spelled = [word.replace(" ", "") for word in rarest]
+            overlaps.append(Overlap(score=score, sessions=[reports[newer], reports[older]], shared=spelled))
+    overlaps.sort(key=lambda pair: -pair.score)  # a stable sort: among equals, the newest come first
+    return Overlaps(
+        items=overlaps[: args.limit],
+        total=len(overlaps),
+        threshold=overlap_min,
+        not_compared=max(0, total - len(reports)),
+    )
 
 
 def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return sessions for an answer: without retracted findings, and without an outcome that repeats the task."""
+    """Return the fields of ``ComparedSession``."""
     taken_back: dict[str, list[str]] = {row["session_id"]: [] for row in rows}
     for correction in corrections_of(context, *taken_back):
         taken_back[correction["session_id"]].append(correction["text"])
     sessions = []
-    for row in (with_json(row, "imported", "key_findings") for row in rows):
+    for row in (with_json(row, "key_findings") for row in rows):
         retracted = taken_back[row["session_id"]]
         findings = [
             text for text in row["key_findings"] if not any(is_same(correction, text) for correction in retracted)
         ]
         outcome = row["outcome"] if row["outcome"] != row["task"] else ""
-        sessions.append(row | {"key_findings": findings, "outcome": outcome})
+        imported = decoded(row["imported"])
+        sessions.append(row | {"key_findings": findings, "outcome": outcome, "imported": imported})
     return sessions
 
 

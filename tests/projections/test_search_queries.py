@@ -43,7 +43,7 @@ def written(ledger):
 def found(reader, text, **more):
     """Return the indexes of the events that hold all words, in order."""
     answer = reader.answer("search.find", {"text": text} | more)
-    return [hit["event_index"] for hit in answer["hits"] if answer["holds"] == "all"]
+    return [hit["event_index"] for hit in answer["items"] if answer["holds"] == "all"]
 
 
 def refusal(reader, text, **more):
@@ -120,12 +120,12 @@ def test_what_was_taken_back_says_by_whom_and_why_and_nothing_else_does(
     others.append(ledger.emit("bob", "session/t", said).index)
     done = ledger.emit("bob", "session/s", taken_back(target.id))
     answer = reader.answer("search.find", {"text": text, "kinds": [kind.split(".")[0] + ".logged", "finding.logged"]})
-    hits = {hit["event_index"]: hit for hit in answer["hits"]}
+    hits = {hit["event_index"]: hit for hit in answer["items"]}
     assert answer["holds"] == holds
     assert set(hits) == {target.index, *others}
     correction = {"kind": kind, "event_index": done.index, "author": "bob", "words": words}
     assert hits[target.index]["correction"] == correction | {"happened_ms": ledger.event(done.index).accepted_ms}
-    assert not any("correction" in hits[index] for index in others)
+    assert not any(hits[index]["correction"] for index in others)
 
 
 def test_a_phrase_is_not_found_across_two_fields(ledger, reader):
@@ -143,11 +143,11 @@ def test_a_hit_names_the_event_and_shows_some_of_it(ledger, written, reader):
     (index,) = written("word " * 200 + "the POOL leaks " + "word " * 200)
     answer = reader.answer("search.find", {"text": "pool"})
     event = ledger.event(index)
-    (hit,) = answer["hits"]
+    (hit,) = answer["items"]
     assert (answer["total"], answer["next"], answer["holds"]) == (1, None, "all")
     assert "the POOL leaks" in hit["excerpt"]
     assert len(hit.pop("excerpt")) <= excerpt_max_chars
-    assert hit == {
+    assert hit == dict.fromkeys(("score", "near", "correction")) | {
         "event_index": index,
         "event_id": event.id,
         "kind": "finding.logged",
@@ -184,15 +184,15 @@ def test_where_nothing_holds_all_words_the_nearest_is_the_answer_and_how_near(wr
     both, one, _ = written("the pool leaks handles", "a pool of cars", "glossary")
     answer = reader.answer("search.find", {"text": "pool handles of the dishwasher"})
     assert (answer["holds"], answer["next"]) == ("some", None)
-    assert [hit["event_index"] for hit in answer["hits"]][:1] == [both]
-    assert answer["hits"][0]["near"] in {"near", "related"}
-    assert all(hit["score"] <= answer["hits"][0]["score"] for hit in answer["hits"])
+    assert [hit["event_index"] for hit in answer["items"]][:1] == [both]
+    assert answer["items"][0]["near"] in {"near", "related"}
+    assert all(hit["score"] <= answer["items"][0]["score"] for hit in answer["items"])
     far = reader.answer("search.find", {"text": "quantum zebra"})
     assert far["holds"] == "some"
-    assert {hit["near"] for hit in far["hits"]} == {"far"}
+    assert {hit["near"] for hit in far["items"]} == {"far"}
     paged = reader.answer("search.find", {"text": "pool, leaks, cars", "limit": 1})
     after = reader.answer("search.find", {"text": "pool, leaks, cars", "limit": 1, "after": paged["next"]})
-    assert {page["hits"][0]["event_index"] for page in (paged, after)} == {both, one}
+    assert {page["items"][0]["event_index"] for page in (paged, after)} == {both, one}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_where_nothing_holds_all_words_the_nearest_is_the_answer_and_how_near(wr
 def test_no_question_goes_without_an_answer(written, reader, text):
     hits = written("the pool leaks", "页面", "ภาษา")
     answer = reader.answer("search.find", {"text": text})
-    assert {hit["event_index"] for hit in answer["hits"]} & set(hits)
+    assert {hit["event_index"] for hit in answer["items"]} & set(hits)
 
 
 def test_kinds_and_a_moment_filter_before_the_limit(ledger, written, reader):
@@ -233,7 +233,7 @@ def test_pages_hold_every_hit_once_whatever_is_appended_meanwhile(written, reade
         arguments = {"text": "pool", "limit": 3} | ({} if after is None else {"after": after})
         answer = reader.answer("search.find", arguments)
         assert answer["total"] == 7
-        seen += [hit["event_index"] for hit in answer["hits"]]
+        seen += [hit["event_index"] for hit in answer["items"]]
         after = answer["next"]
         pages += 1
         written("the pool", "the pool", name=f"later-{pages}")
@@ -245,7 +245,7 @@ def test_pages_hold_every_hit_once_whatever_is_appended_meanwhile(written, reade
 def test_a_cursor_of_nobodys_making_ends_the_pages(written, reader, after):
     written("the pool")
     answer = reader.answer("search.find", {"text": "pool", "after": after})
-    assert (answer["hits"], answer["next"]) == ([], None)
+    assert (answer["items"], answer["next"]) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -392,4 +392,4 @@ def test_what_the_catalog_is_ahead_of_search_is_not_counted_yet(ledger, written,
     reader.answer("handoffs.list")  # the catalog is ahead now
     with reader.store.reading() as reading:
         answer = find_text(QueryContext(reading, 0), SearchText(text="pool"))
-    assert ([one["event_index"] for one in answer["hits"]], answer["total"]) == ([hit], 1)
+    assert ([one.event_index for one in answer.items], answer.total) == ([hit], 1)

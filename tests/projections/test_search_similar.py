@@ -72,7 +72,7 @@ def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 def names(reader: Reader, task: str, **more: Any) -> list[str]:
     """Return the sessions nearest to a task."""
-    return [one["session_id"] for one in reader.answer("search.similar", {"task": task} | more)["sessions"]]
+    return [one["session_id"] for one in reader.answer("search.similar", {"task": task} | more)["items"]]
 
 
 def words_alone(reader: Reader, goal: str, own: str, count: int = 5) -> bool:
@@ -89,12 +89,12 @@ def words_alone(reader: Reader, goal: str, own: str, count: int = 5) -> bool:
 
 def test_the_nearest_sessions_come_first_and_how_near_is_said(reports, reader):
     found = reader.answer("search.similar", {"task": "a pool that leaks handles"})
-    assert [one["session_id"] for one in found["sessions"]][2:] == ["docs"]
-    assert [one["near"] for one in found["sessions"]][:2] == ["near", "near"]
-    assert found["sessions"][2]["score"] < 0.5
-    first = next(one for one in found["sessions"] if one["session_id"] == "pool")
+    assert [one["session_id"] for one in found["items"]][2:] == ["docs"]
+    assert [one["near"] for one in found["items"]][:2] == ["near", "near"]
+    assert found["items"][2]["score"] < 0.5
+    first = next(one for one in found["items"] if one["session_id"] == "pool")
     assert (first["task"], first["outcome"], first["key_findings"][1]) == (POOL, "Found it", "Only pool")
-    assert (found["total_found"], found["embedder"]) == (3, str(embedding.best_embedder()))
+    assert (found["total"], found["embedder"]) == (3, str(embedding.best_embedder()))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_task_outcome_and_findings_are_searched_and_there_is_always_a_nearest(re
 @pytest.mark.parametrize("task", ["xglossary xlacks xterms", "'; DROP TABLE events;--"])
 def test_spellings_show_a_way_where_no_word_is_found_and_are_never_called_near(reports, reader, monkeypatch, task):
     monkeypatch.setattr(embedding, "_semantic", lambda: None)
-    found = reader.answer("search.similar", {"task": task})["sessions"]
+    found = reader.answer("search.similar", {"task": task})["items"]
     assert {one["near"] for one in found} == {"far"}
     assert found[0]["session_id"] == "docs" or "DROP" in task
 
@@ -130,7 +130,7 @@ def test_what_failed_and_was_reasoned_about_a_task_comes_without_what_is_far(rep
     assert {one["session_id"] for one in found["dead_ends"]} == {"pool", "recent", "again"}
     assert found["dead_ends"][0]["approach"] == "Tried recent"
     assert {one["session_id"] for one in found["sessions"]} >= {"pool", "recent", "again"}
-    assert (found["reasonings"], found["total_found"]) == ([], 3 + len(found["sessions"]))
+    assert (found["reasonings"], found["total"]) == ([], 3 + len(found["sessions"]))
     others = reader.answer("search.related", {"task": POOL, "session_id": "recent"})["sessions"]
     assert "recent" not in {one["session_id"] for one in others}
     (login,) = reader.answer("search.related", {"task": "is 登入 safe?"})["reasonings"]
@@ -163,11 +163,11 @@ def test_a_goal_in_quite_other_words_is_found_more_often_by_meaning(retold, monk
 
 def test_work_that_was_done_twice_is_named_and_hardly_any_other(retold):
     found = retold.answer("reports.overlap", {"limit": 100})
-    pairs = [sorted(one["session_id"] for one in overlap["sessions"]) for overlap in found["overlaps"]]
+    pairs = [sorted(one["session_id"] for one in overlap["sessions"]) for overlap in found["items"]]
     true = [pair for pair in pairs if pair[0][0] == "a" and pair[1] == f"b{pair[0][1:]}"]
     assert len(true) >= 9
     assert len(pairs) - len(true) <= 1
-    assert all(overlap["score"] >= found["threshold"] and len(overlap["shared"]) >= 3 for overlap in found["overlaps"])
+    assert all(overlap["score"] >= found["threshold"] and len(overlap["shared"]) >= 3 for overlap in found["items"])
 
 
 def test_findings_that_say_nothing_make_no_pair(ledger, reader):
@@ -175,19 +175,19 @@ def test_findings_that_say_nothing_make_no_pair(ledger, reader):
         findings = ["Finding 1", "Finding 2", "a", "b"]
         ledger.emit("bob", f"session/s{number}", session.SessionStarted())
         ledger.report(f"s{number}", task_summary=task, key_findings=findings)
-    assert reader.answer("reports.overlap")["overlaps"] == []
+    assert reader.answer("reports.overlap")["items"] == []
 
 
 def test_overlap_tells_both_sessions_and_what_was_not_compared(reports, reader, monkeypatch):
-    (pair,) = reader.answer("reports.overlap")["overlaps"]
+    (pair,) = reader.answer("reports.overlap")["items"]
     assert [one["session_id"] for one in pair["sessions"]] == ["again", "pool"]
     assert {"pool", "leak", "handl"} <= set(pair["shared"])
     now = reports.clock.now_ms
-    assert reader.answer("reports.overlap", {"since_ms": now})["total_found"] == 1
-    assert reader.answer("reports.overlap", {"since_ms": now + 1})["total_found"] == 0
+    assert reader.answer("reports.overlap", {"since_ms": now})["total"] == 1
+    assert reader.answer("reports.overlap", {"since_ms": now + 1})["total"] == 0
     monkeypatch.setattr(similar, "overlap_compared_max", 2)
     found = reader.answer("reports.overlap")
-    assert (found["total_found"], found["not_compared"]) == (0, 1)
+    assert (found["total"], found["not_compared"]) == (0, 1)
 
 
 def test_what_was_taken_back_is_neither_told_nor_counted(reports, reader):
@@ -201,7 +201,7 @@ def test_what_was_taken_back_is_neither_told_nor_counted(reports, reader):
     reports.emit("bob", "session/pool", session.FindingRetracted(target=again.id, reason="It is closed"))
     assert name not in {one["session_id"] for one in reader.answer("search.related", {"task": POOL})["dead_ends"]}
     told = {
-        one["session_id"]: one["key_findings"] for one in reader.answer("search.similar", {"task": POOL})["sessions"]
+        one["session_id"]: one["key_findings"] for one in reader.answer("search.similar", {"task": POOL})["items"]
     }
     assert told["pool"] == ["Only pool"]
 

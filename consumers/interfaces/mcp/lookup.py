@@ -217,7 +217,8 @@ class LookupTools(Tools):
         filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since_ms": since_ms}
 
         def page(rows: int) -> dict[str, Any]:
-            return self._ledger.ask("search.find", text=text, limit=rows, after=cursor, **filters)
+            answer = self._ledger.ask("search.find", text=text, limit=rows, after=cursor, **filters)
+            return {"hits": answer["items"]} | {name: answer[name] for name in ("total", "holds", "next")}
 
         answer = page(limit)
         answer["others"] = self._ledger.others()
@@ -228,8 +229,9 @@ class LookupTools(Tools):
 def hit_of(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a search with the stream name and the excerpt as ``words`` of the author."""
     author, at_ms = row.pop("author"), row.pop("accepted_ms")
-    if (correction := row.get("correction")) is not None:
-        correction = shorten(correction, ("words",), _excerpt_tokens)
+    row = {name: value for name, value in row.items() if value is not None}
+    if "correction" in row:
+        correction = shorten(row["correction"], ("words",), _excerpt_tokens)
         by, done_ms = correction.pop("author"), correction.pop("happened_ms")
         row["correction"] = correction | {"words": untrusted_text(by, done_ms, correction["words"])}
     return quoted(row, author, at_ms, "stream", "excerpt")

@@ -195,24 +195,24 @@ def _print_report(answer: dict[str, Any]) -> None:
 def _print_similar(answer: dict[str, Any]) -> None:
     rows = [
         (f"{session['score']:.2f}", session["near"], session["session_id"], session["ai_id"], _about(session))
-        for session in answer["sessions"]
+        for session in answer["items"]
     ]
     print_table(("score", "", "session", "agent", "task"), rows)
-    if answer["sessions"] and all(session["near"] == "far" for session in answer["sessions"]):
+    if answer["items"] and all(session["near"] == "far" for session in answer["items"]):
         click.echo("-- these are the nearest, and far: nothing here says much of that task")
 
 
 def _print_overlaps(answer: dict[str, Any]) -> None:
-    if not answer["overlaps"]:
+    if not answer["items"]:
         click.echo("(none)")
-    for overlap in answer["overlaps"]:
+    for overlap in answer["items"]:
         click.secho(f"{overlap['score']:.2f}  both speak of {sanitize_line(', '.join(overlap['shared']))}", bold=True)
         for session in overlap["sessions"]:
             click.echo(
                 f"  {sanitize_text(session['session_id'])}  {sanitize_text(session['ai_id'])}: {_about(session)}"
             )
     left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
-    click.echo(f"-- {answer['total_found']} found, above {answer['threshold']:.2f} of 1{left}")
+    click.echo(f"-- {answer['total']} found, above {answer['threshold']:.2f} of 1{left}")
 
 
 def _about(session: dict[str, Any]) -> str:

@@ -36,11 +36,11 @@ def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **o
 
     def show() -> None:
         terms = terms_of(text)
-        if answer["hits"] and answer["holds"] == "some":
+        if answer["items"] and answer["holds"] == "some":
             click.echo("Nothing holds all of that. The nearest:")
-        for hit in answer["hits"]:
+        for hit in answer["items"]:
             _print_hit(hit, terms)
-        if not answer["hits"]:
+        if not answer["items"]:
             click.echo("(none)")
 
     output.show_page(app, "search.find", answer, show)
@@ -54,7 +54,7 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         sanitize_text(hit["stream"]),
         hit["kind"],
         output.compromised_cell(hit),
-        f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
+        f"{hit['near']} ({hit['score']:.2f})" if hit["near"] else "",
     )
     output.print_lines("  ".join(str(part) for part in columns if part != ""))
     excerpt, line, position = sanitize_text(hit["excerpt"]), "", 0
@@ -62,5 +62,5 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         line += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
         position = end
     line += excerpt[position:]
-    done = hit.get("correction")
+    done = hit["correction"]
     click.echo(f"    {line}" if done is None else f"    ~~{line}~~\n      {output.corrected(done)}")

@@ -87,7 +87,7 @@ def _proof(context: PageContext, index: int) -> dict[str, Any]:
 def search(context: PageContext) -> Page:
     """Return the page with the search results for the URL parameter ``q``. Without ``q`` the page has no hits."""
     text = context.query.get("q", "").strip()
-    answer: dict[str, Any] = {"hits": [], "total": 0, "next": None, "holds": "all"}
+    answer: dict[str, Any] = {"items": [], "total": 0, "next": None, "holds": "all"}
     if text:
         answer = context.ask("search.find", text=text, limit=rows_max, after=context.number("after"))
     return Page("search.html", f"Search {text}".strip(), answer | {"q": text})

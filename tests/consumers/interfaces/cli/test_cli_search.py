@@ -24,7 +24,7 @@ def test_what_was_written_is_found_by_its_words(deed: Deed, fresh: Fresh) -> Non
     emitted = emit_finding(deed, stream, f"The pool of {name} leaks: 登录页面超时, JWT_SECRET in auth.py:42")
     for text in (f"{name} leaks", f'"pool of {name}"', f"{name} 登录", f"{name} 页", f"jwt_sec* {name}"):
         document = deed.document("search", text, "--author", "a", "--type", "session")
-        (hit,) = document["data"]["hits"]
+        (hit,) = document["data"]["items"]
         assert (hit["event_index"], hit["event_id"]) == (emitted["index"], emitted["id"])
         assert (document["kind"], document["data"]["total"], document["data"]["next"]) == ("hits", 1, None)
         assert f"pool of {name}" in hit["excerpt"]
@@ -71,14 +71,14 @@ def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Deed) -> N
     assert "\n    The pool leaks\n" in said
     near = alone("search", "pool closes never zebra", "--type", "session")
     assert "~~The pool never closes~~\n      retracted " in near
-    hits = {hit["event_index"]: hit for hit in alone.data("search", "pool")["hits"]}
+    hits = {hit["event_index"]: hit for hit in alone.data("search", "pool")["items"]}
     done = {kind: hits[index]["correction"] for kind, index in first.items()}
     assert {kind: (one["kind"], one["author"], one["words"]) for kind, one in done.items()} == {
         "findings": ("finding.retracted", "a", "It does,\nlate \x1b[2J"),
         "unknowns": ("unknown.resolved", "a", "The janitor"),
         "dead_ends": ("dead_end.retracted", "a", "it works"),
     }
-    assert "correction" not in hits[shown["findings"][1]["event_index"]]
+    assert hits[shown["findings"][1]["event_index"]]["correction"] is None
 
 
 def test_a_match_is_emphasised_where_there_are_colours(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_a_match_is_emphasised_where_there_are_colours(alone: Deed, monkeypatch:
 
 def test_nothing_found_is_an_empty_list(alone: Deed) -> None:
     assert alone("search", "nothing") == "(none)\n"
-    assert alone.data("search", "nothing") == {"hits": [], "total": 0, "next": None, "holds": "some"}
+    assert alone.data("search", "nothing") == {"items": [], "total": 0, "next": None, "holds": "some"}
 
 
 def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_shown(alone: Deed) -> None:
@@ -103,7 +103,7 @@ def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_show
     emit_finding(alone, stream, "the glossary lacks terms")
     assert "tokens never expire" in alone("search", "expir")
     assert alone.data("search", "expiration", "--kind", "finding.logged", "--since", "yesterday")["holds"] == "all"
-    assert alone.data("search", "expiration", "--kind", "session.started")["hits"] == []
+    assert alone.data("search", "expiration", "--kind", "session.started")["items"] == []
     said = alone("search", "expiry of the glossary")
     assert said.startswith("Nothing holds all of that. The nearest:\n")
     assert "finding.logged  near (0." in said
@@ -118,12 +118,12 @@ def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     document = json.loads(said.out)
     assert f"--cursor {document['data']['next']}" in document["next"]
     assert "continue with: deed search" in deed("search", "--limit", 2, name)
-    seen = document["data"]["hits"]
+    seen = document["data"]["items"]
     program, verb, *following = shlex.split(document["next"])
     rest = json.loads(deed.run(verb, "--json", *following).out)
     assert program == "deed"
     assert "next" not in rest
-    assert [hit["event_index"] for hit in seen + rest["data"]["hits"]] == indexes[::-1]
+    assert [hit["event_index"] for hit in seen + rest["data"]["items"]] == indexes[::-1]
 
 
 def test_a_question_that_cannot_be_asked_is_refused(deed: Deed) -> None:

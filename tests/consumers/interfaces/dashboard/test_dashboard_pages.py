@@ -114,9 +114,9 @@ def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
 
 def test_search_finds_words_chinese_too(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x", title="全文检索")
-    assert [hit["stream"] for hit in viewer.data("/search", q="检索")["hits"]] == ["handoff/x"]
+    assert [hit["stream"] for hit in viewer.data("/search", q="检索")["items"]] == ["handoff/x"]
     assert 'lang="zh"' in viewer.page("/search", q="检索")
-    assert viewer.data("/search")["hits"] == []
+    assert viewer.data("/search")["items"] == []
     assert viewer.get("/search", q='"').status_code == 400
 
 

@@ -1,0 +1,142 @@
+"""The types of answers about texts: events found by their words, similar sessions, and pairs of reports."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from deedbook.ledger.events.session import Basis
+from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Page, Untrusted
+from deedbook.projections.records.marks import Imported
+from deedbook.projections.sessions.answers import AppliedCorrection, Unit
+
+Nearness: TypeAlias = Literal["near", "related", "far"]
+NearScore = Annotated[float, msgspec.Meta(description="How much of the question the text has, from 0 to 1.")]
+
+
+class SearchHit(Marked, frozen=True, kw_only=True):
+    """An event that was found by its text; ``excerpt`` has at most 200 characters around the first match.
+
+    ``score`` and ``near`` are null if the event contains all words. ``correction`` is null if the statement stands.
+    """
+
+    event_index: Index
+    event_id: str
+    kind: str
+    stream: str
+    author: str
+    accepted_ms: Ms
+    excerpt: Untrusted
+    score: NearScore | None = None
+    near: Nearness | None = None
+    correction: AppliedCorrection | None = None
+
+
+class SearchPage(Page[SearchHit], frozen=True, kw_only=True):
+    """A page of hits, best first.
+
+    ``holds`` is ``all`` if each hit contains all words, else ``some``: then the hits are the nearest events, and far
+    ones only if none is nearer.
+    """
+
+    holds: Literal["all", "some"]
+
+
+class ComparedSession(Marked, frozen=True, kw_only=True):
+    """A session with the texts of its report, if it has one, without retracted findings.
+
+    ``outcome`` is empty if it repeats the task.
+    """
+
+    session_id: str
+    report_id: str | None
+    event_index: Index | None
+    ai_id: Untrusted
+    author: str
+    happened_ms: Ms
+    task: Untrusted
+    outcome: Untrusted
+    key_findings: list[Untrusted]
+    imported: Imported | None
+
+
+class SimilarSession(ComparedSession, frozen=True, kw_only=True):
+    """A session near to a task."""
+
+    score: NearScore
+    near: Nearness
+
+
+class SimilarSessions(Answer, frozen=True, kw_only=True):
+    """The sessions nearest to a task, with or without a report, of ``total``. There always is a nearest, maybe far.
+
+    ``embedder`` names the model that compared meanings.
+    """
+
+    items: list[SimilarSession]
+    total: int
+    embedder: str
+
+
+class RelatedDeadEnd(Marked, frozen=True, kw_only=True):
+    """A dead end of a session near to a task."""
+
+    session_id: str
+    author: str
+    ai_id: Untrusted
+    event_index: Index
+    approach: Untrusted
+    why_failed: Untrusted
+    basis: Basis | None
+    impact: Unit | None
+    at: str
+    happened_ms: Ms
+    imported: Imported | None
+    score: NearScore
+    near: Nearness
+
+
+class RelatedReasoning(Marked, frozen=True, kw_only=True):
+    """A reasoning near to a task."""
+
+    id: str
+    task: Untrusted
+    conclusion: Untrusted
+    author: str
+    ai_id: Untrusted
+    status: Literal["open", "concluded"]
+    ref: str
+    updated_ms: Ms
+    score: NearScore
+    near: Nearness
+
+
+class RelatedWork(Answer, frozen=True, kw_only=True):
+    """Dead ends, reasonings and sessions that are not far from a task, nearest first; ``total`` counts all three."""
+
+    dead_ends: list[RelatedDeadEnd]
+    reasonings: list[RelatedReasoning]
+    sessions: list[SimilarSession]
+    total: int
+    embedder: str
+
+
+class Overlap(Answer, frozen=True, kw_only=True):
+    """Two sessions whose reports are about the same work, the newer first, and the words that both ``shared``."""
+
+    score: NearScore
+    sessions: list[ComparedSession]
+    shared: list[Untrusted]
+
+
+class Overlaps(Answer, frozen=True, kw_only=True):
+    """Pairs of reports about the same work, nearest first: those with a score of ``threshold`` or more.
+
+    The newest reports are compared; ``not_compared`` counts the others.
+    """
+
+    items: list[Overlap]
+    total: int
+    threshold: NearScore
+    not_compared: int
