@@ -61,7 +61,7 @@ class VersionLine(Marked, frozen=True, kw_only=True):
 
 
 class Grounds(Answer, frozen=True, kw_only=True):
-    """What others and later events say about sessions, in contrast to the agent's own vectors; ``text`` sums it up.
+    """The judgement of others and of later events on sessions, beside the agent's own vectors; ``text`` sums it up.
 
     ``verified`` of the ``criteria`` that the author ticked are in handoffs that were verified. ``retracted`` of the
     ``findings`` and dead ends were taken back. ``tests`` counts the uses of tools whose names say that they test.
@@ -87,7 +87,7 @@ class ReportAnswer(Answer, frozen=True, kw_only=True):
 
 
 class Accomplishments(Answer, frozen=True, kw_only=True):
-    """What a session's author completed in handoffs while the session ran."""
+    """The tasks, criteria and handoffs that a session's author completed while the session ran."""
 
     items: list[Untrusted]
 

@@ -200,9 +200,7 @@ def test_what_was_taken_back_is_neither_told_nor_counted(reports, reader):
     reports.emit("bob", f"session/{name}", session.DeadEndRetracted(target=target, reason="It helps"))
     reports.emit("bob", "session/pool", session.FindingRetracted(target=again.id, reason="It is closed"))
     assert name not in {one["session_id"] for one in reader.answer("search.related", {"task": POOL})["dead_ends"]}
-    told = {
-        one["session_id"]: one["key_findings"] for one in reader.answer("search.similar", {"task": POOL})["items"]
-    }
+    told = {one["session_id"]: one["key_findings"] for one in reader.answer("search.similar", {"task": POOL})["items"]}
     assert told["pool"] == ["Only pool"]
 
 
