@@ -58,29 +58,24 @@ Reports: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, i
 """Returns the entries that report the signatures of some entries, by index, and of some streams, by name."""
 
 
-def marked(context: QueryContext, query: str, answer: Answer | Plain) -> Plain:
+def marked(context: QueryContext, query: str, answer: Answer) -> Plain:
     """Return the answer as plain values, with a mark on each row that rests on a compromised signature."""
     return mark(query, answer, partial(_reports, context)) if context.cached(_ANY) else _plain(answer)
 
 
-def mark(query: str, answer: Answer | Plain, reports: Reports) -> Plain:
+def mark(query: str, answer: Answer, reports: Reports) -> Plain:
     """Return the answer as plain values, with a mark on each row that rests on a signature that ``reports`` names."""
-    answer = answer if isinstance(answer, Answer) else _plain(answer)
     rows = [(row, target) for row in _rows(answer) if (target := _target_of(query, row)) is not None]
     targets = {target for _, target in rows}
     indexes = {target for target in targets if isinstance(target, int)}
     reported = reports(indexes, {target for target in targets if isinstance(target, str)})
     for row, target in rows:
-        if target not in reported:
-            continue
-        if isinstance(row, dict):
-            row["compromised"] = reported[target]
-        else:
+        if target in reported:
             force_setattr(row, "compromised", reported[target])  # the query has just made it, and nobody else has it
     return _plain(answer)
 
 
-def _plain(answer: Answer | Plain) -> Plain:
+def _plain(answer: Answer) -> Plain:
     plain: Plain = msgspec.to_builtins(answer, str_keys=True)
     return plain
 
@@ -139,11 +134,8 @@ def compromised_names(answer: Any) -> dict[str, int]:
     return reports
 
 
-def _rows(answer: Answer | Plain) -> Iterator[Marked | Plain]:
-    """Yield the parts of an answer that its type lets be marked; of an answer without a type, all its objects."""
-    if isinstance(answer, dict):
-        yield from _dicts(answer)
-        return
+def _rows(answer: Answer) -> Iterator[Marked]:
+    """Yield the parts of an answer that its type lets be marked."""
     pending: list[Any] = [answer]
     while pending:
         part = pending.pop()
@@ -157,9 +149,9 @@ def _rows(answer: Answer | Plain) -> Iterator[Marked | Plain]:
             pending.extend(part)
 
 
-def _target_of(query: str, part: Marked | Plain) -> int | str | None:
+def _target_of(query: str, part: Marked) -> int | str | None:
     """Return the event index or the stream that a row is about; None for a part of another row."""
-    row = part if isinstance(part, dict) else asdict(part)
+    row = asdict(part)
     index = row.get("event_index")
     if isinstance(index, int):
         return index

@@ -170,8 +170,8 @@ class Query(msgspec.Struct, frozen=True):
 
     arguments: type[Arguments]
     returns: Any
-    run: Callable[[QueryContext, Any], Answer | Plain]
-    answer: Callable[[Any, Any], Answer | Plain]
+    run: Callable[[QueryContext, Any], Answer]
+    answer: Callable[[Any, Any], Answer]
 
 
 class Where:
@@ -260,20 +260,6 @@ def list_of(
     """Return the page that ``args`` selects, each row as ``read`` returns it."""
     page, total, following = page_of(context, listing, where, args.after, args.limit)
     return Page(items=[read(row) for row in page], total=total, next=following)
-
-
-def plain_list_of(
-    context: QueryContext,
-    listing: Listing,
-    where: Where,
-    args: Any,
-    *,
-    of: str,
-    read: Callable[[Plain], Plain] = dict,
-) -> Plain:
-    """Return ``{of, "total", "next"}``: the page that ``args`` selects, each row as ``read`` returns it."""
-    page, total, following = page_of(context, listing, where, args.after, args.limit)
-    return {of: [read(row) for row in page], "total": total, "next": following}
 
 
 def with_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, get_type_hints
 
-from deedbook.projections.answers.query import Plain, Query, QueryContext
+from deedbook.projections.answers.answer import Answer
+from deedbook.projections.answers.query import Query, QueryContext
 from deedbook.projections.views.projection import Projection
 
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
@@ -186,7 +187,7 @@ class _Queries(Mapping[str, Query]):
             self._loaded[name] = Query(arguments, returns, run, answer)
         return self._loaded[name]
 
-    def _from_view(self, answer: Callable[[Any, Any], Plain]) -> Callable[[QueryContext, Any], Plain]:
+    def _from_view(self, answer: Callable[[Any, Any], Answer]) -> Callable[[QueryContext, Any], Answer]:
         rows = import_module("deedbook.projections.answers.rows").ViewRows
         return lambda context, args: answer(rows(context, self), args)
 
