@@ -14,10 +14,8 @@ from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.handoffs.answers import (
     ExistingHandoffs,
     HandoffSummary,
-    LinkedHandoff,
     LogLine,
     Notes,
-    References,
     ShownHandoff,
     Task,
     Why,
@@ -25,6 +23,7 @@ from deedbook.projections.handoffs.answers import (
 from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.fold import LOG, row_of_handoff
+from deedbook.projections.handoffs.lines import LinkedHandoff, References
 from deedbook.projections.handoffs.next import awaited_operations, criteria_of
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
 from deedbook.projections.handoffs.why import explain

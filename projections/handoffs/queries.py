@@ -7,7 +7,7 @@ from typing import Any, Final
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
-from deedbook.projections.handoffs.answers import (
+from deedbook.projections.handoffs.lines import (
     HandoffLine,
     LinkedHandoff,
     References,

@@ -101,7 +101,7 @@ TABLE: Final = dict(
             "handoff list",
             arguments={"limit": 50},
             tool=Tool("handoff_next", {"scope": "all", "limit": 10}, "items", "id"),
-            ids=("handoffs", "id"),
+            ids=("items", "id"),
             sql="SELECT id FROM handoffs ORDER BY created_index DESC",
         ),
         asked(

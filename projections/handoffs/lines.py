@@ -1,0 +1,58 @@
+"""The types of answers about handoffs in a list. They import no events and no fold, because a list must start fast."""
+
+from __future__ import annotations
+
+from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untrusted
+
+
+class LinkedHandoff(Marked, frozen=True, kw_only=True):
+    """Another handoff, and its status; null: it does not exist."""
+
+    id: str
+    status: Status | None
+
+
+class References(Answer, frozen=True, kw_only=True):
+    """The handoffs that depend on a handoff, and those that answer it."""
+
+    dependents: list[LinkedHandoff]
+    answered_by: list[LinkedHandoff]
+
+
+class UnannouncedHandoff(Marked, frozen=True, kw_only=True, rename={"receiver": "to"}):
+    """A handoff that its receiver can claim, and that no event announced as ready."""
+
+    id: str
+    receiver: str
+    version: str
+
+
+class UnannouncedHandoffs(Answer, frozen=True, kw_only=True):
+    """Handoffs to announce, the oldest first."""
+
+    handoffs: list[UnannouncedHandoff]
+
+
+class HandoffLine(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """A handoff in a list. ``is_ready``: its receiver can claim it."""
+
+    id: str
+    status: Status
+    title: Untrusted
+    sender: str
+    receiver: str
+    reviewer: str | None
+    created: str
+    tasks_done: int
+    tasks_total: int
+    criteria_done: int
+    criteria_total: int
+    claimed_status: Untrusted | None
+    reason: Untrusted
+    created_index: Index
+    updated_index: Index
+    updated_ms: Ms
+    importer: str | None
+    is_ready: bool
+    depends_on: list[LinkedHandoff]
