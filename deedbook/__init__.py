@@ -4,7 +4,7 @@
 
     with Ledger(agent="kuro") as ledger:
         ledger.handoff("event-bus").create(to="claude-code", reviewer="alex", title="Event bus")
-        print(ledger.handoff("event-bus").why()["sentence"])
+        print(ledger.handoff("event-bus").why().sentence)
 
 ``AsyncLedger`` has the same methods for programs with an event loop. A refused call raises ``Refused`` with a ``code``
 of ``proto/errors.json``. Each name is imported when it is first used, so ``import deedbook`` opens and loads nothing.

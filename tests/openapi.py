@@ -1,12 +1,12 @@
-"""The OpenAPI 3.1 description of the read API, generated from the types that its arguments are decoded with.
+"""The OpenAPI 3.1 description of the read API, generated from the types of the arguments and answers of queries.
 
-An answer's ``data`` is described only as an object. The summary of each path describes its content, and the schemas of
-events are published separately (``schemas``).
+An event in an answer is described only as an object: the schemas of events are published separately (``schemas``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ from deedbook.consumers.interfaces.web.api import BYTES, EVENTS, JSON, NDJSON, T
 from deedbook.consumers.interfaces.web.app import DESCRIPTION, HEALTH, METRICS
 from deedbook.consumers.interfaces.web.questions import AS_OF, ROOT, Form, form_of, path_of
 from deedbook.consumers.interfaces.web.stream import EVENT_STREAM
-from deedbook.consumers.sdk.text import document, error_document
+from deedbook.consumers.sdk.text import error_document
 from deedbook.ledger.errors import CODES, Refused
 from deedbook.projections.views.registry import QUERIES, kind_of
 
@@ -73,6 +73,7 @@ def description() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     paths = {path_of(name): {"get": _question(name, schemas)} for name in sorted(QUERIES)}
     paths |= {path: {"get": _other(path, schemas)} for path in _OTHERS}
+    schemas |= _portable(_ANSWERS[1])
     schemas["Error"] = {
         "type": "object",
         "required": ["schema_version", "kind", "error"],
@@ -121,7 +122,7 @@ def _question(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     parameters = [*_parameters(form, schemas), _parameter(AS_OF, moment)]
     media = (JSON,) if form.cursor is None else (JSON, NDJSON)
-    return _operation(name.replace(".", "_"), summary, parameters, kind_of(name), media)
+    return _operation(name.replace(".", "_"), summary, parameters, kind_of(name), media, _ANSWERS[0][name])
 
 
 def _other(path: str, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -181,11 +182,16 @@ def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) 
 
 
 def _operation(
-    name: str, summary: str, parameters: list[dict[str, Any]], kind: str, media: tuple[str, ...]
+    name: str,
+    summary: str,
+    parameters: list[dict[str, Any]],
+    kind: str,
+    media: tuple[str, ...],
+    data: Mapping[str, Any] = MappingProxyType({"type": "object"}),
 ) -> dict[str, Any]:
     answers: dict[str, Any] = {one: {"schema": {"type": "string"}} for one in media}
     if media[0] == JSON:
-        answers[JSON] = _document_of(kind) if kind else {"schema": {"type": "object"}}
+        answers[JSON] = _document_of(kind, data) if kind else {"schema": {"type": "object"}}
     responses = {
         "200": {"description": summary, "content": answers},
         "304": {"description": "Not modified: the client has this answer (If-None-Match)."},
@@ -194,12 +200,31 @@ def _operation(
     return {"operationId": name, "summary": summary, "parameters": parameters, "responses": responses}
 
 
-def _document_of(kind: str) -> dict[str, Any]:
+def _document_of(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
     properties = {
         "schema_version": {"const": 1},
         "kind": {"const": kind},
-        "data": {"type": "object"},
+        "data": dict(data),
         "next": {"type": "string", "description": "The address of the next page."},
     }
     schema = {"type": "object", "required": ["schema_version", "kind", "data"], "properties": properties}
-    return {"schema": schema, "example": document(kind, {})}
+    return {"schema": schema}
+
+
+def _portable(schema: Any) -> Any:
+    """Return a schema with its patterns in JSON Schema's dialect."""
+    if isinstance(schema, dict):
+        return {
+            name: part.replace(r"\Z", "$") if name == "pattern" and isinstance(part, str) else _portable(part)
+            for name, part in schema.items()
+        }
+    return [_portable(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _answers() -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Return the schema of each query's answer, and the schemas that these refer to."""
+    schemas, components = msgspec.json.schema_components([QUERIES[name].returns for name in QUERIES], ref_template=_REF)
+    return dict(zip(QUERIES, schemas, strict=True)), components
+
+
+_ANSWERS: Final = _answers()

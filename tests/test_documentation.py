@@ -141,7 +141,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
         call("agent", "add", agent, *(word for role in roles for word in ("--role", role)), "--unprotected")
     assert finish("publish") == "ten-lines is not ready: it waits for the approval of alex.\n"
     with Ledger(agent="alex", home=home) as alex:
-        alex.handoff("ten-lines").approve(alex.handoff("ten-lines").show()["version"])
+        alex.handoff("ten-lines").approve(alex.handoff("ten-lines").show().version)
     with start(f"react{suffix}") as reacting:
         try:
             name = "mail-async" if suffix == "_async" else "mail"

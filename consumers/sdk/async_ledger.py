@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from deedbook.consumers.sdk.batch import Batch, collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
 from deedbook.consumers.sdk.kinds import check_kinds
-from deedbook.consumers.sdk.ledger import asking, given, index_in
+from deedbook.consumers.sdk.ledger import asking, given, index_in, typed
 from deedbook.consumers.sdk.reactions import ReactingBase
 from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor
 from deedbook.consumers.sdk.receipts import take
@@ -155,6 +155,10 @@ class AsyncLedger(ReactingBase):
             return await self.compute(lambda beside: ask(beside, query, given(arguments), as_of))
         answer: dict[str, Any] = await client.view(query, given(arguments), as_of)
         return answer
+
+    async def answer(self, query: str, *, as_of: When | None = None, **arguments: Any) -> Any:
+        """Return the answer of a query as its type (``QUERIES[query].returns``). Otherwise as ``ask``."""
+        return typed(query, await self.ask(query, as_of=as_of, **arguments))
 
     async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now, after the index ``after``."""

@@ -34,7 +34,8 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.system.resource import Resource
-from deedbook.projections.answers.checked import ask
+from deedbook.projections.answers.checked import ask, formed
+from deedbook.projections.views.registry import QUERIES
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.batch import Batch
@@ -206,6 +207,10 @@ class Ledger(LedgerBase, Resource):
         """
         return ask(self.client, query, given(arguments), as_of)
 
+    def answer(self, query: str, *, as_of: When | None = None, **arguments: Any) -> Any:
+        """Return the answer of a query as its type (``QUERIES[query].returns``). Otherwise as ``ask``."""
+        return typed(query, self.ask(query, as_of=as_of, **arguments))
+
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now, after the index ``after``."""
         check_kinds(kinds)
@@ -277,6 +282,11 @@ def entries_now(
         page = client.entries(start, kinds=kinds, stream=stream)
         yield from ((index, data) for index, data in page.entries if index < size)
         start = page.next_index
+
+
+def typed(query: str, answer: dict[str, Any]) -> Any:
+    """Return an answer as the type that its query names. Raises Corrupted: ``VERIFICATION_FAILED`` for another form."""
+    return formed(answer, QUERIES[query].returns)
 
 
 def asking(settings: Settings) -> Settings:

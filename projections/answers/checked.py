@@ -133,7 +133,7 @@ class CheckedRows:
         return {index: at_ms for fold in self._folds.values() for index, _, at_ms in fold.signed if index in wanted}
 
     def view(self, query: str, arguments: dict[str, Any], form: type[S]) -> S:
-        return _formed(self._view(query, arguments), form)
+        return formed(self._view(query, arguments), form)
 
     def id_of(self, family: str, reference: str) -> str:
         (name,) = self._ids_of(family, reference)
@@ -184,7 +184,7 @@ class CheckedRows:
         return {"as_of": head if is_list else head | of_stream}
 
     def _size_at(self, when: When) -> int:
-        index = _formed(self._client.view("catalog.instant", {"at": when}).get("event_index"), int)
+        index = formed(self._client.view("catalog.instant", {"at": when}).get("event_index"), int)
         if isinstance(target := index_or_time(when), int) and index != target:
             raise unproven(f"entry {target} was requested, and it answered entry {index}", index=index)
         return index + 1
@@ -351,8 +351,9 @@ def _meets(value: Any, condition: Condition) -> bool:
     return value in condition if isinstance(condition, list) else bool(value == condition)
 
 
-def _formed(value: Any, form: type[T]) -> T:
+def formed(value: Any, form: type[T]) -> T:
+    """Return a plain value of an answer as its type. Raises Corrupted: ``VERIFICATION_FAILED`` for another form."""
     try:
-        return msgspec.convert(value, form)
+        return msgspec.convert(value, form, str_keys=True)
     except msgspec.ValidationError as error:
         raise unproven(f"the answer of a view has the wrong form ({error})") from error

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from deedbook.consumers.auditor.verify import verify_log
-from deedbook.consumers.interfaces.python.nouns import A, Handoff, R, Reasoning, Session
+from deedbook.consumers.interfaces.python.nouns import Handoff, Reasoning, Session
 from deedbook.consumers.sdk.async_ledger import AsyncLedger as SdkAsyncLedger
 from deedbook.consumers.sdk.reactions import ReactingLedger
 from deedbook.ledger.admission.decide import Accepted
@@ -15,25 +15,16 @@ from deedbook.ledger.errors import Refused
 if TYPE_CHECKING:
     from deedbook.consumers.auditor.report import AuditReport
     from deedbook.ledger.client.client import Client
+    from deedbook.projections.handoffs.answers import ShownHandoff, Why
+    from deedbook.projections.reasoning.answers import ShownReasoning
+    from deedbook.projections.sessions.answers import ShownSession
 
 Progress = Callable[[int, int], None]
 V = TypeVar("V")
 
 
-class _Nouns(Generic[R, A, V]):
-    """Methods of both ledgers by subject. With an ``AsyncLedger`` the results are awaited."""
-
-    def handoff(self, id: str) -> Handoff[R, A]:  # noqa: A002 - the word that all use
-        """Return a handoff by its id, whether it is there or about to be created."""
-        return Handoff(self, id)
-
-    def reasoning(self, id: str) -> Reasoning[R, A]:  # noqa: A002
-        """Return a reasoning by its id; what reads it takes the ref of any version too."""
-        return Reasoning(self, id)
-
-    def session(self, id: str) -> Session[R, A]:  # noqa: A002
-        """Return a session by its id."""
-        return Session(self, id)
+class _Audited(Generic[V]):
+    """The audit of both ledgers. With an ``AsyncLedger`` the report is awaited."""
 
     def verify(
         self,
@@ -73,11 +64,36 @@ class _Nouns(Generic[R, A, V]):
         return report
 
 
-class Ledger(_Nouns[list[Accepted], dict[str, Any], "AuditReport"], ReactingLedger):
+class Ledger(_Audited["AuditReport"], ReactingLedger):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
+    def handoff(self, id: str) -> Handoff[list[Accepted], ShownHandoff, Why]:  # noqa: A002 - the word that all use
+        """Return a handoff by its id, whether it is there or about to be created."""
+        return Handoff(self, id)
 
-class AsyncLedger(
-    _Nouns[Awaitable[list[Accepted]], Awaitable[dict[str, Any]], Awaitable["AuditReport"]], SdkAsyncLedger
-):
+    def reasoning(self, id: str) -> Reasoning[list[Accepted], ShownReasoning, dict[str, Any]]:  # noqa: A002
+        """Return a reasoning by its id; what reads it takes the ref of any version too."""
+        return Reasoning(self, id)
+
+    def session(self, id: str) -> Session[list[Accepted], ShownSession]:  # noqa: A002
+        """Return a session by its id."""
+        return Session(self, id)
+
+
+class AsyncLedger(_Audited[Awaitable["AuditReport"]], SdkAsyncLedger):
     """A ``Ledger`` for programs with an event loop; ``async with`` opens it."""
+
+    def handoff(self, id: str) -> Handoff[Awaitable[list[Accepted]], Awaitable[ShownHandoff], Awaitable[Why]]:  # noqa: A002
+        """Return a handoff by its id, whether it is there or about to be created."""
+        return Handoff(self, id)
+
+    def reasoning(
+        self,
+        id: str,  # noqa: A002
+    ) -> Reasoning[Awaitable[list[Accepted]], Awaitable[ShownReasoning], Awaitable[dict[str, Any]]]:
+        """Return a reasoning by its id; what reads it takes the ref of any version too."""
+        return Reasoning(self, id)
+
+    def session(self, id: str) -> Session[Awaitable[list[Accepted]], Awaitable[ShownSession]]:  # noqa: A002
+        """Return a session by its id."""
+        return Session(self, id)

@@ -1,8 +1,8 @@
 """Handoffs, reasoning and sessions as objects: ``ledger.handoff("id").claim()``.
 
 Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. They are
-written once for both ledgers: ``R`` is what publishing returns and ``A`` what asking returns, and with an
-``AsyncLedger`` both are awaited.
+written once for both ledgers: ``R`` is what publishing returns, and ``S``, ``W`` and ``A`` are the answers. With an
+``AsyncLedger`` all of them are awaited.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 A = TypeVar("A")
+S = TypeVar("S")
+W = TypeVar("W")
 R_co = TypeVar("R_co", covariant=True)
-A_co = TypeVar("A_co", covariant=True)
 
 
 # Arguments that are lists of texts. A single text would pass as a sequence of its letters.
@@ -59,23 +60,23 @@ def _check_lists(arguments: Mapping[str, Any]) -> None:
             raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{arguments[name][:40]!r}]")
 
 
-class _Publisher(Protocol[R_co, A_co]):
+class _Publisher(Protocol[R_co]):
     """The part of a ledger that these objects use."""
 
     def publish(self, stream: str, *data: EventData) -> R_co: ...
 
     def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> R_co: ...
 
-    def ask(self, query: str, **arguments: Any) -> A_co: ...
+    def answer(self, query: str, **arguments: Any) -> Any: ...
 
-    def compute(self, work: Callable[[Client], Any]) -> A_co: ...
+    def compute(self, work: Callable[[Client], Any]) -> Any: ...
 
 
-class _Noun(Generic[R, A]):
+class _Noun(Generic[R]):
     _family: str
 
     def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
-        self._ledger: _Publisher[R, A] = ledger
+        self._ledger: _Publisher[R] = ledger
         self.id = id.removeprefix(f"{self._family}/")
         self.stream = f"{self._family}/{self.id}"
 
@@ -91,7 +92,7 @@ class _Noun(Generic[R, A]):
         return self._ledger.publish(self.stream, *data)
 
 
-class Handoff(_Noun[R, A]):
+class Handoff(_Noun[R], Generic[R, S, W]):
     """Work that one agent hands to another. Every verb raises ``Refused`` with a code when it may not be done now."""
 
     _family = "handoff"
@@ -99,13 +100,15 @@ class Handoff(_Noun[R, A]):
     def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
         super().__init__(ledger, id.removesuffix(".md"))
 
-    def show(self) -> A:
+    def show(self) -> S:
         """Return the handoff: title, version, status and its reason, tasks, criteria, log, who waits for whom."""
-        return self._ledger.ask("handoffs.show", id=self.id)
+        shown: S = self._ledger.answer("handoffs.show", id=self.id)
+        return shown
 
-    def why(self) -> A:
+    def why(self) -> W:
         """Return in one ``sentence`` why it is not ready, or that it is."""
-        return self._ledger.ask("handoffs.why", id=self.id)
+        why: W = self._ledger.answer("handoffs.why", id=self.id)
+        return why
 
     def create(
         self,
@@ -235,14 +238,15 @@ class Handoff(_Noun[R, A]):
         return self._ledger.publish_from(self.stream, make)
 
 
-class Reasoning(_Noun[R, A]):
+class Reasoning(_Noun[R], Generic[R, S, A]):
     """A reasoning, recorded step by step; others read a brief of it with measured fidelity, or the whole graph."""
 
     _family = "reasoning"
 
-    def show(self) -> A:
+    def show(self) -> S:
         """Return the reasoning: its steps, their dependencies, and its versions."""
-        return self._ledger.ask("reasoning.show", id=self.id)
+        shown: S = self._ledger.answer("reasoning.show", id=self.id)
+        return shown
 
     def start(self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = "") -> R:
         """Open it; from now on only its author extends it."""
@@ -311,17 +315,19 @@ class Reasoning(_Noun[R, A]):
             view = partial(ask, client)
             return transfer.describe(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
 
-        return self._ledger.compute(work)
+        brief: A = self._ledger.compute(work)
+        return brief
 
 
-class Session(_Noun[R, A]):
+class Session(_Noun[R], Generic[R, S]):
     """A session: what an agent does and learns, from its start to its end."""
 
     _family = "session"
 
-    def show(self) -> A:
+    def show(self) -> S:
         """Return the session: its vectors in each phase, findings, unknowns, dead ends and tools."""
-        return self._ledger.ask("sessions.show", id=self.id)
+        shown: S = self._ledger.answer("sessions.show", id=self.id)
+        return shown
 
     def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> R:
         """Open it; from now on only its author writes to it. ``ai_id`` is the label that reports are found by."""

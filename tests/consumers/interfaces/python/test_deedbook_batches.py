@@ -78,11 +78,11 @@ def test_steps_of_a_batch_are_numbered_one_after_the_other_and_an_act_that_reads
             ledger.reasoning(name).step("fourth", rests_on=[3])
             ledger.handoff(other).create(to="claude-code", reviewer="alex", title="It", criteria=["done"])
             assert "call it after the batch" in refusal(lambda: ledger.handoff(other).check(all_open=True)).message
-        assert ledger.handoff(other).show()["status"] == "pending"
+        assert ledger.handoff(other).show().status == "pending"
     awaited(place, go_on)
     with opened(place) as ledger:
-        steps = ledger.reasoning(name).show()["memory"]["steps"]
-    assert [(step["step_number"], step["content"]) for step in steps] == list(
+        steps = ledger.reasoning(name).show().memory.steps
+    assert [(step.step_number, step.content) for step in steps] == list(
         enumerate(("first", "second", "third", "fourth", "fifth"), 1)
     )
 

@@ -19,17 +19,17 @@ def test_a_handoff_goes_from_its_creation_to_its_verification(place: Place) -> N
     name = fresh("work")
     with opened(place) as kuro, opened(place, "claude-code") as claude, opened(place, "alex") as alex:
         kuro.handoff(name).create(to="claude-code", reviewer="alex", title="It", tasks=["do"], criteria=["done"])
-        assert "waits for the approval of alex" in kuro.handoff(name).why()["sentence"]
-        alex.handoff(name).approve(alex.handoff(name).show()["version"])
+        assert "waits for the approval of alex" in kuro.handoff(name).why().sentence
+        alex.handoff(name).approve(alex.handoff(name).show().version)
         work = claude.handoff(name)
         work.claim()
         work.log("on it")
         assert len(work.check(all_open=True)) == 2
         work.complete("all of it", artifacts=["a.py"])
         done = alex.handoff(name).show()
-        alex.handoff(name).verify(done["version"], done["completion"], comment="good")
+        alex.handoff(name).verify(done.version, done.completion, comment="good")
         shown = kuro.handoff(name).show()
-        assert (shown["status"], shown["summary"]) == ("verified", "all of it")
+        assert (shown.status, shown.summary) == ("verified", "all of it")
         kinds = [event.kind for event in kuro.events(stream=f"handoff/{name}")]
         kinds = [kind for kind in kinds if kind != "handoff.ready"]  # a server's router tells, when it comes to it
     assert kinds == [
@@ -49,7 +49,7 @@ def test_the_same_verbs_are_awaited_on_an_event_loop(place: Place) -> None:
 
     async def create(ledger: AsyncLedger) -> str:
         await ledger.handoff(name).create(to="claude-code", reviewer="alex", title="It", criteria=["done"])
-        version: str = (await ledger.handoff(name).show())["version"]
+        version: str = (await ledger.handoff(name).show()).version
         return version
 
     async def work(ledger: AsyncLedger) -> list[str]:
@@ -93,7 +93,7 @@ def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -
         return str(kuro.ask("handoffs.facts", id=name)["status"])
 
     def approved() -> None:
-        alex.handoff(name).approve(kuro.handoff(name).show()["version"])
+        alex.handoff(name).approve(kuro.handoff(name).show().version)
 
     name, other = fresh("work"), fresh("work")
     with opened(place) as kuro, opened(place, "claude-code") as claude, opened(place, "alex") as alex:
@@ -121,7 +121,7 @@ def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -
         third = fresh("work")
         kuro.handoff(third).create(to="claude-code", reviewer="alex", title="Third")
         kuro.handoff(third).cancel("not needed")
-        assert kuro.handoff(third).show()["status"] == "cancelled"
+        assert kuro.handoff(third).show().status == "cancelled"
 
 
 def test_reasoning_is_recorded_and_its_brief_is_checked_against_the_graph(place: Place) -> None:
@@ -138,7 +138,7 @@ def test_reasoning_is_recorded_and_its_brief_is_checked_against_the_graph(place:
         reasoning.assume("Nobody needs wildcards", check="grep for '*'")
         reasoning.settle(3, "Validated: none in the tree")
         reasoning.conclude("Use node:events", limitations=["Node only"])
-        assert len(reasoning.show()["memory"]["steps"]) == 3
+        assert len(reasoning.show().memory.steps) == 3
         made = reasoning.brief(200)
     assert made["tokens"] <= 200
     assert "node:events" in made["prompt"]
@@ -156,8 +156,8 @@ def test_a_session_keeps_what_was_learned(place: Place) -> None:
         session.tool("pytest", "to see it fail")
         session.end("found")
         shown = session.show()
-    assert [finding["finding"] for finding in shown["findings"]] == ["It is in the cache"]
-    assert shown["status"] == "ended"
+    assert [finding.finding for finding in shown.findings] == ["It is in the cache"]
+    assert shown.status == "ended"
 
 
 def test_the_audit_passes_and_says_that_nobody_vouched_for_the_root(place: Place) -> None:
@@ -198,7 +198,7 @@ def test_evidence_is_checked_before_a_step_is_signed(place: Place, caplog: pytes
         reasoning.start("it")
         assert refusal(lambda: reasoning.step("x", evidence=["/etc/passwd:1"])).code == "INVALID_FIELD"
         reasoning.step("x", evidence=["no/such/file.py:1"])
-        assert len(reasoning.show()["memory"]["steps"]) == 1
+        assert len(reasoning.show().memory.steps) == 1
     assert "evidence 'no/such/file.py:1' of step 1: gone" in caplog.text
     assert awaited(place, step) == "INVALID_FIELD"
 
@@ -210,7 +210,7 @@ def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, ch
         handoff.create(to="claude-code", reviewer="alex", title="It")
         assert refusal(lambda: handoff.amend(**changes)).code == "UNKNOWN_FIELD"
         handoff.amend(title="Another")
-        assert handoff.show()["title"] == "Another"
+        assert handoff.show().title == "Another"
 
 
 def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
@@ -249,7 +249,7 @@ def test_a_session_takes_back_what_it_found_and_says_what_an_unknown_came_to(pla
         work.resolve(unknown.id, "the janitor")
         shown = work.show()
         elsewhere = refusal(lambda: ledger.session(fresh("other")).retract(dead_end.index, "x"))
-    assert shown["findings"][0]["correction"]["words"] == "it does not"
-    assert shown["unknowns"][0]["correction"]["words"] == "the janitor"
-    assert shown["dead_ends"][0]["basis"] == "tried"
+    corrections = [shown.findings[0].correction, shown.unknowns[0].correction]
+    assert [None if one is None else one.words for one in corrections] == ["it does not", "the janitor"]
+    assert shown.dead_ends[0].basis == "tried"
     assert (elsewhere.code, "use that session" in elsewhere.message) == ("USAGE", True)

@@ -81,7 +81,7 @@ def work(ledger: Ledger) -> list[Accepted]:
     def note(event: Event, db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO done VALUES (?)", (event.name,))
 
-    sentence: str = ledger.handoff("h").why()["sentence"]
+    sentence: str = ledger.handoff("h").why().sentence
     print(sentence)
     return ledger.handoff("h").claim()
 
@@ -107,10 +107,26 @@ asyncio.run(main())
     checked = run(tmp_path, "-m", "mypy", "--strict", str(program))
     notes = [line for line in checked.stdout.splitlines() if "note: Revealed" in line]
     assert checked.returncode == 0, checked.stdout
-    assert ["list[deedbook.ledger.admission" in notes[0], "dict[" in notes[1]] == [True, True], checked.stdout
-    (tmp_path / "wrong.py").write_text("from deedbook import Ledger, Nothing\n\nLedger(1).handoff(2)\n")
+    assert ["list[deedbook.ledger.admission" in notes[0], "ShownSession" in notes[1]] == [True, True], checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("from deedbook import Nothing", "attr-defined"),
+        ("Ledger(1)", "arg-type"),
+        ("Ledger().handoff(2)", "arg-type"),
+        ("Ledger().handoff('h').show().statsu", "attr-defined"),
+        ("Ledger().handoff('h').show().criteria[0].makr", "attr-defined"),
+        ("Ledger().handoff('h').show()['status']", "index"),
+        ("Ledger().handoff('h').why().sentense", "attr-defined"),
+        ("Ledger().reasoning('r').show().memory.stpes", "attr-defined"),
+        ("Ledger().session('s').show().findngs", "attr-defined"),
+        ("Ledger().handoff('h').claim(lease=3)", "call-arg"),
+        ("AsyncLedger().handoff('h').show().status", "attr-defined"),
+    ],
+)
+def test_a_strict_type_checker_refuses_what_is_misspelt(tmp_path: Path, line: str, code: str) -> None:
+    (tmp_path / "wrong.py").write_text(f"from deedbook import AsyncLedger, Ledger\n\n{line}\n")
     wrong = run(tmp_path, "-m", "mypy", "--strict", str(tmp_path / "wrong.py"))
-    assert [code for code in ("[attr-defined]", "[arg-type]") if code in wrong.stdout] == [
-        "[attr-defined]",
-        "[arg-type]",
-    ]
+    assert f"[{code}]" in wrong.stdout
