@@ -4,9 +4,9 @@
 admission rules, documentation and examples with this table. Kinds are past-tense facts. A published kind is never
 changed: a new version is a new kind. The modules of the families are loaded when their kinds are first used.
 
-To add a kind: write its ``EventData`` in the module of its family, add it here, handle it in its stream's state
-machine in ``ledger.lifecycle`` (or add a rule in ``ledger.admission.rules``: without either it is refused), fold it in
-the views that show it, and run ``make contract``.
+To add a kind: write its ``EventData`` in the module of its family, add it here, add its row to the rules of its family
+in ``proto/rules`` (or handle it in ``ledger.admission.rules``: without either it is refused), fold it in the views that
+show it, and run ``make contract``.
 
     >>> from deedbook.ledger.events import KINDS
     >>> KINDS["handoff.claimed"].data.__name__
