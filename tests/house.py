@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("deedbook", "ledger", "projections", "consumers")
 FUNCTION_LINES_MAX = 70
 LATE_IMPORTS_MAX = 30
+TYPED = "ledger/format/codec.py"
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "misc"}
 # Modules are nouns. These end in -ing and are: what the field calls the thing itself, or the name of a task.
 NOUNS_IN_ING = {"reasoning", "thinking", "embedding", "mapping", "planning", "debugging"}
@@ -171,13 +172,19 @@ def open_cases(lines: list[str]) -> Iterator[str]:
 
 
 def trick_faults(name: str, tree: ast.Module) -> Iterator[str]:
-    """Yield where a module reaches into the table of modules, or switches the garbage collector."""
+    """Yield where a module reaches into the table of modules, switches the garbage collector, or decodes as a type."""
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=ast.Attribute(value=ast.Name("sys"), attr="modules")):
                 yield f"line {node.lineno}: sys.modules[…]: whoever reads an import must be able to believe it"
             case ast.Attribute(value=ast.Name("gc")):
                 yield f"line {node.lineno}: the garbage collector belongs to the program, not to a module"
+            case ast.Call(func=ast.Attribute(value=value, attr="convert" | "Decoder" as made)) if name != TYPED:
+                if ast.unparse(value).startswith("msgspec"):
+                    yield f"line {node.lineno}: msgspec's {made} is not safe for threads: take that of {TYPED}"
+            case ast.Call(func=ast.Attribute(value=value, attr="decode"), keywords=[ast.keyword("type"), *_]):
+                if name != TYPED and ast.unparse(value).startswith("msgspec"):
+                    yield f"line {node.lineno}: msgspec's decode is not safe for threads: take that of {TYPED}"
             case _:  # any other node of the language
                 pass
 

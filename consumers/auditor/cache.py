@@ -22,7 +22,7 @@ from deedbook.consumers import auditor
 from deedbook.consumers.auditor.report import Findings, Problem
 from deedbook.ledger.admission.clock import ClockMark
 from deedbook.ledger.errors import DeedbookError
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, msgpack_decoder
 from deedbook.ledger.limits import batch_events_max
 from deedbook.ledger.system.files import read_regular, replacing
 
@@ -86,7 +86,7 @@ class _CacheFile(msgspec.Struct, frozen=True):
     replay: CachedReplay
 
 
-_decoder: Final = msgspec.msgpack.Decoder(_CacheFile)
+_decoder: Final = msgpack_decoder(_CacheFile)
 
 
 def read_cached_replay(path: Path, ledger: str) -> CachedReplay | None:

@@ -27,7 +27,7 @@ from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.codec import check_strict, decode_base64, decode_strict
+from deedbook.ledger.format.codec import check_strict, decode_base64, decode_strict, json_decoder
 from deedbook.ledger.format.envelope import decode_entry, split_hashes
 from deedbook.ledger.format.identity import ledger_id
 from deedbook.ledger.format.merkle import leaf_hash
@@ -80,7 +80,7 @@ class Checked(msgspec.Struct, frozen=True):
     witnessed: WitnessResult | None
 
 
-_decoder: Final = msgspec.json.Decoder(Evidence)
+_decoder: Final = json_decoder(Evidence)
 
 
 def take(

@@ -33,6 +33,7 @@ from deedbook.ledger.client.author import Draft, now
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.session import ReportGenerated, SessionEnded
+from deedbook.ledger.format.codec import convert, read_json
 from deedbook.ledger.home.location import present_folder
 from deedbook.projections.reports.compressed import compressed_of
 from deedbook.projections.reports.markdown import with_texts
@@ -198,7 +199,7 @@ def _report_of(ledger: Ledger, session_id: str) -> dict[str, Any] | None:
 
 
 def _object(content: str | bytes) -> dict[str, Any]:
-    return msgspec.json.decode(content, type=dict[str, Any])
+    return read_json(content, dict[str, Any])
 
 
 def query_handoffs(
@@ -316,7 +317,7 @@ class EpistemicHandoffReportGenerator:
         """Return the compressed JSON of a report, which may lack fields."""
         known = {name: value for name, value in report.items() if name in Report.__struct_fields__}
         empty = report_of("", "", 0, "", 0, ReportGenerated("planning", "unknown", "", [], "not_assessable"))
-        return compressed_of(msgspec.convert(plain(empty) | {"timestamp": ""} | known, Report))
+        return compressed_of(convert(plain(empty) | {"timestamp": ""} | known, Report))
 
 
 def _generated(ask: Ask, session_id: str, inputs: ReportInputs) -> dict[str, Any]:

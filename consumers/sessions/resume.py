@@ -19,7 +19,7 @@ from deedbook.consumers.sessions.packer import LEVELS, SessionSource, dead_ends_
 from deedbook.consumers.sessions.resumed_text import resumed_text
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, did_you_mean, near, or_none
-from deedbook.ledger.format.codec import converted
+from deedbook.ledger.format.codec import convert, converted
 from deedbook.projections.briefs.tokens import count_tokens, most_tokens, strictest
 from deedbook.projections.records.marks import Imported
 from deedbook.projections.reports.compressed import short_ref
@@ -221,7 +221,7 @@ def source_of(
 ) -> SessionSource:
     """Return a session (an answer of ``sessions.show``) in full; ``fields`` are those of its report, if any."""
     if fields is None:
-        imported = msgspec.convert(session["imported"], Imported | None)
+        imported = convert(session["imported"], Imported | None)
         data, at_ms = derived(session), last_ms_of(session)
         report = report_of(session["id"], "", 0, session["author"], at_ms, data, imported=imported)
     else:

@@ -16,6 +16,7 @@ from deedbook.consumers.thoughts.task import Nodes, fitting, path_to
 from deedbook.consumers.thoughts.thinkers import Thinker
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.lifecycle.tot import parties_of
 
 ANSWERS: Final[dict[type, type[kinds.Reply]]] = {
@@ -100,7 +101,7 @@ def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.
     if isinstance(answer, kinds.Failure):
         return None, answer
     try:
-        return msgspec.json.decode(msgspec.json.encode(answer), type=form), None
+        return read_json(msgspec.json.encode(answer), form), None
     except (msgspec.ValidationError, msgspec.EncodeError, TypeError, ValueError) as error:
         text = f"the thinker's answer breaks the protocol: {error}"[:1_000]
         return None, kinds.Failure(code="INVALID_FORMAT", message=text, recoverable=True)

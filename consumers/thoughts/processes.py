@@ -26,6 +26,7 @@ from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.format.codec import convert, read_json
 from deedbook.ledger.home.config import Actions, Config, Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.system.resource import Resource
@@ -135,7 +136,7 @@ def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
 
 def main() -> int:
     """Play a role until the task is over; return the exit code."""
-    assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
+    assignment = read_json(sys.stdin.buffer.readline(), Assignment)
     stop = threading.Event()
 
     def watch() -> None:
@@ -146,7 +147,7 @@ def main() -> int:
 
     threading.Thread(target=watch, daemon=True).start()
     try:
-        role = msgspec.convert(sys.argv[1], kinds.Role)
+        role = convert(sys.argv[1], kinds.Role)
         home, config = Path(assignment.home), assignment.config
         settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
         thinker = thinker_named(assignment.thinker, assignment.actions)

@@ -8,11 +8,9 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from deedbook.ledger.bundle.layout import Manifest, entry_range, member_names
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.format.codec import decode_strict
+from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from deedbook.ledger.proof.receipt import receipt_size_max_bytes
@@ -44,7 +42,7 @@ _SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(
     )
 )
 
-_manifest_decoder = msgspec.json.Decoder(Manifest)
+_manifest_decoder = json_decoder(Manifest)
 
 
 def header(name: str, size: int) -> bytes:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeAlias
 
-import msgspec
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client as NatsClient
@@ -29,6 +28,7 @@ from nats.aio.subscription import Subscription
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.format.codec import read_json
 
 connect_timeout_s: Final = 3.0
 reconnect_wait_max_s: Final = limits.reconnect_wait_max_s
@@ -345,7 +345,7 @@ def decode_answer(data: bytes) -> dict[str, Any]:
     Raises DeedbookError: the error in the answer; ``BUS_UNAVAILABLE`` when the answer is not readable.
     """
     with readable():
-        answer = msgspec.json.decode(data, type=dict[str, Any])
+        answer = read_json(data, dict[str, Any])
         error = DeedbookError.from_dict(answer["error"]) if "error" in answer else None
     if error is not None:
         raise error

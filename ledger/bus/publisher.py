@@ -28,7 +28,7 @@ from deedbook.ledger.bus.message import headers_of
 from deedbook.ledger.bus.stream import Generation, raise_degraded, scrub_quick, stream_info
 from deedbook.ledger.bus.subjects import event_subject
 from deedbook.ledger.errors import Corrupted, Unavailable
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, json_decoder, read_json
 from deedbook.ledger.format.envelope import decode_entry, pae
 from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, subtrees_of
 from deedbook.ledger.log.log import Log
@@ -228,7 +228,7 @@ class StreamPublisher:
                 last.subject, last.payload, timeout=acknowledge_wait_max_s, headers=last.headers | compare
             )
         try:
-            return msgspec.json.decode(answer.data, type=_Answer)
+            return read_json(answer.data, _Answer)
         except UNREADABLE as error:
             raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer is not readable: {error}") from error
 
@@ -240,7 +240,7 @@ class _Address(msgspec.Struct):
     stream: str
 
 
-_address = msgspec.json.Decoder(_Address)
+_address = json_decoder(_Address)
 
 
 class Outbox:

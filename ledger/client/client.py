@@ -15,7 +15,7 @@ import msgspec
 from deedbook.ledger import limits
 from deedbook.ledger.client.reads import EntryReads, HeadView, LogReads, Page
 from deedbook.ledger.errors import Corrupted
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, json_decoder
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
 from deedbook.ledger.format.forms import ROOT
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
@@ -223,7 +223,7 @@ class _ResetBody(msgspec.Struct):
     data: _ResetData
 
 
-_reset_body = msgspec.json.Decoder(_ResetBody)
+_reset_body = json_decoder(_ResetBody)
 
 
 def read_reset(client: LogReads, event: str) -> ResetPoint:

@@ -21,7 +21,7 @@ from nacl import utils
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentInvited, AgentRegistered, Role
 from deedbook.ledger.events.fields import Name
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, read_msgpack
 from deedbook.ledger.format.identity import Key, joining
 from deedbook.ledger.home.home import bus_seed, public_bus_key
 from deedbook.ledger.lifecycle.authority import CHECKPOINT
@@ -61,7 +61,7 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         try:
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             packed, check = raw[:-_CHECK_SIZE_BYTES], raw[-_CHECK_SIZE_BYTES:]
-            invitation = msgspec.msgpack.decode(packed, type=cls)
+            invitation = read_msgpack(packed, cls)
             is_whole = _checksum(packed) == check and len(invitation.token) == _TOKEN_SIZE_BYTES
         except (*UNREADABLE, ValueError):
             is_whole = False

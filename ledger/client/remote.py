@@ -30,7 +30,7 @@ from deedbook.ledger.client.remote_history import RemoteHistory
 from deedbook.ledger.client.spool import Spool
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
-from deedbook.ledger.format.codec import encode_arguments
+from deedbook.ledger.format.codec import convert, encode_arguments
 from deedbook.ledger.format.envelope import Submission
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home.config import Settings
@@ -332,15 +332,15 @@ class _IndexAnswer(msgspec.Struct):
 
 def _convert(form: type[T], answer: dict[str, Any]) -> T:
     with readable():
-        return msgspec.convert(answer, form)
+        return convert(answer, form)
 
 
 def _convert_field(form: type[V], name: str, answer: dict[str, Any]) -> V:
     with readable():
-        return msgspec.convert(answer[name], form)
+        return convert(answer[name], form)
 
 
 def _convert_list(form: type[T], name: str, answer: dict[str, Any]) -> list[T]:
     """Return the structs in a list of an answer. They are arrays when stored, but objects in answers."""
     with readable():
-        return [msgspec.convert([row[field] for field in form.__struct_fields__], form) for row in answer[name]]
+        return [convert([row[field] for field in form.__struct_fields__], form) for row in answer[name]]

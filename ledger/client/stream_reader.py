@@ -28,7 +28,7 @@ from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
-from deedbook.ledger.format.codec import UNREADABLE, encode_packed
+from deedbook.ledger.format.codec import UNREADABLE, encode_packed, read_msgpack
 from deedbook.ledger.format.envelope import Entry, decode_entry
 from deedbook.ledger.format.merkle import leaf_hash, verify_inclusion
 from deedbook.ledger.format.signatures import is_signed
@@ -238,7 +238,7 @@ class StreamReader:
             digest, packed = (content or b"")[:_DIGEST_SIZE], (content or b"")[_DIGEST_SIZE:]
             if digest != sha256(packed).digest():  # else a damaged bit here would look like a fault of the ledger
                 return self._empty_authority()
-            stored = msgspec.msgpack.decode(packed, type=_StoredAuthority)
+            stored = read_msgpack(packed, _StoredAuthority)
         except (DeedbookError, *UNREADABLE):
             return self._empty_authority()
         is_own = (stored.format, stored.ledger) == (_FORMAT, self._client.ledger)

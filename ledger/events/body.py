@@ -15,7 +15,16 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time
 from deedbook.ledger.events.imported import RecordImported, read_mapped
-from deedbook.ledger.format.codec import UNREADABLE, check_encodable, check_strict, encode_sorted, schema_error
+from deedbook.ledger.format.codec import (
+    UNREADABLE,
+    check_encodable,
+    check_strict,
+    convert,
+    encode_sorted,
+    json_decoder,
+    msgpack_decoder,
+    schema_error,
+)
 from deedbook.ledger.format.forms import STREAM_PATTERN
 from deedbook.ledger.limits import causes_max, stream_name_max_bytes
 
@@ -113,13 +122,13 @@ def _decoder_of(kind: bytes) -> msgspec.json.Decoder[Body] | None:
         return None
     head = [("kind", Literal[name]), *((name, str) for name in ("ledger", "stream", "author", "at"))]
     whole: Any = msgspec.defstruct("_WholeBody", [*head, ("data", known.data)], bases=(Body,), frozen=True)
-    return msgspec.json.Decoder(whole)
+    return json_decoder(whole)
 
 
 _pack = msgspec.msgpack.Encoder().encode
 # A decoder analyses its types once. ``convert`` does it in each call, which takes 20 times as long.
-_head = msgspec.msgpack.Decoder(tuple[LedgerId, Stream, Name])
-_time = msgspec.msgpack.Decoder(Time)
+_head = msgpack_decoder(tuple[LedgerId, Stream, Name])
+_time = msgpack_decoder(Time)
 
 
 @lru_cache(heads_known_max)
@@ -134,7 +143,7 @@ def _check_time(at: str) -> None:
 
 
 _AnyBody: Any = msgspec.defstruct("_AnyBody", [("data", msgspec.Raw)], bases=(Body,), frozen=True)
-_any_body: msgspec.json.Decoder[Body] = msgspec.json.Decoder(_AnyBody)
+_any_body: msgspec.json.Decoder[Body] = json_decoder(_AnyBody)
 
 
 def _decode_any(text: bytes) -> tuple[Body, EventData]:
@@ -162,7 +171,7 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
 
 @cache
 def _data_decoder(data: type[EventData]) -> msgspec.json.Decoder[EventData]:
-    return msgspec.json.Decoder(data)
+    return json_decoder(data)
 
 
 def _check_stream_name(kind: str, of: str, stream: str) -> None:
@@ -177,7 +186,7 @@ def _check_stream_name(kind: str, of: str, stream: str) -> None:
         raise Refused("INVALID_FIELD", f"{kind} must be on a stream {hint}, at $.stream", path="$.stream")
     if id_type not in (None, str):
         try:
-            msgspec.convert(name, id_type)
+            convert(name, id_type)
         except msgspec.ValidationError as error:
             raise schema_error(error, "$.stream") from error
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, overload
 
 import msgspec
 import rfc8785
@@ -25,6 +26,8 @@ T = TypeVar("T")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
+_examined: set[Any] = set()
+_examining = threading.Lock()
 decimal_max: Final = 2**63 - 1
 _DECIMAL: Final = r"0|[1-9][0-9]{0,18}"
 _HALF: Final = "[\ud800-\udfff]"
@@ -176,6 +179,52 @@ def schema_error(error: Exception, root: str = "$") -> Refused:
     return Refused("INVALID_FORMAT", message)
 
 
+def prepared(form: type[T]) -> type[T]:
+    """Return the type, after msgspec has examined it.
+
+    msgspec examines a type when it is first used, without a lock: a second thread that uses the type meanwhile crashes
+    the process (seen with 0.22). So every decoder is made here, and every type is examined under one lock.
+    """
+    if form not in _examined:
+        with _examining:
+            msgspec.msgpack.Decoder(form)
+            _examined.add(form)
+    return form
+
+
+@overload
+def json_decoder(form: type[T]) -> msgspec.json.Decoder[T]: ...
+@overload
+def json_decoder(form: Any) -> msgspec.json.Decoder[Any]: ...
+def json_decoder(form: Any) -> msgspec.json.Decoder[Any]:
+    """Return a decoder of JSON as a type."""
+    return msgspec.json.Decoder(prepared(form))
+
+
+def msgpack_decoder(form: type[T]) -> msgspec.msgpack.Decoder[T]:
+    """Return a decoder of msgpack as a type."""
+    return msgspec.msgpack.Decoder(prepared(form))
+
+
+def read_json(data: bytes | str, form: type[T]) -> T:
+    """Return JSON as a type. Raises msgspec's ``DecodeError`` or ``ValidationError``."""
+    return msgspec.json.decode(data, type=prepared(form))
+
+
+def read_msgpack(data: bytes, form: type[T]) -> T:
+    """Return msgpack as a type. Raises msgspec's ``DecodeError`` or ``ValidationError``."""
+    return msgspec.msgpack.decode(data, type=prepared(form))
+
+
+@overload
+def convert(value: Any, form: type[T], *, strict: bool = True, str_keys: bool = False) -> T: ...
+@overload
+def convert(value: Any, form: Any, *, strict: bool = True, str_keys: bool = False) -> Any: ...
+def convert(value: Any, form: Any, *, strict: bool = True, str_keys: bool = False) -> Any:
+    """Return plain values as a type. Raises msgspec's ``ValidationError``."""
+    return msgspec.convert(value, prepared(form), strict=strict, str_keys=str_keys)
+
+
 def converted(value: Any, kind: type[T], root: str = "$", *, strict: bool = True) -> T:
     """Return plain decoded JSON as the type ``kind``. If not ``strict``, numbers may be text. ``root`` is its path.
 
@@ -183,7 +232,7 @@ def converted(value: Any, kind: type[T], root: str = "$", *, strict: bool = True
     """
     try:
         # ``str_keys``, because JSON writes step numbers (the keys of dependencies) as text.
-        return msgspec.convert(value, kind, strict=strict, str_keys=True)
+        return convert(value, kind, strict=strict, str_keys=True)
     except msgspec.ValidationError as error:
         raise schema_error(error, root) from error
 

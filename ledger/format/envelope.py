@@ -16,7 +16,15 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.errors import AS_A_BLOB, Refused
-from deedbook.ledger.format.codec import decode_base64, decode_packed, decode_strict, encode_base64, encode_packed
+from deedbook.ledger.format.codec import (
+    decode_base64,
+    decode_packed,
+    decode_strict,
+    encode_base64,
+    encode_packed,
+    json_decoder,
+    msgpack_decoder,
+)
 from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, tree_size_max
 from deedbook.ledger.limits import (
     batch_events_max,
@@ -64,7 +72,7 @@ class BodyHead(msgspec.Struct, frozen=True):
     data: msgspec.Raw
 
 
-_head_decoder = msgspec.json.Decoder(BodyHead)
+_head_decoder = json_decoder(BodyHead)
 
 
 def head_of(body: bytes) -> BodyHead:
@@ -97,7 +105,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return encode_packed(self)
 
 
-_entry_decoder = msgspec.msgpack.Decoder(Entry)
+_entry_decoder = msgpack_decoder(Entry)
 
 
 def decode_entry(data: bytes) -> Entry:
@@ -149,7 +157,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 @cache
 def _submission_decoder() -> msgspec.msgpack.Decoder[Submission]:
-    return msgspec.msgpack.Decoder(Submission)  # created late, because only a gate needs it
+    return msgpack_decoder(Submission)  # created late, because only a gate needs it
 
 
 def decode_submission(data: bytes) -> Submission:
@@ -218,7 +226,7 @@ class DsseEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 @cache
 def _dsse_decoder() -> msgspec.json.Decoder[DsseEnvelope | list[DsseEnvelope]]:
-    return msgspec.json.Decoder(DsseEnvelope | list[DsseEnvelope])
+    return json_decoder(DsseEnvelope | list[DsseEnvelope])
 
 
 def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:

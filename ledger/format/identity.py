@@ -18,7 +18,7 @@ from blake3 import blake3
 from nacl import bindings, exceptions, pwhash, secret
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.format.codec import UNREADABLE, decode_strict
+from deedbook.ledger.format.codec import UNREADABLE, decode_strict, json_decoder
 from deedbook.ledger.limits import config_size_max_bytes
 from deedbook.ledger.system.files import as_unavailable, create_exclusively, open_regular, read_all, write_whole
 
@@ -107,7 +107,7 @@ class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     streams: list[str] = []
 
 
-_decoder = msgspec.json.Decoder(KeyFile)
+_decoder = json_decoder(KeyFile)
 
 
 def write_key(path: Path, key: Key, *, ledger: str, name: str, passphrase: str | None = None) -> None:
@@ -184,8 +184,8 @@ class SealedFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     sealed: bytes
 
 
-_sealed_decoder = msgspec.json.Decoder(SealedFiles)
-_files_decoder = msgspec.json.Decoder(dict[str, bytes])
+_sealed_decoder = json_decoder(SealedFiles)
+_files_decoder = json_decoder(dict[str, bytes])
 
 
 def seal_files(files: dict[str, bytes], passphrase: str) -> bytes:

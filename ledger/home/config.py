@@ -16,7 +16,7 @@ import msgspec
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import schema_error
+from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.format.forms import NAME_PATTERN, WORDS, Name
 from deedbook.ledger.home.location import CONFIG_FILE, read_file
 from deedbook.ledger.home.quota import Quota
@@ -115,7 +115,7 @@ def parse_config(text: bytes, path: Path) -> tuple[Config, Actions]:
     try:
         tables = tomllib.loads(text.decode())
         actions = {name: tables.pop(name) for name in Actions.__struct_fields__ if name in tables}
-        return msgspec.convert(tables, Config), msgspec.convert(actions, Actions)
+        return convert(tables, Config), convert(actions, Actions)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("INVALID_FORMAT", f"{path} is not TOML: {error}", path=str(path)) from error
     except msgspec.ValidationError as error:
@@ -126,7 +126,7 @@ def parse_config(text: bytes, path: Path) -> tuple[Config, Actions]:
 def check_name(name: str) -> str:
     """Return ``name`` if it is a valid name of an agent. Raises Refused: ``INVALID_FIELD``."""
     try:
-        return msgspec.convert(name, Name)
+        return convert(name, Name)
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"{name!r} cannot be an agent's name: {WORDS[repr(NAME_PATTERN)]}") from error
 

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import msgspec
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, convert
 from deedbook.ledger.limits import config_size_max_bytes
 from deedbook.ledger.system.files import read_regular, write_whole
 
@@ -50,7 +50,7 @@ def read_membership(home: Path) -> Membership | None:
     try:
         lines = [line for line in content.decode().splitlines() if line and not line.startswith("#")]
         fields = {name: msgspec.json.decode(value) for name, _, value in (line.partition(" = ") for line in lines)}
-        return msgspec.convert(fields, Membership)
+        return convert(fields, Membership)
     except UNREADABLE as error:
         message = f"{home / CLIENT_FILE} is not as `deed join` writes it ({error}): correct it, one value a line"
         raise Refused("INVALID_FORMAT", message, path=str(home / CLIENT_FILE)) from error

@@ -29,7 +29,7 @@ from blake3 import blake3
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
-from deedbook.ledger.format.codec import UNREADABLE, schema_error
+from deedbook.ledger.format.codec import UNREADABLE, convert, json_decoder, read_json, schema_error
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.home.config import Actions, Settings, parse_config
 from deedbook.ledger.home.location import CHAINS_FILE, CONFIG_FILE, config_folder, project_path, read_file, resolved
@@ -251,7 +251,7 @@ class _FirstEntry(msgspec.Struct):
 
 
 _CREATED: Final = "ledger.created"
-_first_entry = msgspec.json.Decoder(_FirstEntry)
+_first_entry = json_decoder(_FirstEntry)
 
 
 def record_of(folder: FolderContent, root: str, at: str) -> TrustedFolder:
@@ -346,10 +346,10 @@ def _decode_records(content: bytes, file: Path) -> list[TrustedFolder]:
             if line == _HEADING:
                 tables.append({})
             elif match is not None and tables and match[1] not in tables[-1]:
-                tables[-1][match[1]] = msgspec.json.decode(match[2], type=str)
+                tables[-1][match[1]] = read_json(match[2], str)
             elif line and not line.startswith("#"):
                 problem = problem or line
-        records = msgspec.convert(tables, list[TrustedFolder])
+        records = convert(tables, list[TrustedFolder])
     except UNREADABLE as error:
         problem, records = str(error), []
     if problem:

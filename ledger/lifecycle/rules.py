@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from deedbook.ledger.format.codec import read_json
+
 FAMILIES: Final = ("handoff", "reasoning", "record", "review", "session", "snapshot")
 NONE: Final = "none"
 """The state of a stream without any event that counts."""
@@ -105,7 +107,7 @@ def read_rules(family: str) -> bytes:
 @cache
 def rules_of(family: str) -> Rules:
     """Return the rules of a family."""
-    return msgspec.json.decode(read_rules(family), type=Rules)
+    return read_json(read_rules(family), Rules)
 
 
 @cache

@@ -29,6 +29,7 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.limits import (
     blob_chunk_bytes,
@@ -136,9 +137,9 @@ class BlobPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-record_decoder: Final = msgspec.msgpack.Decoder(BlobRecord)
-intent_decoder: Final = msgspec.msgpack.Decoder(Intent)
-usage_decoder: Final = msgspec.msgpack.Decoder(Usage)
+record_decoder: Final = msgpack_decoder(BlobRecord)
+intent_decoder: Final = msgpack_decoder(Intent)
+usage_decoder: Final = msgpack_decoder(Usage)
 
 
 class Blobs:

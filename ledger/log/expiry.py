@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import UNREADABLE, encode_packed
+from deedbook.ledger.format.codec import UNREADABLE, encode_packed, msgpack_decoder
 from deedbook.ledger.format.envelope import decode_entry, head_of
 from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.limits import (
@@ -56,7 +56,7 @@ class ExpiryResult(msgspec.Struct, frozen=True):
     size: int
 
 
-_position_decoder: Final = msgspec.msgpack.Decoder(_Position)
+_position_decoder: Final = msgpack_decoder(_Position)
 
 
 def find_refs(entry: bytes) -> list[str]:

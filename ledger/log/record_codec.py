@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-import msgspec
-
+from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.home.quota import QuotaUsage
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, QUOTA_PREFIX, SHARED_KEY, SKIPPED_PREFIX, TERM_KEY
@@ -16,7 +15,7 @@ from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, Stream
 
 @cache
 def _decoder_of(letter: bytes) -> Callable[[bytes], Any]:
-    return msgspec.msgpack.Decoder(TYPES[letter]).decode
+    return msgpack_decoder(TYPES[letter]).decode
 
 
 def decode_record(key: bytes, stored: bytes) -> Any:

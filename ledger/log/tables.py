@@ -19,7 +19,7 @@ import msgspec
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, msgpack_decoder
 from deedbook.ledger.format.merkle import SubtreeReader
 from deedbook.ledger.log.environment import Environment
 from deedbook.ledger.log.keys import HEAD_KEY
@@ -45,7 +45,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     authority_version: int
 
 
-head_decoder: Final = msgspec.msgpack.Decoder(Head)
+head_decoder: Final = msgpack_decoder(Head)
 
 
 class HashCache(msgspec.Struct, frozen=True):

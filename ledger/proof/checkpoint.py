@@ -31,6 +31,7 @@ from deedbook.ledger.format.codec import (
     encode_base64,
     encode_canonical,
     encode_utf8,
+    json_decoder,
 )
 from deedbook.ledger.format.identity import Key, verify
 from deedbook.ledger.format.merkle import hash_size_bytes, tree_size_max
@@ -300,7 +301,7 @@ class StreamHeads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{STREAM_HEADS_TYPE}\n{encode_canonical(self).decode()}\n"
 
 
-_decoder = msgspec.json.Decoder(StreamHeads)
+_decoder = json_decoder(StreamHeads)
 
 
 def sign_stream_heads(heads: StreamHeads, key: CheckpointKey) -> str:

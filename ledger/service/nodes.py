@@ -22,7 +22,7 @@ from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
 from deedbook.ledger.bus.stream import Generation, created_of, stream_info
 from deedbook.ledger.errors import DeedbookError, Unavailable
-from deedbook.ledger.format.codec import UNREADABLE, decode_decimal
+from deedbook.ledger.format.codec import UNREADABLE, decode_decimal, read_json
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.replication.lease import Lease
 from deedbook.ledger.replication.signals import LeasePut, LeaseRead, LeaseRefused, PutLease
@@ -77,7 +77,7 @@ class LeaseBucket:
                 return LeaseRead(None, 0)
         self._is_made = True
         try:
-            lease = msgspec.json.decode(entry.data or b"", type=Lease)
+            lease = read_json(entry.data or b"", Lease)
         except UNREADABLE:
             lease = None  # no node holds it, and ``put`` must name its revision
         return LeaseRead(lease, entry.seq or 0)

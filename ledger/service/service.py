@@ -37,7 +37,7 @@ from deedbook.ledger.client.client import AnswerView, When
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.fields import Name, Ref
-from deedbook.ledger.format.codec import decode_strict
+from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.log.blobs import page_blobs_max
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.fair_queue import Share
@@ -210,8 +210,7 @@ class Service:
         self._admits = self._reads_on = True
         self._waiting: dict[str, set[asyncio.Timeout]] = {}
         self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]] = {
-            verb: (msgspec.json.Decoder(arguments), answer)
-            for verb, (arguments, answer) in _verbs(client, answer_view).items()
+            verb: (json_decoder(arguments), answer) for verb, (arguments, answer) in _verbs(client, answer_view).items()
         }
 
     @property

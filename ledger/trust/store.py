@@ -24,7 +24,7 @@ from typing import Final, Literal
 import msgspec
 
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, json_decoder
 from deedbook.ledger.home.location import state_folder
 from deedbook.ledger.system.files import TEMPORARY, new_file, read_regular, replacing
 from deedbook.ledger.trust.history import (
@@ -60,7 +60,7 @@ class TrustRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     checkpoint_keys: dict[str, bool] = {}
 
 
-_decoder: Final = msgspec.json.Decoder(TrustRecord)
+_decoder: Final = json_decoder(TrustRecord)
 
 
 class LogComparison(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ import msgspec
 from deedbook.ledger.client.client import Client, When
 from deedbook.ledger.client.stream_reader import CheckedStream, unproven
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import convert
 from deedbook.ledger.lifecycle.authority import AgentRecord, Agents, KeyRecord, compromised_at
 from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.limits import json_integer_max
@@ -354,6 +355,6 @@ def _meets(value: Any, condition: Condition) -> bool:
 def formed(value: Any, form: type[T]) -> T:
     """Return a plain value of an answer as its type. Raises Corrupted: ``VERIFICATION_FAILED`` for another form."""
     try:
-        return msgspec.convert(value, form, str_keys=True)
+        return convert(value, form, str_keys=True)
     except msgspec.ValidationError as error:
         raise unproven(f"the answer of a view has the wrong form ({error})") from error

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from deedbook.ledger.client.reads import HeadView, LogReads
 from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.projections.answers.instants import Instant, accepted_ms
 from deedbook.projections.answers.query import QueryContext, json_list
 from deedbook.projections.stores.store import (
@@ -272,7 +273,7 @@ class _PastLookup:
         self._reading = reading
 
     def states(self, view: str, form: type[S], keys: Iterable[str]) -> dict[str, S]:
-        decoder = msgspec.msgpack.Decoder(form)
+        decoder = msgpack_decoder(form)
         return {key: decoder.decode(data) for key, data in self._reading.states(view, keys).items()}
 
     def owners(self, table: Table, column: str, values: Collection[str]) -> list[str]:

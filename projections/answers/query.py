@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.format.codec import encode_arguments
+from deedbook.ledger.format.codec import convert, encode_arguments
 from deedbook.projections.answers.answer import Answer, Page
 from deedbook.projections.stores.dialect import stated
 from deedbook.projections.stores.store import ReadTransaction, Value
@@ -155,7 +155,7 @@ def read_arguments(query: str, form: type[Arguments], arguments: dict[str, Any])
     """
     encode_arguments(arguments, query)  # refuse here, too, what the bus could not carry
     try:
-        return msgspec.convert(arguments, form)
+        return convert(arguments, form)
     except msgspec.ValidationError as error:
         code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
         raise Refused(code, f"{query}: {allowed(error, form)}", query=query) from error

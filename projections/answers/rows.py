@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from deedbook.ledger.format.codec import convert, msgpack_decoder
 from deedbook.ledger.lifecycle.authority import AgentRecords, Agents
 from deedbook.projections.agents.fold import AgentStates
 from deedbook.projections.answers.query import (
@@ -93,7 +94,7 @@ class ViewRows:
         return self._context.rows(sql, conditions.values)
 
     def states(self, view: str, form: type[S], keys: Iterable[str]) -> dict[str, S]:
-        decoder = msgspec.msgpack.Decoder(form)
+        decoder = msgpack_decoder(form)
         return {key: decoder.decode(data) for key, data in self._context.reading.states(view, keys).items()}
 
     def agents(self, names: Iterable[str]) -> Agents:
@@ -108,8 +109,8 @@ class ViewRows:
 
     def view(self, query: str, arguments: dict[str, Any], form: type[S]) -> S:
         definition = self._queries[query]
-        answer = definition.run(self._context, msgspec.convert(arguments, definition.arguments))
-        return answer if isinstance(answer, form) else msgspec.convert(answer, form)
+        answer = definition.run(self._context, convert(arguments, definition.arguments))
+        return answer if isinstance(answer, form) else convert(answer, form)
 
     def id_of(self, family: str, reference: str) -> str:
         return id_of(self._context, family, reference)

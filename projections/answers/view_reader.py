@@ -13,7 +13,7 @@ import msgspec
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
-from deedbook.ledger.format.codec import schema_error
+from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.format.envelope import decode_entry, event_id, pae
 from deedbook.ledger.format.forms import STORE_PATTERN
 from deedbook.ledger.home.config import Settings
@@ -72,7 +72,7 @@ class ViewReader(Resource):
             return None  # the usual case: the list of trusted folders need not be read
 
         try:
-            return msgspec.convert(actions_of(self.settings, self.client).views, ViewsSettings).store
+            return convert(actions_of(self.settings, self.client).views, ViewsSettings).store
         except msgspec.ValidationError as error:
             refusal = schema_error(error, "$.views")
             raise Refused(refusal.code, f"{CONFIG_FILE}: {refusal.message}", **refusal.details) from error

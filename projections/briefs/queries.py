@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.brief import Level
 from deedbook.ledger.events.reasoning import ReasoningBriefed
+from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers.query import Arguments, QueryContext
 from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.briefs.answers import PublishedBrief
@@ -32,6 +31,6 @@ def best_brief(context: QueryContext, args: BriefFilter) -> PublishedBrief:
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
     )
     for row in context.rows(sql, (ref, args.level, args.budget)):
-        data = msgspec.json.decode(row["data"], type=ReasoningBriefed)
+        data = read_json(row["data"], ReasoningBriefed)
         return PublishedBrief(**row | {"exact": bool(row["exact"]), "data": data})
     raise Refused("NOT_FOUND", f"no {args.level} brief of {ref} was published", ref=ref, level=args.level)

@@ -16,6 +16,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import UnlockAt
+from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, stage_of
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, id_of, json_list
 from deedbook.projections.handoffs.answers import (
@@ -108,7 +109,7 @@ class Link(NamedTuple):
         return is_unlocked(status, self.unlock_at)
 
 
-_decoder: Final = msgspec.json.Decoder(dict[str, Link])
+_decoder: Final = json_decoder(dict[str, Link])
 
 
 class Line(NamedTuple):

@@ -14,6 +14,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import Name
+from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.lifecycle.handoff import MET
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, names_in
 from deedbook.projections.answers.rows import RowSource
@@ -36,7 +37,7 @@ from deedbook.projections.stores.store import Value
 criteria_named_max: Final = 5
 DONE_WORDS: Final = ("completed", "verified", "done")
 _Index: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
-_cursor: Final = msgspec.json.Decoder(tuple[str, _Index, _Index, str])
+_cursor: Final = json_decoder(tuple[str, _Index, _Index, str])
 _WAITS: Final = (
     "SELECT w.agent AS agent, w.rank AS rank, w.since_index AS since_index, w.handoff_id AS id, 'handoff' AS kind "  # noqa: S608 - fixed texts
     f"FROM handoff_waits w JOIN agents a ON a.name = w.agent WHERE {VALID.replace('?', '?1')}"

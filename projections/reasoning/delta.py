@@ -21,6 +21,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers.query import prefix_digits_min, prefix_range
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer
 from deedbook.projections.reasoning import graph
@@ -249,7 +250,7 @@ def read_payload(sent_as: str, payload: str, base: ReasoningMemory | None = None
         if sent_as == "full":
             return _read_full(payload)
         if sent_as in {"squashed", "chain"} and base is not None:
-            sent = msgspec.json.decode(payload, type=_Deltas)
+            sent = read_json(payload, _Deltas)
             changes = sent.chain if sent.reasoning_delta is None else [sent.reasoning_delta]
             return apply_chain(base, sent.reasoning_ref, changes, sent.target)
     except (msgspec.DecodeError, RecursionError) as error:

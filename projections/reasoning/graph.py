@@ -22,10 +22,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.events import reasoning as kinds
+from deedbook.ledger.format.codec import json_decoder
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 _dump: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=True, allow_nan=False).encode
-_step_decoder: Final = msgspec.json.Decoder(ReasoningStep)
+_step_decoder: Final = json_decoder(ReasoningStep)
 _SCALARS: Final = ("task", "ai_id", "reasoning_strategy", "conclusion", "confidence_in_reasoning")
 
 
@@ -75,7 +76,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 encode_change: Final = msgspec.json.Encoder().encode
-decode_change: Final = msgspec.json.Decoder(ReasoningDelta).decode
+decode_change: Final = json_decoder(ReasoningDelta).decode
 
 
 class GraphState(msgspec.Struct, frozen=True, array_like=True):

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import halves, schema_error
+from deedbook.ledger.format.codec import convert, halves, schema_error
 from deedbook.projections.answers.answer import Untrusted
 
 steps_max: Final = 10_000
@@ -113,7 +113,7 @@ def memory_from_dict(values: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
     if (path := next(halves(known), None)) is not None:
         raise _invalid(path.removeprefix("$."), "is not valid Unicode")
     try:
-        memory = msgspec.convert(known, ReasoningMemory)
+        memory = convert(known, ReasoningMemory)
     except msgspec.ValidationError as error:
         refusal = schema_error(error, "graph")
         field = refusal.details["path"].removeprefix("graph").removeprefix(".")
@@ -177,7 +177,7 @@ def _read_dependencies(values: Any) -> dict[int, list[int]]:
     for key, rests_on in values.items():
         path = f"dependencies.{key}"
         try:
-            ((number, numbers),) = msgspec.convert({key: rests_on}, _Links, str_keys=True).items()
+            ((number, numbers),) = convert({key: rests_on}, _Links, str_keys=True).items()
         except msgspec.ValidationError as error:
             raise _invalid(path, "does not map a step number to a list of step numbers (integers from 1 on)") from error
         if number in dependencies:

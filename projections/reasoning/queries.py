@@ -9,6 +9,7 @@ import msgspec
 
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.imported import RecordClaims
+from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.rows import Range, RowSource
@@ -232,7 +233,7 @@ def _with_origin(row: dict[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in row.items() if name not in columns}
     if row["original"] is None:
         return fields | {"imported": None}
-    claims = msgspec.json.decode(row["claims"], type=RecordClaims)
+    claims = read_json(row["claims"], RecordClaims)
     origin = {name: row[name] for name in columns} | {"claims": claims}
     return fields | {"imported": ImportedReasoning(importer=row["author"], **origin)}
 

@@ -13,6 +13,7 @@ import msgspec
 
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.format.forms import TIME_PATTERN
 from deedbook.projections.answers.answer import Index, Marked, Untrusted
 
@@ -72,4 +73,4 @@ def encoded(mark: Imported | None) -> str | None:
 
 def decoded(text: str | None) -> Imported | None:
     """Return a mark from a row."""
-    return None if text is None else msgspec.json.decode(text, type=Imported)
+    return None if text is None else read_json(text, Imported)

@@ -16,6 +16,7 @@ import msgspec
 import re2
 
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
@@ -158,7 +159,7 @@ def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> Page
 
 def _read(context: query.QueryContext, rows: list[dict[str, Any]]) -> list[ListedReport]:
     """Return the reports of rows, with the corrections that came after them, or that concern the same words."""
-    reports = [msgspec.json.decode(row["report"], type=ListedReport) for row in rows]
+    reports = [read_json(row["report"], ListedReport) for row in rows]
     by_session: dict[str, list[ReportCorrection]] = {report.session_id: [] for report in reports}
     for row in corrections_of(context, *by_session) if by_session else ():
         fields = {name: row[name] for name in ReportCorrection.__struct_fields__ if name in row}

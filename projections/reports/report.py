@@ -21,6 +21,7 @@ from deedbook.ledger.events.session import (
     ReportType,
     Vectors,
 )
+from deedbook.ledger.format.codec import convert
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.answer import Answer, Index, Marked, Untrusted
 from deedbook.projections.records.marks import Imported
@@ -153,7 +154,7 @@ def plain(report: Report) -> dict[str, Any]:
 
 def read_report(fields: Mapping[str, Any]) -> Report:
     """Return the report of plain values. Raises msgspec.ValidationError: they are not those of a report."""
-    return msgspec.convert(fields, Report)
+    return convert(fields, Report)
 
 
 def assessed(values: Vectors | Deltas) -> dict[str, float]:

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, get_args
 
-import msgspec
-
 from deedbook.ledger.events.session import Calibration, Deltas
+from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Where
 from deedbook.projections.reports.answers import (
     Accomplishments,
@@ -178,7 +177,7 @@ class _Judgement(NamedTuple):
 
 
 def _judgement(row: dict[str, Any]) -> _Judgement:
-    deltas = msgspec.json.decode(row["epistemic_deltas"], type=Deltas)
+    deltas = read_json(row["epistemic_deltas"], Deltas)
     return _Judgement(
         timestamp=row["timestamp"],
         session_id=row["session_id"],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     Arguments,
@@ -53,7 +52,7 @@ def list_snapshots(context: QueryContext, args: SnapshotList) -> Page[SnapshotLi
 def show_snapshot(source: RowSource, args: ById) -> ShownSnapshot:
     """Return a snapshot, whole."""
     row, *_ = source.select(SNAPSHOTS, "event_index", id=source.id_of("snapshot", args.id))
-    return ShownSnapshot(**row | {"data": msgspec.json.decode(row["data"], type=SnapshotTaken)})
+    return ShownSnapshot(**row | {"data": read_json(row["data"], SnapshotTaken)})
 
 
 def list_domains(source: RowSource, args: DomainFilter) -> GraphDomains:

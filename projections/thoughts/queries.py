@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from msgspec import convert
-
+from deedbook.ledger.format.codec import convert
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     ById,

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
-
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
+from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.lifecycle.authority import compromised_at
 from deedbook.projections.answers.query import Arguments, ByRef, Limit, age_of
 from deedbook.projections.answers.rows import RowSource
@@ -55,7 +54,7 @@ def list_validations(source: RowSource, args: ValidationFilter) -> Validations:
 
 
 def _line(row: dict[str, Any]) -> ValidationLine:
-    data = msgspec.json.decode(row["data"], type=ReasoningValidated)
+    data = read_json(row["data"], ReasoningValidated)
     return ValidationLine(**row | {"passed": bool(row["passed"]), "data": data})
 
 
@@ -88,7 +87,7 @@ def _voices(source: RowSource, ref: str) -> list[Voice]:
 
 
 def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
-    data = msgspec.json.decode(row["data"], type=ReasoningValidated)
+    data = read_json(row["data"], ReasoningValidated)
     counts = data.counts
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
     is_whole = (

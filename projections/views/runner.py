@@ -21,6 +21,7 @@ from deedbook.ledger.client.client import read_reset
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.projections.stores.store import (
     ADVICE,
@@ -289,7 +290,7 @@ class StoredLookup:
         """Return the states of those keys that have one."""
         if view not in self._versions:
             return {}
-        decoder = msgspec.msgpack.Decoder(form)
+        decoder = msgpack_decoder(form)
         loaded = self._writing.load(self._versions[view], keys)
         return {key: decoder.decode(data) for key, data in loaded.items()}
 
@@ -336,7 +337,7 @@ class Work(Generic[S]):
         self._view = view
         self._is_whole = is_whole
         self._states: dict[str, S] = {}
-        self._decoder = msgspec.msgpack.Decoder(view.state)
+        self._decoder = msgpack_decoder(view.state)
 
     def fold(self, events: Sequence[Logged], load: Callable[[Iterable[str]], dict[str, bytes]]) -> Changes:
         """Return what ``events`` change; ``load`` reads the packed states of keys that are not in memory.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -250,3 +252,29 @@ def test_sets_and_dicts_have_one_stored_form_whatever_order_they_were_made_in() 
     forms = {codec.encode_packed(frozenset(order)) for order in (names, names[::-1])}
     assert forms == {codec.encode_packed(sorted(names))}
     assert codec.encode_packed(dict.fromkeys(names, 1)) == codec.encode_packed(dict.fromkeys(sorted(names), 1))
+
+
+def test_threads_that_use_a_type_for_the_first_time_do_not_crash_the_process() -> None:
+    program = """
+import sys, threading
+from msgspec import defstruct
+from deedbook.ledger.format.codec import convert
+
+sys.setswitchinterval(1e-6)
+for _ in range(500):
+    inner = defstruct("Inner", [("a", int), ("b", str), ("c", list[int])])
+    outer = defstruct("Outer", [(f"f{number}", list[inner] | None, None) for number in range(20)])
+    together = threading.Barrier(4)
+
+    def use():
+        together.wait()
+        convert({"f19": [{"a": 1, "b": "x", "c": [1]}]}, outer)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")

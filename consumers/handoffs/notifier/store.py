@@ -16,6 +16,7 @@ import msgspec
 from deedbook.consumers.handoffs.notifier.episodes import EpisodeKey, Notification, OpenEpisode, WaitRecord
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import msgpack_decoder
 
 STORE_FILE: Final = "notifier.db"
 dead_letters_max: Final = 1_000
@@ -130,5 +131,5 @@ class NotifierStore(Subscriptions):
         return [Delivery(number, channel, _read(stored), *more) for number, channel, stored, *more in rows]
 
 
-_read: Final = msgspec.msgpack.Decoder(Notification).decode
+_read: Final = msgpack_decoder(Notification).decode
 _SELECT: Final = "SELECT number, channel, notification, attempts, next_ms, error, created_ms FROM deliveries"

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import UNREADABLE, check_strict
+from deedbook.ledger.format.codec import UNREADABLE, check_strict, json_decoder
 from deedbook.ledger.limits import json_integer_max
 
 T = TypeVar("T")
@@ -109,11 +109,11 @@ class _Nested(msgspec.Struct):
     message: msgspec.Raw = NONE
 
 
-_head = msgspec.json.Decoder(Head)
-_message = msgspec.json.Decoder(Message)
-_nested = msgspec.json.Decoder(_Nested)
-_list = msgspec.json.Decoder(list[msgspec.Raw])
-_blocks = msgspec.json.Decoder(list[_Block])
+_head = json_decoder(Head)
+_message = json_decoder(Message)
+_nested = json_decoder(_Nested)
+_list = json_decoder(list[msgspec.Raw])
+_blocks = json_decoder(list[_Block])
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T | None:

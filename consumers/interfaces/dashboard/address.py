@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.system.files import lock_file, read_regular, write_whole
 
 # The path of the page that shows a thing, by its kind; the id follows.
@@ -71,7 +72,7 @@ def running(home: Path) -> Address | None:
         with lock_file(home / f"{FILE}.lock", _taken()):
             return None
     except Unavailable as error:
-        return msgspec.json.decode(content, type=Address) if error.code == "STORE_IN_USE" else None
+        return read_json(content, Address) if error.code == "STORE_IN_USE" else None
 
 
 @contextlib.contextmanager

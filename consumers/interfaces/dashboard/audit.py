@@ -22,6 +22,7 @@ from deedbook.consumers.sdk.ledger import asking
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.system.files import read_regular, write_whole
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Audit:
         self.state = AuditState()
         with suppress(DeedbookError, msgspec.DecodeError):  # the file is missing or not ours: start without a result
             content = read_regular(self._file, size_max_bytes=result_size_max_bytes)
-            self.state = msgspec.json.decode(content or b"", type=AuditState)
+            self.state = read_json(content or b"", AuditState)
 
     def start(self, *, views: bool, now_ms: int) -> None:
         """Start an audit unless one is running; ``views`` also compares the views with the log."""

@@ -21,6 +21,7 @@ from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import handoff, reasoning
+from deedbook.ledger.format.codec import convert
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.memory import ReasoningMemory, memory_from_dict
@@ -60,7 +61,7 @@ class Actor:
         for step in graph.steps:
             number = step.step_number
             added = reasoning.ReasoningExtended(
-                steps=[msgspec.convert(step.to_dict(), reasoning.Step)],
+                steps=[convert(step.to_dict(), reasoning.Step)],
                 dependencies={number: graph.dependencies[number]} if number in graph.dependencies else {},
             )
             indexes.append(self._emit(stream, added))
@@ -70,7 +71,7 @@ class Actor:
 
     def create_handoff(self, name: str) -> int:
         """Create one of the script's handoffs."""
-        return self._emit(f"handoff/{name}", msgspec.convert(_data("handoffs.json")[name], handoff.HandoffCreated))
+        return self._emit(f"handoff/{name}", convert(_data("handoffs.json")[name], handoff.HandoffCreated))
 
     def approve(self, name: str) -> int:
         """Approve the present version of a handoff."""

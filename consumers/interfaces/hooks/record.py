@@ -17,7 +17,7 @@ import msgspec
 
 from deedbook.consumers.sdk.files import remove_file, settled_for_s, write_file
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.home.location import state_folder
 from deedbook.ledger.system.files import TEMPORARY
 
@@ -65,7 +65,7 @@ def record_path(harness: str, folder: Path) -> Path:
 def read_record(path: Path) -> Record | None:
     """Return a record; None if it is missing or unreadable: then only the files themselves count."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return read_json(path.read_bytes(), Record)
     except (OSError, *UNREADABLE):
         return None
 

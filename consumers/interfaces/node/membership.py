@@ -33,7 +33,7 @@ from deedbook.ledger.bus.connection import bus_errors
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.events.authority import TermStarted as TermEvent
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.log.records import ClusterRecord
 from deedbook.ledger.replication.lease import Timing
@@ -316,7 +316,7 @@ class Membership:
 
     async def _hear(self, message: Msg) -> None:
         try:
-            beat = msgspec.json.decode(message.data, type=Beat)
+            beat = read_json(message.data, Beat)
         except UNREADABLE:
             return
         if beat.node == self._replica.name or beat.node != message.subject.rpartition(".")[2]:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.limits import config_size_max_bytes
 from deedbook.ledger.replication.signals import Beat
 from deedbook.ledger.system.files import read_regular
@@ -74,7 +74,7 @@ def read_nodes(folder: Path) -> NodesView:
     view: NodesView | None = None
     try:
         content = read_regular(folder / NODES_FILE, size_max_bytes=config_size_max_bytes)
-        view = msgspec.json.decode(content or b"", type=NodesView)
+        view = read_json(content or b"", NodesView)
     except UNREADABLE:
         view = None
     if view is None or time.time() - view.at > silent_max_s:

@@ -21,7 +21,7 @@ from deedbook.ledger.bus.history import lost_history
 from deedbook.ledger.bus.publisher import Outbox, StreamPublisher
 from deedbook.ledger.bus.stream import Generation, next_generation, open_stream
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.limits import config_size_max_bytes
 from deedbook.ledger.service.service import LogWatcher
 from deedbook.ledger.system.files import read_regular, write_whole
@@ -175,7 +175,7 @@ def read_record(record: Path, ledger: str) -> Generation:
         content = read_regular(record, size_max_bytes=config_size_max_bytes)
         if content is None:
             return Generation(ledger)
-        generation = msgspec.json.decode(content, type=Generation)
+        generation = read_json(content, Generation)
     except (*UNREADABLE, DeedbookError) as error:
         # Not the folder: its streams may hold entries that the log lost. They are found without the record.
         message = f"cannot use {record} ({message_of(error)}). Delete only this file and keep its folder."

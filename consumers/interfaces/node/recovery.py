@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-import msgspec
 import nkeys
 from nacl import utils
 from nats.aio.client import Client as NatsClient
@@ -29,7 +28,7 @@ from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import HistoryReset
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home, public_bus_key
@@ -231,7 +230,7 @@ def _ledger_of_bus(home: Home) -> str:
     """Return the ledger of the bus folder; here only names in a configuration depend on it."""
     try:
         content = read_regular(home.bus / "generation.json", size_max_bytes=config_size_max_bytes)
-        return msgspec.json.decode(content or b"", type=Generation).ledger
+        return read_json(content or b"", Generation).ledger
     except (DeedbookError, *UNREADABLE):
         return "0" * 32
 

@@ -51,6 +51,7 @@ from deedbook.ledger.bundle.layout import tile_name
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.codec import convert
 from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.answers.query import Arguments, Limit
@@ -202,7 +203,7 @@ class Api:
 
     def _events(self, request: ApiRequest) -> Response:
         values = values_of(EVENTS, request.query, "events")
-        args = msgspec.convert(converted(EVENTS, values, "events"), EventsArguments)
+        args = convert(converted(EVENTS, values, "events"), EventsArguments)
         check_kinds(args.kinds)
         media = request.accepted(JSON, NDJSON, EVENT_STREAM)
         start = args.from_

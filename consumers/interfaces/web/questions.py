@@ -20,6 +20,7 @@ import msgspec
 
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.format.codec import convert
 from deedbook.projections.answers.query import Arguments, allowed
 from deedbook.projections.views.registry import QUERIES
 
@@ -144,7 +145,7 @@ def _item(text: str, type_: Any, query: str) -> Any:
 def converted(form: Form, values: dict[Any, Any], query: str) -> dict[str, Any]:
     """Return values converted to the types of their arguments. Raises Refused: ``INVALID_FIELD``."""
     try:
-        plain = msgspec.to_builtins(msgspec.convert(values, form.type, strict=False))
+        plain = msgspec.to_builtins(convert(values, form.type, strict=False))
     except msgspec.ValidationError as error:
         raise _invalid(query, allowed(error, form.type)) from error
     return {name: plain[name] for name in values}

@@ -20,6 +20,7 @@ import msgspec
 
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.fields import Name
+from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.format.identity import read_private
 from deedbook.ledger.system.files import as_unavailable, lock_folder, write_whole
 
@@ -47,7 +48,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_ms: int
 
 
-_decoder: Final = msgspec.json.Decoder(list[Token])
+_decoder: Final = json_decoder(list[Token])
 
 
 class Tokens:

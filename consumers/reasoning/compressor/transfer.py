@@ -21,7 +21,7 @@ from deedbook.consumers.reasoning.compressor.prose import holds
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
 from deedbook.ledger.events.brief import Brief, Prose
-from deedbook.ledger.format.codec import check_strict
+from deedbook.ledger.format.codec import check_strict, convert, read_msgpack
 from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.system.files import replacing
 from deedbook.projections.answers.query import is_whole_ref, prefix_range
@@ -159,7 +159,7 @@ def _compressed(
 @lru_cache(briefs_kept_max)
 def _problems(packed: bytes, canonical: bytes, domain: str | None) -> list[CertificateProblem]:
     """Return the differences between a published brief and the graph with these bytes; cached like ``_compressed``."""
-    return check_certificate(msgspec.msgpack.decode(packed, type=Brief), read_graph(canonical), domain=domain)
+    return check_certificate(read_msgpack(packed, Brief), read_graph(canonical), domain=domain)
 
 
 def published(
@@ -331,6 +331,6 @@ def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T])
 def read_answer(answer: dict[str, Any], form: type[T]) -> T:
     """Return the answer of a view as the type ``form``."""
     try:
-        return msgspec.convert(answer, form)
+        return convert(answer, form)
     except msgspec.ValidationError as error:
         raise Corrupted("VERIFICATION_FAILED", f"the answer does not have the expected form: {error}") from error

@@ -21,6 +21,7 @@ from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
 from deedbook.consumers.sdk.text import sanitize_line, shorten
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.tot import Usage
+from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.secrets.scanner import scan
 
 NONE: Final = "none"
@@ -119,7 +120,7 @@ class Completion(NamedTuple):
     usage: Usage
 
 
-_reply: Final = msgspec.json.Decoder(_Reply)
+_reply: Final = json_decoder(_Reply)
 _TOKENS_IN: Final = ("prompt_tokens", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _TOKENS_OUT: Final = ("completion_tokens", "output_tokens")
 

@@ -25,7 +25,7 @@ from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
 from deedbook.consumers.sdk.loopback import is_loopback
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.tot import Usage
-from deedbook.ledger.format.codec import UNREADABLE, check_depth, encode_sorted
+from deedbook.ledger.format.codec import UNREADABLE, check_depth, convert, encode_sorted
 from deedbook.ledger.format.identity import read_private
 from deedbook.ledger.home.config import Actions
 from deedbook.ledger.home.environment import environment_variable
@@ -185,7 +185,7 @@ def configured_client(actions: Actions) -> LlmClient | None:
     if not actions.llm:
         return None
     try:
-        settings = msgspec.convert(actions.llm, LlmSettings)
+        settings = convert(actions.llm, LlmSettings)
     except msgspec.ValidationError as error:
         raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}: deploy/README.md lists the settings") from error
     return LlmClient(read_endpoint(settings, environment_variable))

@@ -25,7 +25,7 @@ from msgspec import inspect
 
 from deedbook.consumers.sdk.thinking.response import read_tags
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import check_depth, encode_utf8, schema_error, strict_json
+from deedbook.ledger.format.codec import check_depth, convert, encode_utf8, schema_error, strict_json
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]]
             faults[size] = value
             continue
         try:
-            fitted = msgspec.convert(fit(value, kind, missing), form)
+            fitted = convert(fit(value, kind, missing), form)
         except msgspec.ValidationError as error:
             faults[size] = schema_error(error)
         else:

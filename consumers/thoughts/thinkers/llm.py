@@ -34,6 +34,7 @@ from deedbook.consumers.thoughts.task import fitting
 from deedbook.consumers.thoughts.thinkers import ModelAnswer, Path, Recorder, candidates_max, ranked
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.format.codec import convert
 from deedbook.ledger.secrets.scanner import scan
 
 thought_max_chars: Final = 1_000
@@ -213,7 +214,7 @@ class LlmThinker:
                 return self._unavailable(error, _LATE.get(form, "LLM_UNAVAILABLE")), usage
             usage += answered.usage
             if answered.answer is not None:
-                return question.keep(msgspec.convert(answered.answer, form)), usage
+                return question.keep(convert(answered.answer, form)), usage
             fault = answered.fault
         code = _UNUSABLE.get(form, "INVALID_FORMAT")
         return kinds.Failure(code=code, message=f"the model's answer: {fault}", recoverable=True), usage

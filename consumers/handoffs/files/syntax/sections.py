@@ -30,6 +30,7 @@ from deedbook.consumers.handoffs.files.syntax.lines import (
     trim_blank,
 )
 from deedbook.ledger.events.handoff import HandoffId, ReceiverNotes, reasoning_refs_max
+from deedbook.ledger.format.codec import convert
 from deedbook.ledger.format.forms import DAY_PATTERN, REF_PATTERN
 from deedbook.ledger.lifecycle.handoff_status import Status
 
@@ -304,7 +305,7 @@ def read_refs(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[P
 def is_handoff_id(name: str) -> bool:
     """Whether a name is a valid handoff id."""
     try:
-        msgspec.convert(name, HandoffId)
+        convert(name, HandoffId)
     except msgspec.ValidationError:
         return False
     return True

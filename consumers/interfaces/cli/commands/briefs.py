@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.cli.app import App, Command
@@ -26,6 +25,7 @@ from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.text import quote_text, sanitize_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.reasoning import ReasoningValidated
+from deedbook.ledger.format.codec import convert
 from deedbook.ledger.home.trust import actions_of
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.validations.queries import evidence_summary
@@ -217,7 +217,7 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
         if not answer["total"]:
             click.echo("no report: `deed reasoning validate ID --as REVIEWER` makes one")
         for row in answer["items"]:
-            report = msgspec.convert(row["data"], ReasoningValidated)
+            report = convert(row["data"], ReasoningValidated)
             counts, tree = row["data"]["counts"], row["commit_id"][:commit_digits] or row["tree"]
             line = f"{row['event_index']}  {when(row['accepted_ms'])}  {'passed' if row['passed'] else 'FAILED'}"
             line += f"  {evidence_summary(report.counts, report.evidence)}  by {row['author']}"

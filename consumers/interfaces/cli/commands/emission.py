@@ -17,7 +17,7 @@ from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError, Refused
-from deedbook.ledger.format.codec import decode_strict
+from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.format.envelope import decode_submission
 from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes
 
@@ -77,7 +77,7 @@ class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idem: str | None = None
 
 
-_batch_line: Final = msgspec.json.Decoder(BatchLine)
+_batch_line: Final = json_decoder(BatchLine)
 
 
 def _read_batch(content: bytes) -> list[Draft]:

@@ -36,7 +36,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as graphs
 from deedbook.ledger.events import session as kinds
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.format.codec import schema_error
+from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.limits import batch_events_max
 
 # The type that an entry becomes, and which of its fields its own line is.
@@ -270,4 +270,4 @@ def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -
     }
     if form is graphs.Step:
         values["step_number"] = 1  # until all of the reasoning is known
-    return Entry(line, kind, msgspec.convert(values, form, strict=False), reasoning, tuple(map(int, numbers)))
+    return Entry(line, kind, convert(values, form, strict=False), reasoning, tuple(map(int, numbers)))
