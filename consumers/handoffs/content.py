@@ -24,7 +24,7 @@ from deedbook.consumers.handoffs.receiver import notes_of
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import cut, default_id
 from deedbook.ledger.client.client import Ask, Client
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import converted
@@ -208,7 +208,9 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     # The date and the file's template are derived, so no argument sets them.
     known = set(kinds.HandoffContent.__struct_fields__) - {"created", "template"}
     if unknown := changes.keys() - known:
-        raise Refused("UNKNOWN_FIELD", f"an amendment cannot change {min(unknown)!r}", field=min(unknown))
+        alike = near(name := min(unknown), known)
+        message = f"an amendment cannot change {name!r}{did_you_mean(alike)}"
+        raise Refused("UNKNOWN_FIELD", message, field=name, near=alike)
 
     content = content_from(handoff)
     if "notes" in changes:

@@ -33,6 +33,7 @@ _STREAMS: Final = {
     "reports": ("session", "session_id"),
     "briefs": ("reasoning", "reasoning_id"),
     "validations": ("reasoning", "reasoning_id"),
+    "search": ("reasoning", "id"),
 }
 # With ``main.``: an answer as of a past entry shadows this table (``projections.answers.past``).
 _NOW: Final = "main.agent_keys"

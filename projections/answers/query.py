@@ -157,8 +157,13 @@ def read_arguments(query: str, form: type[Arguments], arguments: dict[str, Any])
     try:
         return convert(arguments, form)
     except msgspec.ValidationError as error:
-        code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
-        raise Refused(code, f"{query}: {allowed(error, form)}", query=query) from error
+        names = [field.encode_name for field in msgspec.structs.fields(form)]
+        if unknown := sorted(arguments.keys() - set(names)):
+            alike = near(unknown[0], names)
+            listed = "" if alike else f". It takes {', '.join(names) or 'no arguments'}"
+            message = f"{query} takes no argument {unknown[0]!r}{did_you_mean(alike)}{listed}"
+            raise Refused("UNKNOWN_FIELD", message, query=query, field=unknown[0], near=alike) from error
+        raise Refused("INVALID_FIELD", f"{query}: {allowed(error, form)}", query=query) from error
 
 
 class Query(msgspec.Struct, frozen=True):

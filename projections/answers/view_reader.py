@@ -12,7 +12,7 @@ import msgspec
 
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.reads import LogReads
-from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.format.envelope import decode_entry, event_id, pae
 from deedbook.ledger.format.forms import STORE_PATTERN
@@ -117,9 +117,9 @@ class ViewReader(Resource):
         """
         definition = QUERIES.get(query)
         if definition is None:
-            raise Refused(
-                "USAGE", f"there is no query {query!r}. The queries are {', '.join(sorted(QUERIES))}", query=query
-            )
+            alike = near(query, QUERIES)
+            listed = "" if alike else f". The queries are {', '.join(sorted(QUERIES))}"
+            raise Refused("USAGE", f"there is no query {query!r}{did_you_mean(alike)}{listed}", query=query, near=alike)
         args = read_arguments(query, definition.arguments, arguments or {})
         on_demand = query.partition(".")[0] in ON_DEMAND
 

@@ -95,7 +95,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         receiver=state.receiver,
         reviewer=record.reviewer or state.sender,
         unlock_at=state.unlock_at,
-        reason=state.reason,
+        reason=record.reason,
         claimed_status=state.claimed_status,
         is_unlocked=all(is_unlocked(status, state.unlock_at) for status in statuses.values()),
         unlocked_index=max((_done_index(on, state.unlock_at) for on in dependencies.values() if on), default=-1),

@@ -196,12 +196,13 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return msgspec.structs.replace(
                 state,
                 completed_index=event.index,
+                changes="",
                 summary=data.summary,
                 artifacts=tuple(data.artifacts),
                 result_refs=tuple(data.reasoning_refs),
             )
-        case kinds.HandoffChangesRequested():
-            return msgspec.structs.replace(state, completed_index=None)
+        case kinds.HandoffChangesRequested() as data:
+            return msgspec.structs.replace(state, completed_index=None, changes="; ".join(data.reasons))
         case kinds.HandoffSuperseded() as data:
             return msgspec.structs.replace(state, superseded_by=data.by)
         case _:  # the other kinds of a handoff change its state only
@@ -227,6 +228,7 @@ def row_of_handoff(record: HandoffRecord) -> HandoffRow:
         content,
         reviewer=record.reviewer,
         created=record.created,
+        reason=record.reason,
         unlock_at=lifecycle.unlock_at,
         template_index=record.content_index,
         tasks_done=lifecycle.tasks.count("done"),
@@ -273,6 +275,7 @@ def _with_content(state: HandoffRecord, event: Event, content: kinds.HandoffCont
         remarks=(CriterionRemark(),) * len(content.criteria),
         created_index=event.index if is_new else state.created_index,
         approved_index=None,
+        changes="",
     )
 
 

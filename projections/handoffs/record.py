@@ -42,6 +42,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     superseded_by: str | None = None
     created: str = ""
     remarks: tuple[CriterionRemark, ...] = ()
+    changes: str = ""  # the reasons of the requested changes, until it is completed again or its content is replaced
     summary: str = ""
     artifacts: tuple[str, ...] = ()
     result_refs: tuple[str, ...] = ()
@@ -53,6 +54,13 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     updated_index: int = -1
     updated_ms: int = 0
     latest: dict[str, LatestEvent] = {}  # by kind
+
+    @property
+    def reason(self) -> str:
+        """The reason of its status. Work whose changes were requested keeps their reasons when it is unblocked."""
+        if self.lifecycle is None:
+            return ""
+        return self.lifecycle.reason or (self.changes if self.lifecycle.status == "in_progress" else "")
 
     @property
     def reviewer(self) -> str | None:

@@ -77,6 +77,15 @@ def test_every_answer_bears_the_mark(ledger, reader, query):
     assert set(marks.values()) <= said
 
 
+def test_reasonings_of_related_work_bear_the_mark(ledger, reader):
+    ledger.fill()
+    related = {"task": reader.answer("reasoning.show", {"id": "r1"})["task"]}
+    authors = {one["author"] for one in reader.answer("search.related", related)["reasonings"]}
+    assert authors
+    said = {compromise(ledger, author, 0) for author in authors}
+    assert {one["compromised"] for one in reader.answer("search.related", related)["reasonings"]} <= said
+
+
 def test_what_was_signed_before_is_not_compromised_and_what_came_after_is(ledger, reader):
     ledger.emit("bob", "session/s1", SessionStarted())
     since = ledger.emit("bob", "session/s1", FindingLogged(finding="the thief's")).index

@@ -176,6 +176,22 @@ def test_a_blocked_handoff_waits_for_its_reviewer_and_its_sender_knows(ledger, r
     assert (only(reader, "bob")["action"], only(reader, "bob")["since_index"]) == ("continue", ledger.size - 1)
 
 
+def test_work_whose_changes_were_requested_keeps_their_reasons_when_it_is_unblocked(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h"))
+    ledger.claim("h")
+    ledger.emit("bob", "handoff/h", kinds.HandoffCompleted())
+    completion = reader.answer("handoffs.show", {"id": "h"})["completion"]
+    requested = kinds.HandoffChangesRequested(reasons=["add a test", "say why"], completion=completion)
+    ledger.emit("rita", "handoff/h", requested)
+    ledger.emit("bob", "handoff/h", kinds.HandoffBlocked(reason="no disk"))
+    assert reader.answer("handoffs.show", {"id": "h"})["reason"] == "no disk"
+    ledger.emit("bob", "handoff/h", kinds.HandoffUnblocked())
+    assert only(reader, "bob")["why"].startswith("changes requested: add a test; say why")
+    assert reader.answer("handoffs.show", {"id": "h"})["reason"] == "add a test; say why"
+    ledger.emit("bob", "handoff/h", kinds.HandoffCompleted(summary="with a test"))
+    assert reader.answer("handoffs.show", {"id": "h"})["reason"] == ""
+
+
 @pytest.mark.parametrize(("sender", "reviewer"), [("rita", None), ("bob", "rita")])
 def test_a_sender_who_reviews_or_works_is_told_once(ledger, reader, sender, reviewer):
     data = ledger.hand_over("own", sender=sender, reviewer=reviewer)

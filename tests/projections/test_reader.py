@@ -52,6 +52,7 @@ def test_a_snapshot_never_gets_rows_that_another_thread_cached_for_other_version
         ("handoffs.show", {}, "INVALID_FIELD"),
         ("handoffs.show", {"id": 3}, "INVALID_FIELD"),
         ("handoffs.show", {"id": "a", "colour": "red"}, "UNKNOWN_FIELD"),
+        ("handoffs.list", {"stauts": "pending"}, "UNKNOWN_FIELD"),
         ("handoffs.list", {"status": "finished"}, "INVALID_FIELD"),
         ("handoffs.list", {"limit": 0}, "INVALID_FIELD"),
         ("handoffs.list", {"limit": 100_000}, "INVALID_FIELD"),

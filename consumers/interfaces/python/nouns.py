@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
 from deedbook.consumers.reasoning.compressor import transfer
@@ -58,6 +58,27 @@ def _check_lists(arguments: Mapping[str, Any]) -> None:
     for name in _lists:
         if isinstance(arguments.get(name), str):
             raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{arguments[name][:40]!r}]")
+
+
+class Changes(TypedDict, total=False):
+    """The parts of a handoff's content that its sender may set anew."""
+
+    to: str
+    title: str
+    reviewer: str
+    body: str
+    tasks: Sequence[str]
+    criteria: Sequence[str]
+    context: str
+    tested_by: Sequence[str]
+    touches: Sequence[str]
+    traps: Sequence[str]
+    tried: Sequence[str]
+    depends_on: Sequence[str]
+    unlock_at: Literal["completed", "verified"]
+    answers: str
+    proposal: str
+    reasoning: Sequence[str]
 
 
 class _Publisher(Protocol[R_co]):
@@ -148,7 +169,7 @@ class Handoff(_Noun[R], Generic[R, S, W]):
 
         return self._ledger.publish_from(self.stream, make)
 
-    def amend(self, *, reason: str = "", **changes: Any) -> R:
+    def amend(self, *, reason: str = "", **changes: Unpack[Changes]) -> R:
         """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
         _check_lists(changes)
         return self._operate("amend", **changes, reason=reason)

@@ -150,7 +150,8 @@ def test_two_colleagues_work_with_one_committed_settings_file(ready: Deed, proje
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where `deed` is installed
     for folder, given, whose in ((project, {}, "claude-code"), (colleague, {"DEEDBOOK_AGENT": "bob"}, "bob")):
         event = json.dumps({"session_id": "1", "cwd": str(folder), "hook_event_name": "SessionStart"})
-        shell, surroundings = ["sh", "-c", command["command"]], environment(PATH=path, **given)
+        patient = {"PYTHONPATH": str(Path(__file__).parents[1] / "hooks/patience"), "DEEDBOOK_TEST_HOOK_S": "60"}
+        shell, surroundings = ["sh", "-c", command["command"]], environment(PATH=path, **patient, **given)
         said = subprocess.run(
             shell, input=event, cwd=folder, env=surroundings, capture_output=True, text=True, check=True
         )

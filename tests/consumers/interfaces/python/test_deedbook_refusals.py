@@ -95,7 +95,12 @@ def test_one_text_where_several_are_meant_and_names_that_do_not_exist_are_refuse
             lambda: ledger.handoff(name).complete(artifacts="a.py"),
         ):
             assert "is a list of texts, not one text" in str(refusal(refused))
-        assert "cannot change 'titel'" in str(refusal(lambda: ledger.handoff(name).amend(titel="Other")))
+        assert "cannot change 'titel': did you mean title?" in str(
+            refusal(lambda: ledger.handoff(name).amend(titel="Other"))  # type: ignore[call-arg]
+        )
+        assert "did you mean handoffs.list" in str(refusal(lambda: ledger.ask("handofs.lst")))
+        misspelt = refusal(lambda: ledger.ask("handoffs.list", stauts="pending"))
+        assert str(misspelt).endswith("handoffs.list takes no argument 'stauts': did you mean status?")
         vectors = {"kno": 0.5}
         assert "no vector 'kno'" in str(refusal(lambda: ledger.session(fresh()).assess("PREFLIGHT", vectors)))
 

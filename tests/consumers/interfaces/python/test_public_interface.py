@@ -123,6 +123,8 @@ asyncio.run(main())
         ("Ledger().reasoning('r').show().memory.stpes", "attr-defined"),
         ("Ledger().session('s').show().findngs", "attr-defined"),
         ("Ledger().handoff('h').claim(lease=3)", "call-arg"),
+        ("Ledger().handoff('h').amend(titel='y')", "call-arg"),
+        ("Ledger().handoff('h').amend(tasks='y', title=3)", "arg-type"),
         ("AsyncLedger().handoff('h').show().status", "attr-defined"),
     ],
 )
