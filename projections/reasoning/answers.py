@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from deedbook.ledger.events.imported import RecordClaims
-from deedbook.projections.answers.answer import Answer, Checked, Index, Marked, Ms, Untrusted
+from deedbook.projections.answers.answer import Answer, Checked, Head, Index, Marked, Ms, Untrusted
 from deedbook.projections.reasoning.delta import SentAs, Size
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
@@ -70,30 +72,14 @@ class ReasoningVersion(Marked, frozen=True, kw_only=True):
     steps: int
 
 
-class ShownReasoning(Checked, frozen=True, kw_only=True):
+class ShownReasoning(ReasoningLine, frozen=True, kw_only=True):
     """A reasoning at its latest version: its whole graph (``memory``), and all versions, the oldest first.
 
     ``asked_version`` is the number of the version that the reference names. ``confidence`` is that of the conclusion,
     from 0 to 1.
     """
 
-    id: str
-    task: Untrusted
-    ai_id: Untrusted
-    author: str
-    domain: Untrusted
-    session: str
-    reasoning_strategy: Untrusted
-    status: ReasoningStatus
-    conclusion: Untrusted
-    confidence: float
-    ref: str
-    version: int
-    steps: int
-    started_index: Index
-    updated_index: Index
-    updated_ms: Ms
-    imported: ImportedReasoning | None
+    as_of: Head | UnsetType = UNSET
     versions: list[ReasoningVersion]
     asked_version: int
     memory: ReasoningMemory

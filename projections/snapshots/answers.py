@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from deedbook.ledger.events.brief import Level
 from deedbook.ledger.events.snapshot import ContextSource, SnapshotTaken
-from deedbook.projections.answers.answer import Checked, Index, Marked, Ms, Untrusted
+from deedbook.projections.answers.answer import Checked, Head, Index, Marked, Ms, Untrusted
 
 
 class SnapshotLine(Marked, frozen=True, kw_only=True):
@@ -25,22 +27,10 @@ class SnapshotLine(Marked, frozen=True, kw_only=True):
     accepted_ms: Ms
 
 
-class ShownSnapshot(Checked, frozen=True, kw_only=True):
+class ShownSnapshot(SnapshotLine, frozen=True, kw_only=True):
     """A snapshot, and the ``data`` of its event, as its author signed it."""
 
-    event_index: Index
-    id: str
-    event_id: str
-    author: str
-    session_id: str
-    domain: Untrusted
-    reasoning_ref: str | None
-    reasoning_fidelity: float | None
-    level: Level | None
-    context_source: ContextSource
-    context_summary: Untrusted
-    conclusion: Untrusted
-    accepted_ms: Ms
+    as_of: Head | UnsetType = UNSET
     data: SnapshotTaken
 
 
