@@ -40,10 +40,17 @@ class Exit(IntEnum):
     GATED = 5
     UNVERIFIED = 6
     UNAVAILABLE = 7
+    NOT_INSTALLED = 8
+    SPOOLED = 9
 
 
 class Code(msgspec.Struct, frozen=True):
-    """The meaning of a code: its exit code, whether the same request may succeed later, and one sentence."""
+    """The meaning of a code: its exit code, whether it is recoverable, and one sentence.
+
+    Recoverable means that it can help to repeat the same request: its cause can pass by itself, or when another agent
+    does its part. What the caller or its user must do first (unseal a key, tick a criterion, install a package) is not
+    recoverable.
+    """
 
     exit: Exit
     recoverable: bool
@@ -71,21 +78,21 @@ CODES: dict[str, Code] = {
     "KEY_EXHAUSTED": Code(Exit.GATED, False, "The delegated key has signed as many events as it was allowed."),
     "KEY_OUT_OF_SCOPE": Code(Exit.GATED, False, "The delegated key may not sign this kind or stream."),
     "KEY_EXISTS": Code(Exit.CONFLICT, False, "The key is already registered."),
-    "KEY_LOCKED": Code(Exit.GATED, True, "The key is sealed with a passphrase. The passphrase is missing or wrong."),
-    "KEY_FILE_MISSING": Code(Exit.NOT_FOUND, True, "There is no key file for this agent."),
-    "KEY_FILE_MODE": Code(Exit.GATED, True, "Other users can read the key file."),
+    "KEY_LOCKED": Code(Exit.GATED, False, "The key is sealed with a passphrase. The passphrase is missing or wrong."),
+    "KEY_FILE_MISSING": Code(Exit.NOT_FOUND, False, "There is no key file for this agent."),
+    "KEY_FILE_MODE": Code(Exit.GATED, False, "Other users can read the key file."),
     "AUTHOR_MISMATCH": Code(Exit.GATED, False, "The author named in the event does not own the signing key."),
     "WRONG_LEDGER": Code(Exit.CONFLICT, False, "The event was made for another ledger."),
     # Order and retries.
-    "CHUNK_MISPLACED": Code(Exit.CONFLICT, True, "The chunk is not the next chunk of an upload in progress."),
+    "CHUNK_MISPLACED": Code(Exit.CONFLICT, False, "The chunk is not the next chunk of an upload in progress."),
     "STREAM_CONFLICT": Code(Exit.CONFLICT, True, "The stream is not at the version the author expected."),
     "IDEMPOTENCY_CONFLICT": Code(Exit.CONFLICT, False, "The idempotency key was already used for different content."),
     "PARTIAL_RETRY": Code(Exit.CONFLICT, False, "Some events of the submission are already in the ledger."),
-    "DEPENDS_ON_REFUSED": Code(Exit.CONFLICT, True, "An earlier event of the same submission was refused."),
+    "DEPENDS_ON_REFUSED": Code(Exit.CONFLICT, False, "An earlier event of the same submission was refused."),
     "ALREADY_RECORDED": Code(Exit.CONFLICT, False, "The event is already in the ledger, signed with another key."),
     "SECRET_DETECTED": Code(Exit.GATED, False, "A field or text contains something that looks like a credential."),
     # Authorization and state.
-    "NOT_TRUSTED": Code(Exit.GATED, True, "This user has not trusted the ledger's folder or one of its settings."),
+    "NOT_TRUSTED": Code(Exit.GATED, False, "This user has not trusted the ledger's folder or one of its settings."),
     "TOKEN_INVALID": Code(Exit.GATED, False, "The bearer token is missing, unknown or expired, or belongs to nobody."),
     "NOT_AUTHORIZED": Code(Exit.GATED, False, "The author lacks the role or the part that this event needs."),
     "NOT_INVITED": Code(Exit.GATED, False, "No open invitation allows this registration."),
@@ -99,18 +106,18 @@ CODES: dict[str, Code] = {
     "VERSION_MISMATCH": Code(Exit.CONFLICT, False, "The request names a version that is not the current one."),
     "ALREADY_CLAIMED": Code(Exit.CONFLICT, False, "The handoff has already been claimed."),
     "DEPENDENCY_PENDING": Code(Exit.GATED, True, "The handoff waits for another handoff that is not finished."),
-    "DEPENDENCY_MISSING": Code(Exit.GATED, True, "The handoff depends on a handoff that does not exist."),
+    "DEPENDENCY_MISSING": Code(Exit.GATED, False, "The handoff depends on a handoff that does not exist."),
     "DEPENDENCY_CYCLE": Code(Exit.CONFLICT, False, "The handoff would depend on itself."),
-    "CRITERIA_OPEN": Code(Exit.GATED, True, "An acceptance criterion is neither checked nor waived."),
-    "CLOCK_JUMPED": Code(Exit.GATED, True, "The clock is too far from the time of the last entry. Root must set it."),
+    "CRITERIA_OPEN": Code(Exit.GATED, False, "An acceptance criterion is neither checked nor waived."),
+    "CLOCK_JUMPED": Code(Exit.GATED, False, "The clock is too far from the time of the last entry. Root must set it."),
     "STEP_CONFLICT": Code(Exit.CONFLICT, False, "A reasoning step or dependency conflicts with the steps before it."),
-    "EDITED_BY_HAND": Code(Exit.CONFLICT, True, "A person changed the content that would be replaced or removed."),
+    "EDITED_BY_HAND": Code(Exit.CONFLICT, False, "A person changed the content that would be replaced or removed."),
     "EMBEDDER_MISMATCH": Code(Exit.CONFLICT, False, "Vectors from different embedders cannot be compared."),
     # Lookups.
     "PATTERN_NOT_SUPPORTED": Code(Exit.USAGE, False, "The pattern is not a regular expression that RE2 supports."),
     "NOT_FOUND": Code(Exit.NOT_FOUND, False, "The ledger does not contain the requested item."),
     "REF_AMBIGUOUS": Code(Exit.CONFLICT, False, "The shortened reference matches more than one item."),
-    "NO_LEDGER": Code(Exit.UNAVAILABLE, True, "There is no ledger in this folder or any above it."),
+    "NO_LEDGER": Code(Exit.UNAVAILABLE, False, "There is no ledger in this folder or any above it."),
     "LEDGER_EXISTS": Code(Exit.CONFLICT, False, "This folder has a ledger already, or one with this root key exists."),
     # Store and bus.
     "STORE_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The store cannot be opened or written."),
@@ -118,14 +125,14 @@ CODES: dict[str, Code] = {
     "STORE_STOPPED": Code(Exit.UNAVAILABLE, True, "A write failed, so this process can no longer use the store."),
     "STORE_IN_USE": Code(Exit.UNAVAILABLE, True, "Another process holds a lock that this command needs."),
     "BUS_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The bus did not answer."),
-    "SPOOLED": Code(Exit.UNAVAILABLE, False, "The ledger cannot record the event now. It is spooled, not recorded."),
+    "SPOOLED": Code(Exit.SPOOLED, False, "The ledger cannot record the event now. It is spooled, not recorded."),
     "SPOOL_FULL": Code(Exit.UNAVAILABLE, True, "The ledger cannot record the event now, and the local spool is full."),
     "SPOOL_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The files of the local spool cannot be read or written."),
     "NOT_LEADER": Code(Exit.UNAVAILABLE, True, "This node does not lead the ledger. Another node does, or none does."),
     "BUS_DENIED": Code(Exit.GATED, False, "The bus does not allow this agent to do that."),
     "BUS_DEGRADED": Code(Exit.UNAVAILABLE, True, "The stream on the bus differs from what the ledger published."),
-    "SERVER_MISSING": Code(Exit.UNAVAILABLE, True, "No suitable nats-server program was found."),
-    "EXTRA_MISSING": Code(Exit.UNAVAILABLE, True, "This needs an optional part of Deedbook that is not installed."),
+    "SERVER_MISSING": Code(Exit.NOT_INSTALLED, False, "No suitable nats-server program was found."),
+    "EXTRA_MISSING": Code(Exit.NOT_INSTALLED, False, "This needs an optional part of Deedbook that is not installed."),
     "BUSY": Code(Exit.UNAVAILABLE, True, "Too many requests are already waiting."),
     "QUOTA_EXCEEDED": Code(Exit.UNAVAILABLE, True, "The agent has used up its quota of appended or stored data."),
     "LLM_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The language model is not available now."),
@@ -167,7 +174,7 @@ class DeedbookError(Exception):
 
     @property
     def recoverable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Whether it can help to repeat the same request (``Code``)."""
         return CODES[self.code].recoverable
 
     def to_dict(self) -> dict[str, Any]:
@@ -231,7 +238,7 @@ def _class_of(code: str) -> type[DeedbookError]:
     match exit_code:
         case Exit.OK | Exit.USAGE | Exit.NOT_FOUND | Exit.CONFLICT | Exit.GATED:
             return Refused
-        case Exit.UNAVAILABLE:
+        case Exit.UNAVAILABLE | Exit.NOT_INSTALLED | Exit.SPOOLED:
             return Unavailable
         case Exit.UNVERIFIED:
             return Corrupted

@@ -74,18 +74,24 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[MissingEntries] = []
 
     @property
+    def outcomes(self) -> list[Outcome]:
+        """Everything that keeps the ledger from being valid, the worst first; ``["VALID"]`` if nothing does."""
+        found: dict[Outcome, int] = {
+            "INVALID": self.problems_total,
+            "PARTIAL": len(self.missing),
+            "SUSPECT_KEY": self.compromised_signatures_total,
+        }
+        return [outcome for outcome, count in found.items() if count] or ["VALID"]
+
+    @property
     def outcome(self) -> Outcome:
-        """The verdict as one word."""
-        if self.problems_total:
-            return "INVALID"
-        if self.missing:
-            return "PARTIAL"
-        return "SUSPECT_KEY" if self.compromised_signatures_total else "VALID"
+        """The verdict as one word: the worst of ``outcomes``."""
+        return self.outcomes[0]
 
     @property
     def ok(self) -> bool:
-        """Whether the audit found no problem and nothing is missing; a suspect key does not change that."""
-        return self.outcome in ("VALID", "SUSPECT_KEY")
+        """Whether the verdict is VALID."""
+        return self.outcome == "VALID"
 
     @property
     def trust(self) -> str:
@@ -106,14 +112,18 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 why = f": {', '.join(map(str, self.missing[:missing_named_max]))} missing"
                 if len(self.missing) > missing_named_max:
                     why += f" and {len(self.missing) - missing_named_max} more"
+                why += f"; {self._suspect}" if self.compromised_signatures_total else ""
             case "SUSPECT_KEY":
-                first, total = self.compromised_signatures[0], self.compromised_signatures_total
-                why = f" at index {first}: {total} entries with compromised signatures"
+                why = f" at index {self.compromised_signatures[0]}: {self._suspect}"
             case "VALID":
                 why = ""
             case _:
                 assert_never(self.outcome)
         return f"{self.outcome}{why}: {scope}, {self.signatures} signatures, by rule ({self.trust})"
+
+    @property
+    def _suspect(self) -> str:
+        return f"{self.compromised_signatures_total} entries with compromised signatures"
 
 
 class Findings:

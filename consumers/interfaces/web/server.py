@@ -113,8 +113,10 @@ def status_of(error: DeedbookError) -> int:
             return 404
         case Exit.CONFLICT:
             return 409
-        case Exit.UNAVAILABLE:
+        case Exit.UNAVAILABLE | Exit.SPOOLED:
             return 503
+        case Exit.NOT_INSTALLED:
+            return 501
         case Exit.OK | Exit.UNEXPECTED | Exit.UNVERIFIED:
             return 500
         case _:

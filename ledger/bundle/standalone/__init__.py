@@ -1,6 +1,6 @@
 """Checks a bundle of a Deedbook ledger. Needs Python 3.11, PyNaCl and blake3, and nothing of Deedbook.
 
-    tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [--partial] [FOLDER or TAR]
+    tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [--accept VERDICT] [FOLDER or TAR]
 
 The program checks the form of every entry, its fields, its id, its signature (or that of its batch), the ledger's
 clock, the version counts of streams and of authority events, the Merkle tree, the signed checkpoint, and the blobs. It
@@ -13,11 +13,13 @@ Each problem is one line with the index of the entry and the code of the rule th
 verdict; the exit code goes with it:
 
     VALID         0  everything is correct
-    SUSPECT_KEY   0  everything is correct, but some events were signed with a key after its compromise
+    SUSPECT_KEY   6  everything is correct, but some events were signed with a key after its compromise
     PARTIAL       6  what was checked is correct, but the named events or files are missing, or the rules of the named
-                     families were not replayed (0 with --partial)
+                     families were not replayed
     INVALID       6  something is wrong: the verdict names the index or the file
                   2  this is not a bundle
+
+With --accept SUSPECT_KEY or --accept PARTIAL, that verdict exits with 0.
 
 Without --root, a verdict is self-asserted: anybody can make a complete ledger with keys of their own. Compare the
 fingerprint of the root key with one from another source. If you do not trust the maker of the bundle, also take this

@@ -418,8 +418,8 @@ class Audit:
         self.check_files()
         self.check_checkpoint(leaves)
 
-    def verdict(self, fingerprint: str | None, *, is_partial_enough: bool) -> tuple[int, str]:
-        """Return the exit code and the last line. ``fingerprint`` is the value of --root."""
+    def verdict(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
+        """Return the exit code and the last line. ``fingerprint`` is the value of --root, ``accepted`` of --accept."""
         actual = blake3(bytes.fromhex(self.authority.root)).hexdigest()
         trust = (
             "root key matches --root" if fingerprint else f"self-asserted: compare the root key's fingerprint {actual}"
@@ -434,13 +434,16 @@ class Audit:
         summary = f"{self.signatures} signatures, tree of {self.size}, rules, checkpoint ({scope}; {trust})"
         reasons = [f"missing {'; '.join(self.missing[:5])}"] if self.missing else []
         reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
-        if reasons:
-            return 0 if is_partial_enough else 6, f"PARTIAL: {'; '.join(reasons)}: {summary}"
         compromised = self.authority.compromised_signatures()
+        suspect = f"{len(compromised)} entries with compromised signatures"
+        is_accepted = (not reasons or "PARTIAL" in accepted) and (not compromised or "SUSPECT_KEY" in accepted)
+        exit_code = 0 if is_accepted else 6
+        if reasons:
+            reasons += [suspect] if compromised else []
+            return exit_code, f"PARTIAL: {'; '.join(reasons)}: {summary}"
         if compromised:
-            first, total = compromised[0], len(compromised)
-            return 0, f"SUSPECT_KEY at index {first}: {total} entries with compromised signatures: {summary}"
-        return 0, f"VALID: {summary}"
+            return exit_code, f"SUSPECT_KEY at index {compromised[0]}: {suspect}: {summary}"
+        return exit_code, f"VALID: {summary}"
 
 
 def escape(text: str) -> str:
@@ -453,7 +456,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("verify.py", description="Check a bundle of a Deedbook ledger.")
     parser.add_argument("bundle", nargs="?", type=Path, default=Path(__file__).resolve().parent)
     parser.add_argument("--root", help="the fingerprint of the root key, or at least its first 32 digits")
-    parser.add_argument("--partial", action="store_true", help="exit with 0 even if events are missing")
+    accept = "exit with 0 although the verdict is this one; may be repeated"
+    parser.add_argument("--accept", action="append", default=[], choices=("PARTIAL", "SUSPECT_KEY"), help=accept)
     options = parser.parse_args(arguments)
     try:
         audit = Audit(Members(options.bundle))
@@ -476,7 +480,7 @@ def main(arguments: list[str]) -> int:
             audit.add_problem(0, message, "VERIFICATION_FAILED")
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'index {index}: '}{code}: {message}"))
-    exit_code, line = audit.verdict(options.root, is_partial_enough=options.partial)
+    exit_code, line = audit.verdict(options.root, options.accept)
     print(escape(line))
     return exit_code
 

@@ -126,7 +126,7 @@ def test_missing_events_are_named_and_may_be_allowed(tmp_path: Path) -> None:
     assert text.startswith("PARTIAL: missing 1 of ")
     assert f"1 of authority before index {indexes[-1]}" in text
     assert "the entry that allows index" in text
-    assert program().main([str(path), "--partial"]) == 0
+    assert program().main([str(path), "--accept", "PARTIAL"]) == 0
     assert program().main([str(path)]) == 6
 
 
@@ -161,6 +161,12 @@ def test_key_called_compromised_later_makes_what_it_signed_since_compromised(tmp
         path = forge.export(tmp_path / "compromised.tar", stream)
         for verdict in (alone(path).text, ours(path).text):
             assert f"SUSPECT_KEY at index {since}: 2 entries with compromised signatures" in verdict
+        assert [program().main([str(path), *more]) for more in ((), ("--accept", "SUSPECT_KEY"))] == [6, 0]
+    path = forge.export(tmp_path / "less.tar", SESSION, leave_out={since - 1})
+    for options, code in ((["PARTIAL"], 6), (["SUSPECT_KEY"], 6), (["PARTIAL", "SUSPECT_KEY"], 0)):
+        accepted = [word for option in options for word in ("--accept", option)]
+        assert program().main([str(path), *accepted]) == code
+        assert inside.deed("verify", "--bundle", path, *accepted).code == code
 
 
 def test_revocation_alone_compromises_nothing(tmp_path: Path) -> None:
@@ -177,7 +183,7 @@ def test_command_names_what_is_missing_and_passes_only_when_told(tmp_path: Path)
     said = inside.deed("verify", "--bundle", path)
     assert said.code == 6
     assert f"PARTIAL: entry 4 of {SESSION} missing: {SESSION} and authority as of head {len(forge.entries)}" in said.err
-    allowed = json.loads(inside.deed("--json", "verify", "--bundle", path, "--partial").out)["data"]
+    allowed = json.loads(inside.deed("--json", "verify", "--bundle", path, "--accept", "PARTIAL").out)["data"]
     missing = {"stream": SESSION, "first": 4, "last": 4, "shown_by": len(forge.entries), "since": index - 1}
     assert (allowed["outcome"], allowed["ok"], allowed["missing"]) == ("PARTIAL", False, [missing])
 

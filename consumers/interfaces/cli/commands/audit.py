@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,12 @@ problems_shown_max = 20
 @click.option(
     "--resume", is_flag=True, help="Verify only the entries since the last --resume, and hash the earlier ones."
 )
-@click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing.")
+@click.option(
+    "--accept",
+    type=click.Choice(["PARTIAL", "SUSPECT_KEY"]),
+    multiple=True,
+    help="Exit with 0 although the verdict is this one.",
+)
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
 @click.option(
     "--policy",
@@ -57,15 +63,15 @@ def verify(
     root: str | None,
     note: Path | None,
     *,
-    partial: bool,
+    accept: tuple[str, ...],
     views: bool,
     resume: bool,
     **policy_options: Any,
 ) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
 
-    The verdict is VALID, PARTIAL (a bundle of one stream lacks entries; they are listed), SUSPECT_KEY (valid, but a key
-    that signed was reported stolen since) or INVALID.
+    The verdict is VALID, SUSPECT_KEY (a key that signed was reported stolen since), PARTIAL (a bundle of one stream
+    lacks entries; they are listed) or INVALID. Only VALID exits with 0; --accept lets another verdict do so.
 
     --root pins the root key. It cannot tell apart two histories that this key signed. A checkpoint can: --checkpoint
     FILE compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that the
@@ -79,8 +85,6 @@ def verify(
         raise Refused("USAGE", "a bundle has no views: omit --views, or verify the ledger itself")
     if bundle is not None and resume:
         raise Refused("USAGE", "--resume needs a ledger; a bundle is always verified whole")
-    if partial and bundle is None:
-        raise Refused("USAGE", "--partial needs --bundle; a ledger is always verified whole")
     if bundle is not None and bundle.is_dir():
         raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
     trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
@@ -100,7 +104,7 @@ def verify(
                 client, root=root, trusted_checkpoint=trusted, views=settings, cache=cache, progress=step
             )
     result = None if witnessed is None else witnessed[1]
-    conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=result)
+    conclude(app, "audit", report, views=views, accepted=accept, witnessed=result)
 
 
 def _judge(
@@ -184,7 +188,7 @@ def conclude(
     report: AuditReport,
     *,
     views: bool = False,
-    is_partial_enough: bool = False,
+    accepted: Collection[str] = (),
     witnessed: WitnessResult | None = None,
 ) -> None:
     """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too."""
@@ -193,10 +197,11 @@ def conclude(
     data["views"] = views
     if witnessed is not None:
         data["witnessed"] = msgspec.to_builtins(witnessed)
-    if not (report.ok or (is_partial_enough and report.outcome == "PARTIAL")):
+    notes = [f"note: {sanitize_text(note.message)}" for note in report.notes]
+    if not {"VALID", *accepted}.issuperset(report.outcomes):
         if not app.as_json:
-            for problem in report.problems[:problems_shown_max]:
-                click.echo(sanitize_text(_line(problem)), err=True)
+            problems = [sanitize_text(_line(problem)) for problem in report.problems[:problems_shown_max]]
+            click.echo("".join(f"{line}\n" for line in problems or notes), err=True, nl=False)
         raise Corrupted("VERIFICATION_FAILED", sanitize_text(report.verdict), report=data)
 
     text = [sanitize_text(report.verdict) + (", views equal what the log gives" if views else "")]
@@ -206,7 +211,7 @@ def conclude(
     advice = "Pass --root with the fingerprint that `deed init` printed, to check that this is the ledger you mean."
     text += [] if report.anchored else [advice]
     text += [] if witnessed is None else [str(witnessed)]
-    app.show(kind, data, [*text, *(f"note: {sanitize_text(note.message)}" for note in report.notes)])
+    app.show(kind, data, [*text, *notes])
 
 
 def _line(problem: Problem) -> str:

@@ -302,7 +302,7 @@ def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
 
 
 def test_every_error_has_an_exit_code_of_the_contract() -> None:
-    assert {int(code.exit) for code in CODES.values()} == set(range(1, 8))
+    assert {int(code.exit) for code in CODES.values()} == set(range(1, 10))
     assert stopped_by_user not in {int(code.exit) for code in CODES.values()}
 
 

@@ -127,7 +127,7 @@ def test_missing_extra_is_a_typed_error_that_names_the_command(shared_home: Path
     )
     command = [sys.executable, "-c", program, "mcp", "--home", str(shared_home), "--json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 7
+    assert done.returncode == 8
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "EXTRA_MISSING"
     assert "pip install 'deedbook[mcp]'" in error["message"]

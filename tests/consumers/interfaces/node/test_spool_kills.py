@@ -120,7 +120,7 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_interface_and_is_one_w
     words = ["emit", "finding.logged", "--stream", SESSION, "--data", '{"finding": "by hand"}']
     assert served.deed(*words) == 7
     capsys.readouterr()
-    assert served.deed("--spool", "--json", *words) == 7
+    assert served.deed("--spool", "--json", *words) == 9
     answer = json.loads(capsys.readouterr().out)["error"]
     assert (answer["code"], answer["recoverable"], answer["details"]["recorded"]) == ("SPOOLED", False, False)
     with Ledger(CAROL, **options) as ledger, pytest.raises(Unavailable, match="NOT recorded yet"):
