@@ -117,9 +117,9 @@ mutants: install
 	$(BIN)/python tests/mutants
 
 # The long run: every test that counts its kills, flips or rounds, with as many as were promised (200 kills, 1,000 flips), and
-# every property with more examples.
+# every property with more examples. It takes hours, so it prints a line for each test as it ends.
 faults: install tools
-	DEEDBOOK_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -q --timeout 7200 --durations 25 \
+	DEEDBOOK_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -v --timeout 7200 --durations 25 \
 	  $$(grep -rlE '^from (faults|tampering) import|hypothesis|mark\.long_run' tests --include='test_*.py')
 
 contract: install
