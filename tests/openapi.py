@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the read API, generated from the types of the arguments and answers of queries.
+"""The OpenAPI 3.1 description of the HTTP API, generated from the types of the arguments and answers of queries.
 
 An event in an answer is described only as an object: the schemas of events are published separately (``schemas``).
 """
@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
+import openapi_writes
 
 from deedbook.consumers.interfaces.web.api import BYTES, EVENTS, JSON, NDJSON, TEXT
 from deedbook.consumers.interfaces.web.app import DESCRIPTION, HEALTH, METRICS
@@ -72,8 +73,9 @@ def description() -> dict[str, Any]:
     """Return the document."""
     schemas: dict[str, Any] = {}
     paths = {path_of(name): {"get": _question(name, schemas)} for name in sorted(QUERIES)}
-    paths |= {path: {"get": _other(path, schemas)} for path in _OTHERS}
+    paths |= {path: {"get": _other(path, schemas)} for path in _OTHERS} | openapi_writes.paths()
     schemas |= _portable(_ANSWERS[1])
+    schemas |= openapi_writes.schemas()
     schemas["Error"] = {
         "type": "object",
         "required": ["schema_version", "kind", "error"],
@@ -94,19 +96,20 @@ def description() -> dict[str, Any]:
     }
     error = error_document(Refused("NOT_FOUND", "there is no handoff event-buss: did you mean event-bus?"))
     content = {JSON: {"schema": {"$ref": _REF.format(name="Error")}, "example": error}}
+    errors = openapi_writes.ERRORS | _ERRORS
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Deedbook: reading a ledger",
+            "title": "Deedbook: a ledger over HTTP",
             "version": "1",
-            "description": "Read access to every query of the views, with the JSON documents of the command line.",
+            "description": "Every query of the views, with the JSON documents of the command line, and submissions.",
         },
         "servers": [{"url": "http://127.0.0.1:8080"}],
         "security": _SECURITY,
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": dict(sorted(schemas.items())),
-            "responses": {status: {"description": meaning, "content": content} for status, meaning in _ERRORS.items()},
+            "responses": {status: {"description": meaning, "content": content} for status, meaning in errors.items()},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "`deed token create`"}},
         },
     }

@@ -118,13 +118,16 @@ class FairQueue(Generic[T]):
         self.running -= 1
         self._forget_settled()
 
-    def drop(self, agent: str) -> None:
-        """Drop the waiting requests of an agent; those that run, or that ``put_back`` queued again, are kept."""
+    def drop(self, agent: str) -> list[T]:
+        """Drop the waiting requests of an agent and return them; those that run or were ``put_back`` are kept."""
+        dropped: list[T] = []
         if (account := self._accounts.get(agent)) is not None:
+            dropped = [item for item, _ in account.waiting]
             self.waiting_bytes -= account.waiting_bytes
             account.waiting.clear()
             account.waiting_bytes = 0
             self._forget_settled()
+        return dropped
 
     def _forget_settled(self) -> None:
         accounts = self._accounts

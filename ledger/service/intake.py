@@ -1,5 +1,8 @@
 """The requests of agents to a node for one kind of work: one bounded queue for each agent, served in turn.
 
+Most requests come over the bus. ``Intake.request`` puts a request that came to this process otherwise into the same
+queues.
+
 Each agent has a subscription of its own. A request that finds its agent's queue full is shed without parsing: the node
 answers ``BUSY`` from bytes made beforehand and closes the subscription. It also closes it when bytes come too fast: it
 unsubscribes, and the server answers the agent "no responders". After a pause the node subscribes again for at most a
@@ -18,9 +21,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import nats.errors
@@ -40,6 +43,27 @@ _SIZES_REMEMBERED: Final = 8
 _BUSY: Final = msgspec.json.encode(
     {"error": Unavailable("BUSY", "too many of your requests are waiting: try again later").to_dict()}
 )
+
+
+class _DirectRequest:
+    """A request that came to this process, not over the bus; ``answer`` resolves to the answer."""
+
+    subject, reply = "", "direct"
+
+    def __init__(self, data: bytes, headers: dict[str, str] | None) -> None:
+        self.data, self.headers = data, headers
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def respond(self, data: bytes) -> None:
+        """Answer, like a message of the bus."""
+        if not self.answer.done():  # otherwise the caller gave up
+            self.answer.set_result(data)
+
+
+Request: TypeAlias = Msg | _DirectRequest
+"""A request of an agent, over the bus or not."""
+Serve: TypeAlias = Callable[[str, Request], Awaitable[bytes]]
+"""Returns the encoded answer to a request of an agent."""
 
 
 class _ByteRate:
@@ -81,7 +105,7 @@ class Intake:
     def __init__(
         self,
         subject: Callable[[str, str], str],
-        serve: Callable[[str, Msg], Awaitable[bytes]],
+        serve: Serve,
         share: Share,
         count: Callable[[str], None] = lambda _: None,
         queue: str = QUEUE,
@@ -94,7 +118,7 @@ class Intake:
         self._count, self._queue_group = count, queue
         self._subject = subject
         self._serve = serve
-        self._queue: FairQueue[Msg | asyncio.Future[None]] = FairQueue(share)
+        self._queue: FairQueue[Request | asyncio.Future[None]] = FairQueue(share)
         self._subscriptions: dict[str, _AgentSubscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -111,7 +135,9 @@ class Intake:
         """Serve these agents from now on, and drop the waiting requests of all others."""
         for agent in [agent for agent in self._subscriptions if agent not in agents]:
             subscription = self._subscriptions.pop(agent)
-            self._queue.drop(agent)
+            for dropped in self._queue.drop(agent):
+                if isinstance(dropped, _DirectRequest):
+                    await dropped.respond(_BUSY)
             if subscription.handle is not None:
                 with bus_errors("closing the subscription of an agent"):
                     await subscription.handle.unsubscribe()
@@ -138,6 +164,17 @@ class Intake:
             log.error("request cancelled: it took too long", task=str(task))
             task.cancel()
 
+    async def request(self, agent: str, data: bytes, headers: dict[str, str] | None = None) -> bytes:
+        """Serve a request that came to this process, in the queue of its agent; return the encoded answer.
+
+        If the caller is cancelled, the request is served all the same.
+        """
+        request = _DirectRequest(data, headers)
+        shed = self._queue.put(agent, request, len(data))
+        self._advance()
+        await self._shed_all(shed)
+        return await request.answer
+
     async def rest(self, agent: str, size: int, work: Awaitable[Any]) -> None:
         """Wait for ``work`` without a running slot of the agent; return when the request's turn comes again."""
         self._queue.finish(agent, size)
@@ -163,9 +200,7 @@ class Intake:
                 and subscription.allowed - subscription.read <= limits.subscription_window_max // 2
             ):
                 self._extend(agent, subscription)
-        for flooder, refused in shed:
-            if isinstance(refused, Msg):
-                await self._shed(flooder, refused)
+        await self._shed_all(shed)
 
     def _is_over(self, subscription: _AgentSubscription, size: int) -> bool:
         """Count a message; return whether its subscription must close, because of its count or of its rate.
@@ -181,12 +216,12 @@ class Intake:
     def _advance(self) -> None:
         while (ready := self._queue.take()) is not None:
             agent, item = ready
-            if isinstance(item, Msg):
+            if not isinstance(item, asyncio.Future):
                 _start_task(self._tasks, self._run(agent, item))
             elif not item.done():  # otherwise it was cancelled while it waited for its turn
                 item.set_result(None)
 
-    async def _run(self, agent: str, message: Msg) -> None:
+    async def _run(self, agent: str, message: Request) -> None:
         size = len(message.data)
         try:
             answer = await self._serve(agent, message)
@@ -199,8 +234,16 @@ class Intake:
             self._advance()
         await _respond(message, answer)
 
-    async def _shed(self, agent: str, message: Msg) -> None:
+    async def _shed_all(self, shed: Iterable[tuple[str, Request | asyncio.Future[None]]]) -> None:
+        for agent, refused in shed:
+            if not isinstance(refused, asyncio.Future):
+                await self._shed(agent, refused)
+
+    async def _shed(self, agent: str, message: Request) -> None:
         self._count("requests_shed")
+        if isinstance(message, _DirectRequest):
+            await message.respond(_BUSY)
+            return
         subscription = self._subscriptions.get(agent)
         if subscription is None:
             return
@@ -284,7 +327,7 @@ class Intake:
         subscription.handle = handle
 
 
-async def _respond(message: Msg, answer: bytes) -> None:
+async def _respond(message: Request, answer: bytes) -> None:
     if not message.reply:
         return  # A submission may be sent without waiting for its receipt.
     try:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
@@ -26,7 +26,6 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 import nats.errors
 import structlog
-from nats.aio.msg import Msg
 
 from deedbook.ledger import limits
 from deedbook.ledger.admission.committer import Committer
@@ -41,7 +40,7 @@ from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.log.blobs import page_blobs_max
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.fair_queue import Share
-from deedbook.ledger.service.intake import QUEUE, Intake
+from deedbook.ledger.service.intake import QUEUE, Intake, Request, Serve
 from deedbook.ledger.service.uploads import take
 from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.trust.history import StreamRequest
@@ -234,6 +233,16 @@ class Service:
         for intake, served in self._intakes():
             await intake.follow(served)
 
+    async def submit(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> bytes:
+        """Serve a submission that came to this process as if it came over the bus, and return the encoded answer.
+
+        The caller authenticated ``agent``. Raises Unavailable: ``NOT_LEADER``: only the leader would get it.
+        """
+        if not self._admits:
+            message = "this node follows: send the same bytes to the node that leads (`deed node list`), or later"
+            raise Unavailable("NOT_LEADER", message)
+        return await self._submissions.request(agent, payload, headers)
+
     @property
     def role(self) -> str:
         """The present role of this node, for people."""
@@ -262,8 +271,8 @@ class Service:
         for threads in (self._threads, self._upload_threads):
             await asyncio.to_thread(threads.shutdown)
 
-    def _answering(self, serve: Callable[[str, Msg], Awaitable[bytes]]) -> Callable[[str, Msg], Awaitable[bytes]]:
-        async def answer(agent: str, message: Msg) -> bytes:
+    def _answering(self, serve: Serve) -> Serve:
+        async def answer(agent: str, message: Request) -> bytes:
             try:
                 return await serve(agent, message)
             except DeedbookError as error:
@@ -275,7 +284,7 @@ class Service:
 
         return answer
 
-    async def _submit(self, agent: str, message: Msg) -> bytes:
+    async def _submit(self, agent: str, message: Request) -> bytes:
         headers = message.headers or {}
         if BLOB_HEADER in headers:
             number = headers.get(CHUNK_HEADER, "")
@@ -285,7 +294,7 @@ class Service:
         self._watcher.look()
         return _encoded({"accepted": [_fields(event) for event in accepted]})
 
-    async def _read(self, agent: str, message: Msg) -> bytes:
+    async def _read(self, agent: str, message: Request) -> bytes:
         if len(message.data) > arguments_size_max_bytes:
             raise Refused(
                 "TOO_LARGE", f"the arguments of a read have at most {arguments_size_max_bytes} bytes: send less"

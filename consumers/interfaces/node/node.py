@@ -139,6 +139,10 @@ class Node(AsyncResource):
             return self._membership.view().nodes
         return [NodeView(self._name, "leader", 0, self.client.head().size, self.url, "", 0.0)]
 
+    async def submit(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> bytes:
+        """Serve a submission of ``agent``, whom the caller authenticated: as ``Service.submit``."""
+        return await self._service.submit(agent, payload, headers)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; raises the error of ``FATAL`` that ended the node before."""
         self._fatal.add_done_callback(lambda _: stop.set())

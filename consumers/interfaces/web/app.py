@@ -39,6 +39,7 @@ from deedbook.consumers.interfaces.web.questions import ROOT
 from deedbook.consumers.interfaces.web.server import hosts, serving
 from deedbook.consumers.interfaces.web.stream import CHECK, Followers
 from deedbook.consumers.interfaces.web.tokens import Tokens
+from deedbook.consumers.interfaces.web.writes import Submit, Writes
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.home import trust
 from deedbook.ledger.system.metrics import METRIC_DEFINITIONS, SECONDS, Metrics
@@ -69,14 +70,16 @@ async def publishing(
     is_public: bool = False,
     gauges: Gauges | None = None,
     metrics: Metrics | None = None,
+    submit: Submit | None = None,
 ) -> AsyncIterator[str]:
     """Serve a ledger on a bound socket within the block; yields the address.
 
-    If the log ``is_public``, checkpoint and tiles need no token. ``gauges`` and ``metrics`` are the node's own.
+    If the log ``is_public``, checkpoint and tiles need no token. ``gauges``, ``metrics`` and ``submit`` are the node's
+    own; without ``submit`` nothing can be written.
     Raises Refused: ``NOT_TRUSTED``, because the tokens in an untrusted folder may be a stranger's. Unavailable: as
     ``server.serving``.
     """
-    with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, metrics=metrics)) as web:
+    with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, metrics=metrics, submit=submit)) as web:
         allowed = hosts(client, listening.getsockname()[0])
         app = TrustedHostMiddleware(web, allowed_hosts=allowed, www_redirect=False)
         async with serving(app, listening) as url:
@@ -96,6 +99,7 @@ class Web:
         is_public: bool = False,
         gauges: Gauges | None = None,
         metrics: Metrics | None = None,
+        submit: Submit | None = None,
     ) -> None:
         trust.demand(client.settings.home, client)
         self.followers = Followers()
@@ -112,6 +116,7 @@ class Web:
             DESCRIPTION: lambda request: request.answer(self._description, JSON),
         }
         self._routes = self._at_once | self.api.routes()
+        self._writes = Writes(client, self._tokens, self._threads, submit)
         self._prefixes = {route.partition("{")[0]: route for route in self._routes if "{" in route}
         self._open = {ROOT, DESCRIPTION, HEALTH} | ({"/checkpoint", self._prefixes["/tile/"]} if is_public else set())
         own: Gauges = {
@@ -145,7 +150,11 @@ class Web:
             await send(message)
 
         try:
-            await (await self._answer(scope, route, ref))(scope, receive, send_noted)
+            if route in self._writes.routes:
+                answer = await self._writes.answer(route, scope, receive)
+            else:
+                answer = await self._answer(scope, route, ref)
+            await answer(scope, receive, send_noted)
         except Exception as error:  # an unexpected error is answered, too
             if not isinstance(error, DeedbookError):
                 _log.exception("%s failed", scope["path"])
@@ -159,12 +168,12 @@ class Web:
         for prefix, route in self._prefixes.items():
             if path.startswith(prefix):
                 return route, path.removeprefix(prefix)
-        return (path if path in self._routes else "other"), ""
+        return (path if path in self._routes or path in self._writes.routes else "other"), ""
 
     async def _answer(self, scope: Scope, route: str, ref: str) -> Response:
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
         if method not in METHODS.split(", "):
-            return refused(Refused("USAGE", f"this API is read-only: use {METHODS}"), 405, allow=METHODS)
+            return refused(Refused("USAGE", f"this path is read-only: use {METHODS}"), 405, allow=METHODS)
         if len(path) + len(scope["query_string"]) > address_max_chars:
             return refused(Refused("TOO_LARGE", f"an address may have at most {address_max_chars} characters"), 414)
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
@@ -202,9 +211,17 @@ class Web:
             return snapshot.size
 
     def _paths(self) -> list[dict[str, Any]]:
-        gets = {path: item["get"] for path, item in msgspec.json.decode(self._description)["paths"].items()}
-        names = {path: [item["name"] for item in get["parameters"]] for path, get in gets.items()}
-        return [{"path": path, "meaning": get["summary"], "arguments": names[path]} for path, get in gets.items()]
+        paths: dict[str, dict[str, Any]] = msgspec.json.decode(self._description)["paths"]
+        return [
+            {
+                "path": path,
+                "method": method.upper(),
+                "meaning": operation["summary"],
+                "arguments": [parameter["name"] for parameter in operation["parameters"]],
+            }
+            for path, item in paths.items()
+            for method, operation in item.items()
+        ]
 
 
 class _MetricsCollector(NamedTuple):

@@ -33,6 +33,7 @@ request_wait_max_s: Final = 15
 request_head_max_bytes: Final = 16 * 1024
 stop_wait_max_s: Final = 3
 DROP: Final = "deedbook.drop"
+TIMED: Final = "deedbook.timed"
 _STATUSES: Final = {"TOKEN_INVALID": 401, "NOT_ACCEPTABLE": 406, "TOO_LARGE": 413, "NOT_WITNESSED": 503}
 _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 
@@ -64,7 +65,8 @@ async def serving(
     """Serve an application on a bound socket within the block; yields the address.
 
     With ``has_lifespan`` the application gets lifespan events. ``scope[DROP]`` is a function that cuts the connection
-    of a client that does not read. Raises Unavailable: ``STORE_UNAVAILABLE`` if the server does not start.
+    of a client that does not read. An application that sets ``scope[TIMED]`` limits the time of the body itself.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` if the server does not start.
     """
     host, port = listening.getsockname()[:2]
 
@@ -157,7 +159,7 @@ class _Server(uvicorn.Server):
         waiting, self._waiting, now = self._waiting, {}, time.monotonic()
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
-            if cycle is None or cycle.response_complete or cycle.more_body:
+            if cycle is None or cycle.response_complete or (cycle.more_body and TIMED not in cycle.scope):
                 since = self._waiting.setdefault((connection, cycle), waiting.get((connection, cycle), now))
                 if now - since > request_wait_max_s:
                     connection.transport.abort()

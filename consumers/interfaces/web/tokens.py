@@ -1,9 +1,10 @@
-"""Bearer tokens for reading over HTTP, each with a role and for a registered agent (RFC 6750).
+"""Bearer tokens for HTTP, each with a role and for a registered agent (RFC 6750).
 
-Loopback does not authenticate, because every agent on the machine can reach it: reading needs a token there, too. A
-token is 32 random bytes and is shown once. Its SHA-256 is stored in a file that only its owner can read; so many random
-bits cannot be guessed from it and need no slow hash. A token becomes invalid if it expires or is revoked, or if the log
-removes its agent or ends the agent's key. The log contains nothing about tokens, because they grant only reading.
+Loopback does not authenticate, because every agent on the machine can reach it: it needs a token, too. A token is 32
+random bytes and is shown once. Its SHA-256 is stored in a file that only its owner can read; so many random bits cannot
+be guessed from it and need no slow hash. A token becomes invalid if it expires or is revoked, or if the log removes its
+agent or ends the agent's key. The log contains nothing about tokens, because they grant only reading, and carrying what
+their agent's keys signed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _token_bytes: Final = 32
 _log: Final = logging.getLogger("deedbook.web")
 _id_digits: Final = 8
 
-Role = Literal["reader", "metrics"]
+Role = Literal["reader", "writer", "metrics"]
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,7 +120,7 @@ class Tokens:
         digest = sha256(text.strip().encode("utf-8", "surrogateescape")).hexdigest()
         matches = [candidate for candidate in known if hmac.compare_digest(candidate.digest, digest)]
         if scheme.lower() != "bearer" or not matches:
-            message = "reading needs a token: make one with `deed token create NAME` in the ledger's folder"
+            message = "this needs a token: make one with `deed token create NAME` in the ledger's folder"
             raise Refused("TOKEN_INVALID", message)
         state = state_of(matches[0], snapshot)
         if state != "valid":

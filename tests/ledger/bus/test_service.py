@@ -14,7 +14,7 @@ from served import Served, connect, until
 
 from deedbook.ledger import limits
 from deedbook.ledger.bus.subjects import read_subject, submit_subject
-from deedbook.ledger.errors import CODES
+from deedbook.ledger.errors import CODES, Unavailable
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.service.service import answer_size_max_bytes, arguments_size_max_bytes
 
@@ -323,3 +323,39 @@ def test_stopping_answers_what_was_asked_and_takes_no_more(
 
 def test_page_limits_are_those_of_the_contract() -> None:
     assert answer_size_max_bytes > limits.range_size_max_bytes * 4 / 3
+
+
+# Requests that came to this process
+
+
+def test_requests_to_this_process_wait_in_the_queue_of_their_agent_and_too_many_are_shed(
+    served: Served, ledger: Ledger
+) -> None:
+    payload = ledger.sign("alice", draft(SessionStarted(), "session/direct")).encode()
+    sent = limits.agent_submissions_running_max + limits.agent_requests_waiting_max + 20
+
+    async def submit_all() -> list[Any]:
+        answers = await asyncio.gather(*(served.service.submit("alice", payload) for _ in range(sent)))
+        return [msgspec.json.decode(answer) for answer in answers]
+
+    answers = served.run(submit_all())
+    assert [code_of(answer) for answer in answers if "error" in answer] == ["BUSY"] * 20
+    accepted = [answer["accepted"][0] for answer in answers if "error" not in answer]
+    assert {one["index"] for one in accepted} == {ledger.head()[0] - 1}
+    assert [one["is_repeat"] for one in accepted].count(False) == 1
+
+
+def test_a_node_that_follows_takes_no_request_and_answers_those_that_wait(served: Served, ledger: Ledger) -> None:
+    payload = ledger.sign("alice", draft(SessionStarted(), "session/direct")).encode()
+
+    async def submit_and_follow() -> list[str]:
+        count = limits.agent_submissions_running_max + 5
+        waiting = [asyncio.ensure_future(served.service.submit("alice", payload)) for _ in range(count)]
+        await asyncio.sleep(0)
+        await served.service.take(admits=False, reads=True)
+        answers = [msgspec.json.decode(answer) for answer in await asyncio.gather(*waiting)]
+        with pytest.raises(Unavailable, match="NOT_LEADER"):
+            await served.service.submit("alice", payload)
+        return [code_of(answer) for answer in answers if "error" in answer]
+
+    assert served.run(submit_and_follow()) == ["BUSY"] * 5

@@ -71,4 +71,6 @@ def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.Abstra
     listening = bind(where)
     if listening.getsockname()[0] != LOOPBACK:
         click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
-    return publishing(node.client, listening, is_public=is_public, gauges=node.gauges(), metrics=node.metrics)
+    return publishing(
+        node.client, listening, is_public=is_public, gauges=node.gauges(), metrics=node.metrics, submit=node.submit
+    )

@@ -1,9 +1,9 @@
-"""`deed token`: who may read this ledger over HTTP."""
+"""`deed token`: who may use this ledger over HTTP."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -18,17 +18,17 @@ from deedbook.ledger.home import trust
 
 @click.group(cls=Group)
 def token() -> None:
-    """Manage tokens with which programs read the ledger over HTTP (`deed serve --web`)."""
+    """Manage tokens with which programs use the ledger over HTTP (`deed serve --web`)."""
 
 
 @token.command()
 @click.argument("name")
 @click.option(
     "--role",
-    type=click.Choice(["reader", "metrics"]),
+    type=click.Choice(get_args(Role)),
     default="reader",
     show_default=True,
-    help="Read everything, or only /metrics.",
+    help="Read everything; read and write; or read only /metrics.",
 )
 @click.option(
     "--expires", metavar="TIME", default="30d", show_default=True, help="How long the token is valid: 12h, 30d."
@@ -36,8 +36,8 @@ def token() -> None:
 def create(app: App, name: str, role: Role, expires: str) -> None:
     """Create a token for the agent NAME, and print it once.
 
-    It can only read: `curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8080/v1`. It ends when the agent is
-    removed or its key is revoked.
+    Use it so: `curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8080/v1`. A writer's token also carries what
+    the agent's keys signed (`POST /v1/entries`). It ends when the agent is removed or its key is revoked.
     """
     client, tokens = _opened(app)
     with client.log.snapshot() as snapshot:
@@ -48,7 +48,7 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
     data = _described(created, "valid") | {"token": text}
     app.show("token", data, text)
     if not app.as_json:
-        click.echo(f"{created.id} reads as {name} ({role}) until {when(created.expires_ms)}; not shown again", err=True)
+        click.echo(f"{created.id} is {name}'s ({role}) until {when(created.expires_ms)}; not shown again", err=True)
 
 
 @token.command("list")

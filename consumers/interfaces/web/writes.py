@@ -1,0 +1,227 @@
+"""Writing over HTTP: ``POST /v1/entries`` takes signed submissions, ``POST /v1/blobs`` the content of blobs.
+
+Each request goes with the bytes that arrived into the queue of the token's agent, beside the agent's requests over the
+bus. So the queues, limits, gate and quotas are those of the bus, and so are the answers. A node that follows refuses,
+as over the bus it gets no submissions. The server itself decides only whether the token may carry the submission: a
+writer token carries nothing that the key of another agent signed. The gate decides about a key that nobody has.
+
+A page of another site cannot write: it has no token, and no form sends these media types. The server reads a body only
+after it checked the token, keeps at most a submission or one chunk of a blob of it, and reads few bodies at once. If we
+stop or crash before the answer, the client does not know the result and sends the same bytes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from deedbook.consumers.interfaces.web.api import BYTES, JSON, refused
+from deedbook.consumers.interfaces.web.questions import ROOT
+from deedbook.consumers.interfaces.web.server import TIMED
+from deedbook.consumers.interfaces.web.stream import NEVER_SNIFFED
+from deedbook.consumers.sdk.text import document, json_text
+from deedbook.ledger import limits
+from deedbook.ledger.bus.connection import decode_answer, retry_wait_first_s
+from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.format.codec import decode_base64
+from deedbook.ledger.format.envelope import decode_submission
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope
+
+    from deedbook.consumers.interfaces.web.tokens import Tokens
+    from deedbook.ledger.client.local import LocalClient
+    from deedbook.ledger.log.blobs import Intent
+
+MSGPACK: Final = "application/vnd.msgpack"
+INTENT_HEADER: Final = "Deedbook-Intent"
+METHODS: Final = "POST, OPTIONS"
+bodies_max: Final = 16
+agent_bodies_max: Final = 4
+part_wait_max_s: Final = 10.0
+body_rate_min_bytes_per_s: Final = 64 * 1024
+chunk_attempts_max: Final = 8
+
+
+class Submit(Protocol):
+    """Serves a submission of an authenticated agent, and returns the answer's bytes (``Node.submit``)."""
+
+    def __call__(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> Awaitable[bytes]:
+        """Serve it. Raises Unavailable: ``NOT_LEADER``."""
+
+
+class _Request:
+    """An authorized request: its agent, media type and headers, and its body, which is read once."""
+
+    def __init__(self, agent: str, media: str, headers: Headers, receive: Receive) -> None:
+        self.agent, self.media, self.headers = agent, media, headers
+        self._receive = receive
+
+    async def parts(self, size_max: int) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives.
+
+        Raises Refused: ``TOO_LARGE``; ``INVALID_FORMAT`` if the client stops in between. TimeoutError: it is too slow.
+        """
+        size, left_s, loop = 0, part_wait_max_s, asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            async with asyncio.timeout(left_s):
+                message = await self._receive()
+            left_s -= loop.time() - began_s  # only the client's time counts, not ours between two parts
+            if message["type"] == "http.disconnect":
+                raise Refused("INVALID_FORMAT", "the body ended before its end")
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            left_s += len(part) / body_rate_min_bytes_per_s
+            if size > size_max:
+                raise Refused("TOO_LARGE", f"this body may have at most {size_max} bytes", limit=size_max)
+            if part:
+                yield part
+            if not message.get("more_body", False):
+                return
+
+
+class Writes:
+    """The two paths that take a body; ``routes`` names them."""
+
+    def __init__(self, client: LocalClient, tokens: Tokens, threads: Executor, submit: Submit | None) -> None:
+        """Serve requests by ``submit``; without it nothing can be written."""
+        self._client, self._tokens, self._threads = client, tokens, threads
+        self._reading: Counter[str] = Counter()
+        self._submit: Submit
+        self.routes: dict[str, tuple[tuple[str, ...], int, Callable[[_Request], Awaitable[Response]]]] = {}
+        if submit is not None:
+            self._submit = submit
+            self.routes = {
+                f"{ROOT}/entries": ((JSON, MSGPACK), limits.request_size_max_bytes, self._entries),
+                f"{ROOT}/blobs": ((BYTES,), limits.blob_size_max_bytes, self._blobs),
+            }
+
+    async def answer(self, route: str, scope: Scope, receive: Receive) -> Response:
+        """Answer a request to one of ``routes``. Raises DeedbookError: everything that has the status of its code."""
+        headers, (medias, size_max, write) = Headers(scope=scope), self.routes[route]
+        if scope["method"] == "OPTIONS":
+            return Response(status_code=204, headers={"allow": METHODS})
+        if scope["method"] != "POST":
+            return refused(Refused("USAGE", f"this path takes only {METHODS}"), 405, allow=METHODS)
+        agent = self._writer(headers.get("authorization", ""))
+        media = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media not in medias or headers.get("content-encoding", "identity") != "identity":
+            error = Refused("INVALID_FORMAT", f"send a plain body with Content-Type: {' or '.join(medias)}")
+            return refused(error, 415, **{"accept-post": ", ".join(medias)})
+        if scope["query_string"]:
+            raise Refused("UNKNOWN_FIELD", "this path takes no arguments in its address")
+        if int(headers.get("content-length", "0")) > size_max:
+            raise Refused("TOO_LARGE", f"this body may have at most {size_max} bytes", limit=size_max)
+        scope[TIMED] = True
+        with self._place(agent):
+            try:
+                return await write(_Request(agent, media, headers, receive))
+            except TimeoutError:
+                return refused(Unavailable("BUSY", "the body came too slowly: send it again"), 408)
+
+    def _writer(self, header: str) -> str:
+        """Return the agent of a writer token. Raises: as ``Tokens.check``; Refused: ``NOT_AUTHORIZED``."""
+        with self._client.log.snapshot() as snapshot:
+            token = self._tokens.check(header, snapshot)
+        if token.role != "writer":
+            message = f"the role {token.role} may not write: make a token with `deed token create NAME --role writer`"
+            raise Refused("NOT_AUTHORIZED", message, role=token.role)
+        return token.agent
+
+    @contextlib.contextmanager
+    def _place(self, agent: str) -> Iterator[None]:
+        """Count a body that is being read. Raises Unavailable: ``BUSY`` if there are too many."""
+        if self._reading[agent] >= agent_bodies_max or self._reading.total() >= bodies_max:
+            raise Unavailable("BUSY", "too many bodies are being read: try again later", limit=agent_bodies_max)
+        self._reading[agent] += 1
+        try:
+            yield
+        finally:
+            self._reading[agent] -= 1
+            self._reading += Counter()  # forget agents without a body
+
+    async def _entries(self, request: _Request) -> Response:
+        content = b"".join([part async for part in request.parts(limits.request_size_max_bytes)])
+        await self._in_thread(self._check_carried, request.agent, request.media, content)
+        return _written("entries", decode_answer(await self._submit(request.agent, content)))
+
+    def _check_carried(self, agent: str, media: str, content: bytes) -> None:
+        """Check in a thread whether a token of ``agent`` may carry a submission.
+
+        Raises Refused: as ``decode_submission``; ``INVALID_FORMAT`` for another form than the media type says;
+        ``AUTHOR_MISMATCH`` if the key of another agent signed it.
+        """
+        if (content[:1] in (b"{", b"[")) != (media == JSON):
+            raise Refused("INVALID_FORMAT", f"the body is not in the form that Content-Type names: {media}")
+        with self._client.log.snapshot() as snapshot:
+            key = snapshot.key(decode_submission(content).key.hex())
+        if key is not None and key.owner != agent:
+            message = f"this token is {agent}'s, and a key of {key.owner} signed: use a token of {key.owner}"
+            raise Refused("AUTHOR_MISMATCH", message, owner=key.owner)
+
+    async def _blobs(self, request: _Request) -> Response:
+        signed, intent = await self._in_thread(self._intent, request.agent, request.headers.get(INTENT_HEADER, ""))
+        length = int(request.headers.get("content-length", intent.size))
+        if length != intent.size:
+            raise _wrong_size(intent, length)
+        answer = await self._send(request.agent, intent.ref, INTENT, signed)
+        received, size, number, buffer = int(answer["received"]), 0, 0, bytearray()
+        # The last chunk waits for the end of the body, so that a body with more bytes stores nothing.
+        async for part in request.parts(limits.blob_size_max_bytes):
+            size += len(part)
+            buffer += part
+            while len(buffer) > limits.blob_chunk_bytes:
+                chunk = bytes(buffer[: limits.blob_chunk_bytes])
+                del buffer[: limits.blob_chunk_bytes]
+                if number * limits.blob_chunk_bytes >= received:
+                    answer = await self._send(request.agent, intent.ref, str(number), chunk)
+                number += 1
+        if size != intent.size:
+            raise _wrong_size(intent, size)
+        if "ref" not in answer:
+            answer = await self._send(request.agent, intent.ref, str(number), bytes(buffer))
+        return _written("blob", {"ref": intent.ref, "size": intent.size})
+
+    def _intent(self, agent: str, header: str) -> tuple[bytes, Intent]:
+        """Return the signed intent of an upload, as it arrived and decoded. Raises Refused: as ``check_intent``."""
+        if not header:
+            message = "name the blob: the base64 of its signed intent (a submission of one blob.stored event)"
+            raise Refused("INVALID_FIELD", message, path=INTENT_HEADER)
+        signed = decode_base64(header, INTENT_HEADER)
+        intent = self._client.check_intent(decode_submission(signed))
+        if intent.author != agent:
+            message = f"this token is {agent}'s, and {intent.author} signed the intent: sign your own"
+            raise Refused("AUTHOR_MISMATCH", message, owner=intent.author)
+        return signed, intent
+
+    async def _send(self, agent: str, ref: str, number: str, payload: bytes) -> dict[str, Any]:
+        """Send the intent or a chunk of a blob, again while the node is busy: the client would send the whole blob."""
+        for attempt in range(chunk_attempts_max):
+            try:
+                headers = {BLOB_HEADER: ref, CHUNK_HEADER: number}
+                return decode_answer(await self._submit(agent, payload, headers))
+            except Unavailable as error:
+                if error.code != "BUSY" or attempt == chunk_attempts_max - 1:
+                    raise
+            await asyncio.sleep(retry_wait_first_s * 2**attempt)
+        raise AssertionError
+
+    async def _in_thread(self, call: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
+
+
+def _written(kind: str, data: dict[str, Any]) -> Response:
+    return Response(json_text(document(kind, data)), 200, {"cache-control": "no-store", **NEVER_SNIFFED}, JSON)
+
+
+def _wrong_size(intent: Intent, size: int) -> DeedbookError:
+    return Refused("INVALID_FIELD", f"the intent is for {intent.size} bytes, and the body has {size}", path="size")
