@@ -57,14 +57,16 @@ def remote(settings: Settings, url: str, name: str = CAROL) -> RemoteClient:
 class ServeProcess:
     """`deed serve` in a process of its own, to be killed."""
 
-    def __init__(self, settings: Settings, port: int | None = None) -> None:
+    def __init__(self, settings: Settings, port: int | None = None, *, web: bool = False) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "serve", "--json"]
-        self.child = subprocess.Popen(
-            command + (["--port", str(port)] if port else []), stdout=subprocess.PIPE, env=environment
-        )
+        command += ["--port", str(port)] if port else []
+        command += ["--web", "0"] if web else []
+        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         assert self.child.stdout is not None
-        self.url: str = msgspec.json.decode(self.child.stdout.readline())["data"]["url"]
+        data = msgspec.json.decode(self.child.stdout.readline())["data"]
+        self.url: str = data["url"]
+        self.web: str = data.get("web", "")
 
     @property
     def port(self) -> int:

@@ -26,6 +26,7 @@ export interface Proven {
   author: string;
   kind: string;
   data: unknown;
+  body: string;
 }
 
 const bodyOf = (entry: Entry): Body => JSON.parse(entry.body.toString("utf8")) as Body;
@@ -78,5 +79,6 @@ export function checkHandedOn(receipt: string, fingerprint: string): Proven {
   need(isSigned(entry, hashesOf(Buffer.from(evidence.batch, "base64"))), "the entry's signature does not fit");
   const body = bodyOf(entry);
   need(body.ledger === ledger, "the entry is of another ledger");
-  return { index, size, ledger, author: body.author, kind: body.kind, data: body.data };
+  const { author, kind, data: content } = body;
+  return { index, size, ledger, author, kind, data: content, body: entry.body.toString("utf8") };
 }

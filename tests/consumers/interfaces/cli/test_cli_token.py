@@ -26,7 +26,7 @@ def test_a_token_is_shown_once_and_its_hash_is_kept(deed: Deed) -> None:
     said = deed.run("token", "create", "alice")
     token = said.out.strip()
     assert token.startswith("deedbook_")
-    assert "reads as alice (reader) until" in said.err
+    assert "is a token of alice (reader) until" in said.err
     file = deed.home / "tokens.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (listed,) = deed.data("token", "list")["tokens"]

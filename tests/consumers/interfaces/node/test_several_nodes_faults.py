@@ -16,15 +16,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import faults
+import httpx
 import pytest
 from faults import is_long_run, times
 from partition import Relays, cut_each
 from three_nodes import Nodes, eventually
 
+from deedbook.consumers.interfaces.web.tokens import Tokens
+from deedbook.consumers.interfaces.web.writes import MSGPACK
 from deedbook.ledger import limits
+from deedbook.ledger.client.author import Draft, draft_and_sign, now
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.format.identity import open_key, read_key_file
+from deedbook.ledger.home.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,6 +215,43 @@ def test_two_leaders_without_a_lease_never_write_in_one_term(nodes: Nodes) -> No
         nodes.kill(*nodes.names)
         nodes.command.clear()
         nodes.start()
+
+
+def test_only_the_leader_takes_what_is_posted_and_the_next_leader_knows_it(nodes: Nodes) -> None:
+    nodes.kill(*nodes.names)
+    web = dict(zip(nodes.names, nodes.script.free_ports(len(nodes.names)), strict=True))
+    for name in nodes.names:
+        home = str(nodes.scene.homes[name])
+        serve = [*nodes.script.program(), "--home", home, "serve", "--json", "--port", str(nodes.ports[name])]
+        nodes.command[name] = [*serve, "--web", str(web[name])]
+    nodes.start()
+    try:
+        agent = nodes.scene.agents[0]
+        key_file = Home(nodes.folder / "clients").key_file(agent)
+        key, ledger = open_key(key_file), read_key_file(key_file).ledger
+        draft = Draft(stream="session/posted", data=SessionStarted())
+        signed = draft_and_sign([draft], key, ledger=ledger, author=agent, at=now())
+        headers = {
+            name: {"authorization": f"Bearer {Tokens(nodes.scene.homes[name]).create(agent, 'writer', 2**52)[1]}"}
+            for name in nodes.names
+        }
+
+        def post(name: str) -> Any:
+            given = headers[name] | {"content-type": MSGPACK}
+            answer = httpx.post(f"http://127.0.0.1:{web[name]}/v1/entries", content=signed.encode(), headers=given)
+            return answer.json()["data"]["accepted"][0] if answer.status_code == 200 else answer.text
+
+        nodes.whole()
+        leader = nodes.leader()
+        assert all("NOT_LEADER" in post(name) for name in nodes.names if name != leader)
+        accepted = post(leader)
+        assert accepted["is_repeat"] is False
+        nodes.kill(leader)
+        assert post(nodes.other_leader(leader)) == accepted | {"is_repeat": True}
+        nodes.start(leader)
+        nodes.whole()
+    finally:
+        nodes.command.clear()
 
 
 def test_nodes_that_are_cut_off_by_relays_take_nothing_for_lost_and_lose_nothing(

@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import httpx
 import jsonschema
 import pytest
+import schemathesis
 from bad_inputs import BAD_INPUTS as ALL_BAD_INPUTS
 from bad_inputs import STREAM as ARRANGED
 from bad_inputs import BadInput, start_session
 from blake3 import blake3
 from building import Actors, Ledger, key_named
 from credentials import jwt
+from faults import times
+from hypothesis import HealthCheck, given, settings
 from served import connect, public_key, write_bus_key
-from test_web_described import DESCRIPTION
+from test_web_api import code_of
+from test_web_described import CHECKS, DESCRIPTION
 from web_reading import LATER_MS
 
 from deedbook.consumers.interfaces.node.node import Node
@@ -179,9 +183,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         yield served
 
 
-def code_of(answer: httpx.Response) -> tuple[int, str]:
-    """Return the status and the code of a refusal."""
-    return answer.status_code, answer.json()["error"]["code"]
+def error_of(answer: httpx.Response) -> Any:
+    """Return the error in a refusal, as the bus has it."""
+    return answer.json()["error"]
 
 
 @pytest.mark.parametrize("media", ["application/json", MSGPACK])
@@ -275,7 +279,7 @@ def test_the_gate_refuses_over_http_what_it_refuses_over_nats_in_the_same_words(
     before = written.size()
     answer = written.post(content, name)
     assert code_of(answer) == (status, code), answer.text
-    assert answer.json()["error"] == written.over_nats(content, name)["error"]
+    assert error_of(answer) == written.over_nats(content, name)["error"]
     assert written.size() == before
 
 
@@ -287,18 +291,18 @@ def test_bad_input_is_refused_as_at_the_gate(written: Written, case: str) -> Non
     media = "application/json" if content[:1] in (b"{", b"[") else MSGPACK
     answer = written.post(content, content_type=media)
     assert code_of(answer)[1] == bad.code, answer.text
-    assert len(content) > limits.request_size_max_bytes or answer.json()["error"] == written.over_nats(content)["error"]
+    assert len(content) > limits.request_size_max_bytes or error_of(answer) == written.over_nats(content)["error"]
     assert written.size() == before
 
 
 def test_malformed_json_is_refused_with_its_place(written: Written) -> None:
-    assert "at character 1" in written.post(b"{]").json()["error"]["message"]
+    assert "at character 1" in error_of(written.post(b"{]"))["message"]
 
 
 def test_a_token_carries_nothing_that_the_key_of_another_agent_signed(written: Written) -> None:
     content = dsse(written.sign("bob", SessionStarted(), stream="session/bob"))
     answer = written.post(content, "alice")
-    assert (code_of(answer), answer.json()["error"]["details"]["owner"]) == ((403, "AUTHOR_MISMATCH"), "bob")
+    assert (code_of(answer), error_of(answer)["details"]["owner"]) == ((403, "AUTHOR_MISMATCH"), "bob")
     assert written.post(content, "bob").status_code == 200
 
 
@@ -346,7 +350,7 @@ def test_the_token_of_an_agent_that_is_removed_ends(written: Written) -> None:
     assert written.post(removed, ROOT).status_code == 200
     content = dsse(written.sign("dora", SessionStarted(), stream="session/late"))
     answer = written.post(content, "dora", authorization=header)
-    assert (code_of(answer), answer.json()["error"]["details"]["state"]) == ((401, "TOKEN_INVALID"), "agent removed")
+    assert (code_of(answer), error_of(answer)["details"]["state"]) == ((401, "TOKEN_INVALID"), "agent removed")
 
 
 @pytest.mark.parametrize(
@@ -492,6 +496,21 @@ def test_the_answers_are_as_they_are_described(written: Written) -> None:
     jsonschema.validate(json.loads(content), described | {"components": DESCRIPTION["components"]})
     check("/v1/entries", written.post(content))
     check("/v1/blobs", blob(written, b"as described"))
+
+
+@pytest.mark.parametrize("path", ["/v1/entries", "/v1/blobs"])
+def test_whatever_the_description_allows_is_answered_as_it_says(written: Written, path: str) -> None:
+    operation = schemathesis.openapi.from_url(f"{written.web}/v1/openapi.json")[path]["POST"]
+    headers = {"authorization": f"Bearer {written.token()}"}
+
+    @settings(max_examples=times(20, 20), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy())
+    def ask(case: schemathesis.Case) -> None:
+        case.call_and_validate(headers=headers, checks=CHECKS)
+
+    before = written.size()
+    ask()
+    assert written.size() == before  # nothing was signed
 
 
 def test_an_entry_that_was_answered_while_the_node_stops_is_in_the_log(tmp_path: Path) -> None:
