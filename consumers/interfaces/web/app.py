@@ -1,10 +1,10 @@
-"""The application of `deed serve --web`: the read API, the metrics, and the checks before every request.
+"""The application of `deed serve --web`: the API, the metrics, and the checks before every request that reads.
 
-The checks refuse other methods, requests with a body, addresses that are too long, and requests without a valid token.
-Only the description of the API and the health check need no token. The log's entries contain all content, so tiles
-need a token unless the operator made the log public. No header allows pages of other sites to read (CORS). A thread
-answers each request, so that a slow one delays neither the node's event loop nor its agents; after
-``answer_wait_max_s`` the request fails.
+``writes`` answers the paths that write. For all others, the checks refuse other methods, requests with a body,
+addresses that are too long, and requests without a valid token. Only the description of the API and the health check
+need no token. The log's entries contain all content, so tiles need a token unless the operator made the log public. No
+header allows pages of other sites to read (CORS). A thread answers each request, so that a slow one delays neither the
+node's event loop nor its agents; after ``answer_wait_max_s`` the request fails.
 
 Routes are found by their text in one table, because a router that tries patterns one after the other takes a tenth of
 an answer's time (measured). The metrics use prometheus-client, one small package without dependencies. A metric has the

@@ -48,7 +48,9 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
     data = _described(created, "valid") | {"token": text}
     app.show("token", data, text)
     if not app.as_json:
-        click.echo(f"{created.id} is a token of {name} ({role}) until {when(created.expires_ms)}; not shown again", err=True)
+        click.echo(
+            f"{created.id} is a token of {name} ({role}) until {when(created.expires_ms)}; not shown again", err=True
+        )
 
 
 @token.command("list")
