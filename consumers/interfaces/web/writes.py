@@ -44,11 +44,12 @@ if TYPE_CHECKING:
 MSGPACK: Final = "application/vnd.msgpack"
 INTENT_HEADER: Final = "Deedbook-Intent"
 METHODS: Final = "POST, OPTIONS"
-bodies_max: Final = 16
+bodies_max: Final = 64
 agent_bodies_max: Final = 4
 part_wait_max_s: Final = 10.0
 body_rate_min_bytes_per_s: Final = 64 * 1024
 chunk_attempts_max: Final = 8
+answer_wait_max_s: Final = limits.request_timeout_s
 
 
 class Submit(Protocol):
@@ -122,11 +123,10 @@ class Writes:
         if int(headers.get("content-length", "0")) > size_max:
             raise Refused("TOO_LARGE", f"this body may have at most {size_max} bytes", limit=size_max)
         scope[TIMED] = True
-        with self._place(agent):
-            try:
-                return await write(_Request(agent, media, headers, receive))
-            except TimeoutError:
-                return refused(Unavailable("BUSY", "the body came too slowly: send it again"), 408)
+        try:
+            return await write(_Request(agent, media, headers, receive))
+        except TimeoutError:
+            return refused(Unavailable("BUSY", "the body came too slowly: send it again"), 408)
 
     def _writer(self, header: str) -> str:
         """Return the agent of a writer token. Raises: as ``Tokens.check``; Refused: ``NOT_AUTHORIZED``."""
@@ -150,9 +150,10 @@ class Writes:
             self._reading += Counter()  # forget agents without a body
 
     async def _entries(self, request: _Request) -> Response:
-        content = b"".join([part async for part in request.parts(limits.request_size_max_bytes)])
-        await self._in_thread(self._check_carried, request.agent, request.media, content)
-        return _written("entries", decode_answer(await self._submit(request.agent, content)))
+        with self._place(request.agent):
+            content = b"".join([part async for part in request.parts(limits.request_size_max_bytes)])
+            await self._in_thread(self._check_carried, request.agent, request.media, content)
+        return _written("entries", await self._ask(request.agent, content))
 
     def _check_carried(self, agent: str, media: str, content: bytes) -> None:
         """Check in a thread whether a token of ``agent`` may carry a submission.
@@ -173,10 +174,15 @@ class Writes:
         length = int(request.headers.get("content-length", intent.size))
         if length != intent.size:
             raise _wrong_size(intent, length)
+        with self._place(request.agent):
+            await self._upload(request, intent, signed)
+        return _written("blob", {"ref": intent.ref, "size": intent.size})
+
+    async def _upload(self, request: _Request, intent: Intent, signed: bytes) -> None:
         answer = await self._send(request.agent, intent.ref, INTENT, signed)
         received, size, number, buffer = int(answer["received"]), 0, 0, bytearray()
         # The last chunk waits for the end of the body, so that a body with more bytes stores nothing.
-        async for part in request.parts(limits.blob_size_max_bytes):
+        async for part in request.parts(intent.size):
             size += len(part)
             buffer += part
             while len(buffer) > limits.blob_chunk_bytes:
@@ -188,8 +194,7 @@ class Writes:
         if size != intent.size:
             raise _wrong_size(intent, size)
         if "ref" not in answer:
-            answer = await self._send(request.agent, intent.ref, str(number), bytes(buffer))
-        return _written("blob", {"ref": intent.ref, "size": intent.size})
+            await self._send(request.agent, intent.ref, str(number), bytes(buffer))
 
     def _intent(self, agent: str, header: str) -> tuple[bytes, Intent]:
         """Return the signed intent of an upload, as it arrived and decoded. Raises Refused: as ``check_intent``."""
@@ -207,13 +212,20 @@ class Writes:
         """Send the intent or a chunk of a blob, again while the node is busy: the client would send the whole blob."""
         for attempt in range(chunk_attempts_max):
             try:
-                headers = {BLOB_HEADER: ref, CHUNK_HEADER: number}
-                return decode_answer(await self._submit(agent, payload, headers))
+                return await self._ask(agent, payload, {BLOB_HEADER: ref, CHUNK_HEADER: number})
             except Unavailable as error:
                 if error.code != "BUSY" or attempt == chunk_attempts_max - 1:
                     raise
             await asyncio.sleep(retry_wait_first_s * 2**attempt)
         raise AssertionError
+
+    async def _ask(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        """Return the answer to a submission; after a timeout it may be accepted or not, as for a client of the bus."""
+        try:
+            async with asyncio.timeout(answer_wait_max_s):
+                return decode_answer(await self._submit(agent, payload, headers))
+        except TimeoutError as error:
+            raise Unavailable("BUS_UNAVAILABLE", "there is no answer yet: send the same bytes again") from error
 
     async def _in_thread(self, call: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)

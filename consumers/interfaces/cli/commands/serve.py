@@ -20,15 +20,15 @@ from deedbook.ledger.replication.lease import Timing
 
 @click.command(cls=Command)
 @click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: 4222, if it is free).")
-@click.option("--web", metavar="[HOST:]PORT", help="Let programs read over HTTP there (default host: 127.0.0.1).")
+@click.option("--web", metavar="[HOST:]PORT", help="Serve programs over HTTP there (default host: 127.0.0.1).")
 @click.option("--public-log", "is_public", is_flag=True, help="With --web: serve checkpoint and tiles without a token.")
 @click.option("--follow", "only_follows", is_flag=True, help="With [cluster]: only follow, never lead.")
 @click.option("--verbose", is_flag=True, help="Also log successful work.")
 def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_follows: bool, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
 
-    With --web, programs that have a token (`deed token create`) read the ledger over HTTP: queries as JSON, live
-    events, receipts, metrics. With --public-log anybody can read the whole log as C2SP tlog-tiles.
+    With --web, programs that have a token (`deed token create`) use the ledger over HTTP: queries as JSON, live
+    events, receipts, metrics, submissions. With --public-log anybody can read the whole log as C2SP tlog-tiles.
 
     With [cluster] in config.toml this is one of several nodes. One leads; the others follow and answer reads. When
     the leader stops, another one leads. A folder without a log gets its log from the others.
