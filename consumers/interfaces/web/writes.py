@@ -6,16 +6,16 @@ as over the bus it gets no submissions. The server itself decides only whether t
 writer token carries nothing that the key of another agent signed. The gate decides about a key that nobody has.
 
 A page of another site cannot write: it has no token, and no form sends these media types. The server reads a body only
-after it checked the token, keeps at most a submission or one chunk of a blob of it, and reads few bodies at once. If we
-stop or crash before the answer, the client does not know the result and sends the same bytes again.
+after it checked the token, keeps at most a submission or one chunk of a blob of it, and reads few bodies of an agent at
+once. If we stop or crash before the answer, the client does not know the result and sends the same bytes again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 MSGPACK: Final = "application/vnd.msgpack"
 INTENT_HEADER: Final = "Deedbook-Intent"
 METHODS: Final = "POST, OPTIONS"
-bodies_max: Final = 64
 agent_bodies_max: Final = 4
 part_wait_max_s: Final = 10.0
 body_rate_min_bytes_per_s: Final = 64 * 1024
@@ -96,7 +95,7 @@ class Writes:
     def __init__(self, client: LocalClient, tokens: Tokens, threads: Executor, submit: Submit | None) -> None:
         """Serve requests by ``submit``; without it nothing can be written."""
         self._client, self._tokens, self._threads = client, tokens, threads
-        self._reading: Counter[str] = Counter()
+        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(agent_bodies_max))
         self._submit: Submit
         self.routes: dict[str, tuple[tuple[str, ...], int, Callable[[_Request], Awaitable[Response]]]] = {}
         if submit is not None:
@@ -137,20 +136,26 @@ class Writes:
             raise Refused("NOT_AUTHORIZED", message, role=token.role)
         return token.agent
 
-    @contextlib.contextmanager
-    def _place(self, agent: str) -> Iterator[None]:
-        """Count a body that is being read. Raises Unavailable: ``BUSY`` if there are too many."""
-        if self._reading[agent] >= agent_bodies_max or self._reading.total() >= bodies_max:
-            raise Unavailable("BUSY", "too many bodies are being read: try again later", limit=agent_bodies_max)
-        self._reading[agent] += 1
+    @contextlib.asynccontextmanager
+    async def _place(self, agent: str) -> AsyncIterator[None]:
+        """Wait until fewer bodies of the agent are read; meanwhile its client cannot send more than a socket holds.
+
+        Raises Unavailable: ``BUSY`` if that takes too long.
+        """
+        places = self._places[agent]
+        try:
+            async with asyncio.timeout(answer_wait_max_s):
+                await places.acquire()
+        except TimeoutError as error:
+            message = f"{agent_bodies_max} of your bodies are being read: try again later"
+            raise Unavailable("BUSY", message, limit=agent_bodies_max) from error
         try:
             yield
         finally:
-            self._reading[agent] -= 1
-            self._reading += Counter()  # forget agents without a body
+            places.release()
 
     async def _entries(self, request: _Request) -> Response:
-        with self._place(request.agent):
+        async with self._place(request.agent):
             content = b"".join([part async for part in request.parts(limits.request_size_max_bytes)])
             await self._in_thread(self._check_carried, request.agent, request.media, content)
         return _written("entries", await self._ask(request.agent, content))
@@ -174,7 +179,7 @@ class Writes:
         length = int(request.headers.get("content-length", intent.size))
         if length != intent.size:
             raise _wrong_size(intent, length)
-        with self._place(request.agent):
+        async with self._place(request.agent):
             await self._upload(request, intent, signed)
         return _written("blob", {"ref": intent.ref, "size": intent.size})
 

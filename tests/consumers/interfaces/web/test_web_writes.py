@@ -9,6 +9,7 @@ import json
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import httpx
@@ -432,8 +433,10 @@ def test_a_body_that_comes_too_slowly_is_given_up_and_few_are_read_at_once(
 ) -> None:
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(raw(written, b"{", content_length="9")) for _ in range(writes.agent_bodies_max)]
-        fifth = stack.enter_context(raw(written, b"{", content_length="9"))
-        assert status(fifth) == 503
+        with monkeypatch.context() as patch:
+            patch.setattr(writes, "answer_wait_max_s", 0.2)
+            fifth = stack.enter_context(raw(written, b"{", content_length="9"))
+            assert status(fifth) == 503
         bobs = dsse(written.sign("rita", SessionStarted(), stream="session/meanwhile"))
         assert written.post(bobs, "rita").status_code == 200
         monkeypatch.setattr(writes, "part_wait_max_s", 0.2)
@@ -441,6 +444,12 @@ def test_a_body_that_comes_too_slowly_is_given_up_and_few_are_read_at_once(
             sent.close()
         with raw(written, b"{", content_length="9", name="bob") as sent:
             assert status(sent) == 408
+
+
+def test_callers_of_one_agent_wait_for_each_other(written: Written) -> None:
+    contents = [finding(written, f"caller {number}") for number in range(24)]
+    with ThreadPoolExecutor(len(contents)) as threads:
+        assert [answer.status_code for answer in threads.map(written.post, contents)] == [200] * len(contents)
 
 
 def test_a_submission_whose_answer_takes_too_long_may_be_sent_again(
