@@ -168,8 +168,9 @@ class Writes:
         """
         if (content[:1] in (b"{", b"[")) != (media == JSON):
             raise Refused("INVALID_FORMAT", f"the body is not in the form that Content-Type names: {media}")
+        public = decode_submission(content).key.hex()
         with self._client.log.snapshot() as snapshot:
-            key = snapshot.key(decode_submission(content).key.hex())
+            key = snapshot.key(public)
         if key is not None and key.owner != agent:
             message = f"this token is {agent}'s, and a key of {key.owner} signed: use a token of {key.owner}"
             raise Refused("AUTHOR_MISMATCH", message, owner=key.owner)
