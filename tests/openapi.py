@@ -1,30 +1,60 @@
-"""The OpenAPI 3.1 description of the HTTP API, generated from the types of the arguments and answers of queries.
+"""The OpenAPI 3.1 description of the HTTP API, generated from the types of arguments, answers and events.
 
-An event in an answer is described only as an object: the schemas of events are published separately (``schemas``).
+Answers are closed: they have the described properties and no others. Arguments are as wide as what is accepted. The
+event of each kind is a schema of its own, so that a generated client has a type for it.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 import openapi_writes
 
-from deedbook.consumers.interfaces.web.api import BYTES, EVENTS, JSON, NDJSON, TEXT
+from deedbook.consumers.interfaces.web.api import (
+    BYTES,
+    EVENTS,
+    JSON,
+    NDJSON,
+    PROBLEM,
+    TEXT,
+    CheckpointText,
+    Health,
+    PathList,
+    Problem,
+    ReceiptText,
+)
 from deedbook.consumers.interfaces.web.app import DESCRIPTION, HEALTH, METRICS
-from deedbook.consumers.interfaces.web.questions import AS_OF, ROOT, Form, form_of, path_of
+from deedbook.consumers.interfaces.web.questions import (
+    AFTER,
+    AS_OF,
+    ROOT,
+    Form,
+    cursor_max_chars,
+    form_of,
+    is_struct,
+    item_max_chars,
+    items_max,
+    path_of,
+    text_max_chars,
+)
 from deedbook.consumers.interfaces.web.stream import EVENT_STREAM
-from deedbook.consumers.sdk.text import error_document
-from deedbook.ledger.errors import CODES, Refused
+from deedbook.ledger.errors import CODES
+from deedbook.ledger.events import KINDS, fields
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.limits import json_integer_max
+from deedbook.projections.answers import answer
+from deedbook.projections.answers.answer import Compromised
 from deedbook.projections.views.registry import QUERIES, kind_of
 
+Schema = dict[str, Any]
 OPEN: Final = (ROOT, DESCRIPTION, HEALTH)
 _REF: Final = "#/components/schemas/{name}"
-_SECURITY: Final[list[dict[str, list[str]]]] = [{"bearer": []}]
 _ERRORS: Final = {
-    "400": "The request is invalid: an argument, or the cursor of another query.",
+    "400": "The request is invalid, for example an argument.",
     "401": "The token is missing or no longer valid.",
     "403": "The token's role does not allow this request.",
     "404": "The requested item does not exist (yet).",
@@ -36,198 +66,364 @@ _ERRORS: Final = {
     "500": "Stored data failed verification, or an unexpected error occurred.",
     "503": "Too many requests, or the views are being built: try again after the time in `Retry-After`.",
 }
+_ALWAYS: Final = ("405", "413", "414", "500", "503")
+_ABBREVIATED: Final = {"id", "have"}
+"""Arguments that may be the beginning of an id, which may match several items."""
+_DAY: Final = "(mon|tues|wednes|thurs|fri|satur|sun)day"
+_TIMES: Final[list[Schema]] = [
+    {"type": "string", "format": "date-time"},
+    {"type": "string", "format": "date"},
+]
+_MOMENT: Final[Schema] = {
+    "anyOf": [
+        {"type": "string", "pattern": "^[0-9]{1,15}$"},
+        {"type": "string", "pattern": f"^(today|yesterday|this (week|month)|(last )?{_DAY})$"},
+        {"type": "string", "pattern": "^[0-9]{1,9} (second|minute|hour|day|week)s? ago$"},
+        *_TIMES,
+    ]
+}
+_SHARED: Final[dict[str, Schema]] = {
+    AS_OF: {
+        "name": AS_OF,
+        "in": "query",
+        "schema": _MOMENT,
+        "description": "Answer as of an entry's index or a time: `1200`, `2026-02-12T09:30:00Z` or `yesterday`.",
+    },
+    AFTER: {
+        "name": AFTER,
+        "in": "query",
+        "schema": {"type": "string", "maxLength": cursor_max_chars, "pattern": r"^[A-Za-z0-9_-]+\.[0-9a-f]{12}$"},
+        "description": "The `next` of the previous page of the same query.",
+    },
+}
 # An example of each argument that has no default and no values of its own.
 _EXAMPLES: Final[dict[str, Any]] = {
     "at": "2026-02-12T10:00:00Z",
     "id": "event-bus",
     "ids": ["event-bus"],
-    "name": "alice",
     "path": "0/000",
     "places": [],
-    "reasoning_ref": "event-bus",
-    "ref": "0",
+    "reasoning_ref": "sha256:" + "0" * 64,
     "task": "fix the login",
     "text": "login",
     "level": "standard",
 }
-_OTHERS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
-    ROOT: ("The list of all paths.", "api", (JSON,)),
-    DESCRIPTION: ("This description.", "", (JSON,)),
+
+
+def _named(name: str) -> Schema:
+    return {"$ref": _REF.format(name=name)}
+
+
+_EVENT_PAGE: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "items": {"type": "array", "items": _named("Event")},
+        "next": {"type": ["integer", "null"], "description": "Pass it as `after`. Null: this was the last page."},
+    },
+    "required": ["items", "next"],
+    "additionalProperties": False,
+}
+# Path: summary, kind of the document, type of its data, media types, the statuses beside _ALWAYS and those of tokens.
+_OTHERS: Final[dict[str, tuple[str, str, Any, tuple[str, ...], tuple[str, ...]]]] = {
+    ROOT: ("The list of all paths.", "api", PathList, (JSON,), ()),
+    DESCRIPTION: ("This description.", "", None, (JSON,), ()),
     f"{ROOT}/events": (
         "Events in log order: as a page, as JSON lines up to the end of the log, or live as server-sent events.",
         "events",
+        _EVENT_PAGE,
         (JSON, NDJSON, EVENT_STREAM),
+        ("400", "404", "406"),
     ),
-    f"{ROOT}/events/{{ref}}": ("One event, by its index, its id, or at least 12 digits of its id.", "event", (JSON,)),
-    f"{ROOT}/receipts/{{ref}}": ("The C2SP tlog-proof that an event is in the log.", "receipt", (JSON, TEXT)),
-    f"{ROOT}/blobs/{{ref}}": ("The content of a blob.", "", (BYTES,)),
-    f"{ROOT}/checkpoint": ("The signed checkpoint for outside readers, as a document.", "checkpoint", (JSON, TEXT)),
-    "/checkpoint": ("The signed checkpoint in C2SP tlog-tiles format.", "", (TEXT,)),
-    "/tile/{path}": ("A tile of the log in C2SP tlog-tiles format.", "", (BYTES,)),
-    METRICS: ("The metrics of the node, for Prometheus.", "", (TEXT,)),
-    HEALTH: ("The health of the node: whether the log can be read.", "health", (JSON,)),
+    f"{ROOT}/events/{{id}}": (
+        "One event, by its index, its id, or at least 12 digits of its id.",
+        "event",
+        _named("Event"),
+        (JSON,),
+        ("404", "406", "409"),
+    ),
+    f"{ROOT}/receipts/{{id}}": (
+        "The C2SP tlog-proof that an event is in the log.",
+        "receipt",
+        ReceiptText,
+        (JSON, TEXT),
+        ("404", "406", "409"),
+    ),
+    f"{ROOT}/blobs/{{id}}": ("The content of a blob.", "", None, (BYTES,), ("400", "404", "406")),
+    f"{ROOT}/checkpoint": (
+        "The signed checkpoint for outside readers, as a document.",
+        "checkpoint",
+        CheckpointText,
+        (JSON, TEXT),
+        ("406",),
+    ),
+    "/checkpoint": ("The signed checkpoint in C2SP tlog-tiles format.", "", None, (TEXT,), ()),
+    "/tile/{path}": ("A tile of the log in C2SP tlog-tiles format.", "", None, (BYTES,), ("404",)),
+    METRICS: ("The metrics of the node, for Prometheus.", "", None, (TEXT,), ()),
+    HEALTH: ("The health of the node: whether the log can be read.", "health", Health, (JSON,), ()),
 }
 
 
-def description() -> dict[str, Any]:
+class _Batch(msgspec.Struct, frozen=True):
+    """The position of an event in its submission, from 0, and the number of events there."""
+
+    index: int
+    size: int
+
+
+class _Shown(Event, frozen=True, kw_only=True):
+    """An event of the log. The signature and the fields after it are only in the answer for one event."""
+
+    compromised: Compromised | msgspec.UnsetType = msgspec.UNSET
+    skipped: str | msgspec.UnsetType = msgspec.UNSET
+    sig: str | msgspec.UnsetType = msgspec.UNSET
+    stream_version: int | msgspec.UnsetType = msgspec.UNSET
+    authority_version: int | msgspec.UnsetType = msgspec.UNSET
+    batch: _Batch | msgspec.UnsetType = msgspec.UNSET
+    bytes: int | msgspec.UnsetType = msgspec.UNSET
+
+
+def description() -> Schema:
     """Return the document."""
-    schemas: dict[str, Any] = {}
-    paths = {path_of(name): {"get": _question(name, schemas)} for name in sorted(QUERIES)}
-    paths |= {path: {"get": _other(path, schemas)} for path in _OTHERS} | openapi_writes.paths()
-    schemas |= _portable(_ANSWERS[1])
+    types = {name: QUERIES[name].returns for name in sorted(QUERIES)}
+    types |= {path: type_ for path, (_, _, type_, _, _) in _OTHERS.items() if isinstance(type_, type)}
+    types |= {kind: KINDS[kind].data for kind in KINDS} | {"problem": Problem, "event": _Shown}
+    answers, components = msgspec.json.schema_components(types.values(), ref_template=_REF)
+    shared = _shared_types()
+    names = {json.dumps(schema): name for name, schema in shared.items()}
+    schemas = {name: _closed(_referring(tidy(schema), names)) for name, schema in components.items()} | shared
+    data = dict(zip(types, answers, strict=True))
+    schemas |= _events(schemas.pop("_Shown"), data) | {"Batch": schemas.pop("_Batch")}
+    schemas["Problem"]["properties"]["code"] = {"enum": list(CODES)}
+    paths = {path_of(name): {"get": _question(name, data[name], schemas)} for name in sorted(QUERIES)}
+    paths |= {path: {"get": _other(path, data.get(path), schemas)} for path in _OTHERS} | openapi_writes.paths()
     schemas |= openapi_writes.schemas()
-    schemas["Error"] = {
-        "type": "object",
-        "required": ["schema_version", "kind", "error"],
-        "properties": {
-            "schema_version": {"const": 1},
-            "kind": {"const": "error"},
-            "error": {
-                "type": "object",
-                "required": ["code", "message", "recoverable", "details"],
-                "properties": {
-                    "code": {"enum": list(CODES)},
-                    "message": {"type": "string"},
-                    "recoverable": {"type": "boolean"},
-                    "details": {"type": "object"},
-                },
-            },
-        },
+    problem = {PROBLEM: {"schema": _named("Problem")}}
+    responses = {
+        status: {"description": meaning, "content": problem}
+        for status, meaning in (openapi_writes.ERRORS | _ERRORS).items()
     }
-    error = error_document(Refused("NOT_FOUND", "there is no handoff event-buss: did you mean event-bus?"))
-    content = {JSON: {"schema": {"$ref": _REF.format(name="Error")}, "example": error}}
-    errors = openapi_writes.ERRORS | _ERRORS
+    responses["304"] = {"description": "Not modified: the client has this answer (If-None-Match)."}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Deedbook: a ledger over HTTP",
             "version": "1",
-            "description": "Every query of the views, with the JSON documents of the command line, and submissions.",
+            "description": "Every query of the views, with the JSON documents of the command line, and submissions. "
+            "Errors are RFC 9457 documents: `code` names the error, and `type` is `urn:deedbook:error:` and the code. "
+            "Server-sent events have the name of their kind and the id of their index. The event `position` "
+            '(`{"index": N}`) says up to which index the log was read without a match.',
         },
-        "servers": [{"url": "http://127.0.0.1:8080"}],
-        "security": _SECURITY,
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}],
         "paths": dict(sorted(paths.items())),
         "components": {
+            "parameters": _SHARED,
             "schemas": dict(sorted(schemas.items())),
-            "responses": {status: {"description": meaning, "content": content} for status, meaning in errors.items()},
+            "responses": responses,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "`deed token create`"}},
         },
     }
 
 
-def _question(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
+def _shared_types() -> dict[str, Schema]:
+    """Return the schemas of the simple types with a name, by this name."""
+    named = {name: type_ for module in (answer, fields) for name, type_ in vars(module).items() if is_annotated(type_)}
+    return {name: tidy(msgspec.json.schema(type_)) for name, type_ in named.items() if type_ is not answer.Cursor}
+
+
+def is_annotated(type_: Any) -> bool:
+    """Return whether a value is a type with bounds or a meaning."""
+    return get_origin(type_) is Annotated
+
+
+def _referring(schema: Any, names: Mapping[str, str]) -> Any:
+    """Return a schema in which shared types are references; ``names`` has their names by their JSON."""
+    match schema:
+        case dict():
+            name = names.get(json.dumps(schema))
+            return {key: _referring(part, names) for key, part in schema.items()} if name is None else _named(name)
+        case list():
+            return [_referring(part, names) for part in schema]
+        case _:  # any other JSON: text, numbers, true, false, null
+            return schema
+
+
+def _events(shown: Schema, data: dict[str, Schema]) -> dict[str, Schema]:
+    """Return the schema of any event, of what all have, and of the events of each kind."""
+    del shown["additionalProperties"]
+    for name in ("kind", "data"):
+        del shown["properties"][name]
+        shown["required"].remove(name)
+    shown["properties"]["batch"] = _named("Batch")
+    shown["properties"]["index"] = _named("Index")
+    kinds = {
+        kind: {
+            "allOf": [
+                _named("EventFields"),
+                {
+                    "type": "object",
+                    "properties": {"kind": {"const": kind}, "data": data[kind]},
+                    "required": ["kind", "data"],
+                },
+            ],
+            "unevaluatedProperties": False,
+        }
+        for kind in KINDS
+    }
+    names = {kind: f"{KINDS[kind].data.__name__}Event" for kind in KINDS}
+    refs = {kind: _REF.format(name=name) for kind, name in names.items()}
+    any_event = {
+        "oneOf": [{"$ref": ref} for ref in refs.values()],
+        "discriminator": {"propertyName": "kind", "mapping": refs},
+    }
+    return {names[kind]: schema for kind, schema in kinds.items()} | {"Event": any_event, "EventFields": shown}
+
+
+def _question(name: str, data: Schema, schemas: dict[str, Schema]) -> Schema:
     form = form_of(name)
     summary = (QUERIES[name].run.__doc__ or "").partition("\n")[0].replace("``", "`")
-    moment = {
-        "type": "string",
-        "maxLength": 64,
-        "description": "Answer as of an entry's index or a time: `1200`, `2026-02-12T09:30Z` or `yesterday`.",
-    }
-    parameters = [*_parameters(form, schemas), _parameter(AS_OF, moment)]
-    media = (JSON,) if form.cursor is None else (JSON, NDJSON)
-    return _operation(name.replace(".", "_"), summary, parameters, kind_of(name), media, _ANSWERS[0][name])
+    parameters = [*_parameters(form, schemas), _shared(AS_OF)]
+    media = (JSON, NDJSON) if form.has_pages else (JSON,)
+    statuses = ("400", "401", "403", "404", "406", *(("409",) if _ABBREVIATED & form.items.keys() else ()))
+    return _operation(name.replace(".", "_"), summary, parameters, kind_of(name), data, media, statuses)
 
 
-def _other(path: str, schemas: dict[str, Any]) -> dict[str, Any]:
-    summary, kind, media = _OTHERS[path]
+def _other(path: str, data: Schema | None, schemas: dict[str, Schema]) -> Schema:
+    summary, kind, type_, media, statuses = _OTHERS[path]
     places = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-    parameters = [
+    parameters: list[Schema] = [
         {
             "name": place,
             "in": "path",
             "required": True,
-            "schema": {"type": "string"},
-            "example": _EXAMPLES.get(place, "0/000"),
+            "schema": _named("Ref") if "blobs" in path else {"type": "string"},
+            "example": "blake3:" + "0" * 64 if "blobs" in path else "0" if place == "id" else _EXAMPLES[place],
         }
         for place in places
     ]
     if path == f"{ROOT}/events":
-        last = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer", "minimum": 0}}
-        parameters += [*_parameters(EVENTS, schemas), last]
-    name = path.strip("/").replace("/", "_").replace("{", "").replace("}", "").replace(".", "_")
-    operation = _operation(name, summary, parameters, kind, media)
+        last = {"type": "integer", "minimum": -1, "maximum": json_integer_max}
+        parameters += [*_parameters(EVENTS, schemas), {"name": "Last-Event-ID", "in": "header", "schema": last}]
+    name = re.sub(r"[{}]", "", path).strip("/").replace("/", "_").replace(".", "_")
+    tokens = () if path in OPEN else ("401", "403")
+    schema = data or type_ or {"type": "object"}
+    operation = _operation(name, summary, parameters, kind, schema, media, (*statuses, *tokens))
     return operation | ({"security": []} if path in OPEN else {})
 
 
-def _parameters(form: Form, schemas: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _parameters(form: Form, schemas: dict[str, Schema]) -> Iterator[Schema]:
     """Yield the parameters of a query; referenced types are added to ``schemas``."""
     (schema,), components = msgspec.json.schema_components([form.type], ref_template=_REF)
     own = components.pop(schema["$ref"].rpartition("/")[2])
-    schemas |= components
+    schemas |= {name: _closed(tidy(component)) for name, component in components.items()}
+    if form is EVENTS:  # of these, an unknown kind is refused
+        own["properties"]["kinds"]["items"] = {"enum": list(KINDS)}
+    if "text" in own.get("required", ()):  # a search: its text has a word
+        own["properties"]["text"]["pattern"] = r"[\p{L}\p{N}]"
     for name, described in own["properties"].items():
-        if name == form.cursor:
-            described = {"type": "string", "description": "The `next` of the previous page of the same query."}  # noqa: PLW2901
-        elif isinstance(form.items[name], type) and issubclass(form.items[name], msgspec.Struct):
-            described = {"type": "array", "items": {"type": "string", "contentMediaType": JSON}}  # noqa: PLW2901
-        yield _parameter(name, _without_null(described), is_required=name in own.get("required", ()))
+        described = _without_null(tidy(described))  # noqa: PLW2901
+        meaning = described.pop("description", None)
+        if name == AFTER and form is not EVENTS and form.has_pages:
+            yield _shared(AFTER)
+            continue
+        holder: Schema = {"schema": _bounded(name, described)}
+        if is_struct(form.items[name]):
+            holder = {"content": {JSON: {"schema": described | {"maxItems": items_max}}}}
+        made = {"name": name, "in": "query"} | holder
+        if meaning is not None:
+            made["description"] = meaning
+        yield made | ({"required": True, "example": _EXAMPLES[name]} if name in own.get("required", ()) else {})
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without null, which a URL cannot express, and with patterns in JSON Schema's dialect."""
-    schema = {name: one for name, one in schema.items() if not (name == "default" and one is None)}
+def _shared(name: str) -> Schema:
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+def _without_null(schema: Schema) -> Schema:
+    """Return a schema without null, which a URL cannot express."""
+    schema = {name: value for name, value in schema.items() if not (name == "default" and value is None)}
     if "anyOf" in schema:
-        kept = [one for one in schema["anyOf"] if one != {"type": "null"}]
-        schema = {name: one for name, one in schema.items() if name != "anyOf"} | (
-            kept[0] if len(kept) == 1 else {"anyOf": kept}
-        )
+        kept = [case for case in schema.pop("anyOf") if case != {"type": "null"}]
+        schema |= kept[0] if len(kept) == 1 else {"anyOf": kept}
     if "enum" in schema:
-        schema["enum"] = [one for one in schema["enum"] if one is not None]
-    if "pattern" in schema:
-        schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
+        schema["enum"] = [value for value in schema["enum"] if value is not None]
     return schema
 
 
-def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) -> dict[str, Any]:
-    made = {"name": name, "in": "query", "schema": schema}
-    if (meaning := schema.pop("description", None)) is not None:
-        made["description"] = meaning
-    return made | ({"required": True, "example": _EXAMPLES[name]} if is_required else {})
+def _bounded(name: str, schema: Schema, chars_max: int = text_max_chars) -> Schema:
+    """Return the schema of an argument with the bounds that JSON and the API set to all arguments."""
+    if name == "at":
+        return {"anyOf": [{"type": "integer", "minimum": 0, "maximum": json_integer_max}, *_TIMES]}
+    match schema.get("type"):
+        case "integer":
+            return {"minimum": -json_integer_max, "maximum": json_integer_max} | schema
+        case "string":
+            return schema | {"maxLength": min(schema.get("maxLength", chars_max), chars_max)}
+        case "array":
+            items_at_most = min(schema.get("maxItems", items_max), items_max)
+            return schema | {"items": _bounded("", schema["items"], item_max_chars), "maxItems": items_at_most}
+        case _:  # a choice or a truth value: it has no bounds
+            return schema
 
 
 def _operation(
     name: str,
     summary: str,
-    parameters: list[dict[str, Any]],
+    parameters: list[Schema],
     kind: str,
+    data: Schema,
     media: tuple[str, ...],
-    data: Mapping[str, Any] = MappingProxyType({"type": "object"}),
-) -> dict[str, Any]:
-    answers: dict[str, Any] = {one: {"schema": {"type": "string"}} for one in media}
+    statuses: tuple[str, ...],
+) -> Schema:
+    is_bytes = {"type": "string", "format": "binary"}
+    answers: Schema = {form: {"schema": is_bytes if form == BYTES else {"type": "string"}} for form in media}
     if media[0] == JSON:
-        answers[JSON] = _document_of(kind, data) if kind else {"schema": {"type": "object"}}
-    responses = {
-        "200": {"description": summary, "content": answers},
-        "304": {"description": "Not modified: the client has this answer (If-None-Match)."},
-        **{status: {"$ref": f"#/components/responses/{status}"} for status in _ERRORS},
-    }
+        answers[JSON] = {"schema": _document_of(kind, data) if kind else data}
+    refs = {status: {"$ref": f"#/components/responses/{status}"} for status in sorted({"304", *_ALWAYS, *statuses})}
+    responses = {"200": {"description": summary, "content": answers}} | refs
     return {"operationId": name, "summary": summary, "parameters": parameters, "responses": responses}
 
 
-def _document_of(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {
-        "schema_version": {"const": 1},
-        "kind": {"const": kind},
-        "data": dict(data),
-        "next": {"type": "string", "description": "The address of the next page."},
+def _document_of(kind: str, data: Schema) -> Schema:
+    return {
+        "type": "object",
+        "required": ["schema_version", "kind", "data"],
+        "properties": {
+            "schema_version": {"const": 1},
+            "kind": {"const": kind},
+            "data": data,
+            "next": {"type": "string", "description": "The address of the next page."},
+        },
+        "additionalProperties": False,
     }
-    schema = {"type": "object", "required": ["schema_version", "kind", "data"], "properties": properties}
-    return {"schema": schema}
 
 
-def _portable(schema: Any) -> Any:
-    """Return a schema with its patterns in JSON Schema's dialect."""
-    if isinstance(schema, dict):
-        return {
-            name: part.replace(r"\Z", "$") if name == "pattern" and isinstance(part, str) else _portable(part)
-            for name, part in schema.items()
-        }
-    return [_portable(part) for part in schema] if isinstance(schema, list) else schema
+def _closed(schema: Schema) -> Schema:
+    """Return the schema of a struct as HTTP has it: without other properties, and with a text as cursor."""
+    if "properties" in schema:
+        schema |= {"additionalProperties": False}
+        if "pass it as `after`" in schema["properties"].get("next", {}).get("description", ""):
+            schema["properties"]["next"] = {"type": ["string", "null"], "description": "Pass it as `after`."}
+        del schema["title"]
+    return schema
 
 
-def _answers() -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the schema of each query's answer, and the schemas that these refer to."""
-    schemas, components = msgspec.json.schema_components([QUERIES[name].returns for name in QUERIES], ref_template=_REF)
-    return dict(zip(QUERIES, schemas, strict=True)), components
+def tidy(schema: Any) -> Any:
+    """Return a schema with portable patterns, and descriptions of one line without markup."""
+    match schema:
+        case dict():
+            tidied = {name: tidy(value) for name, value in schema.items()}
+            if isinstance(tidied.get("pattern"), str):
+                tidied["pattern"] = _portable(tidied["pattern"])
+            if isinstance(tidied.get("description"), str):
+                tidied["description"] = re.sub(r"\s+", " ", tidied["description"]).replace("``", "`").strip()
+            return tidied
+        case list():
+            return [tidy(value) for value in schema]
+        case _:  # any other JSON: text, numbers, true, false, null
+            return schema
 
 
-_ANSWERS: Final = _answers()
+def _portable(pattern: str) -> str:
+    r"""Return a pattern in the dialect of JSON Schema (ECMA 262), whose ``$`` is what Python spells ``\Z``."""
+    return pattern.removesuffix(r"\Z") + "$" if pattern.endswith(r"\Z") else pattern

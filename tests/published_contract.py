@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ import msgspec
 from asyncapi import document
 from handoff_page import handoff_page
 from msgspec import inspect
-from openapi import description
+from openapi import description, tidy
 from sql_page import sql_page
 
 from deedbook.ledger import limits
@@ -69,13 +68,13 @@ def generate() -> dict[str, bytes]:
         "asyncapi.json": document(),
         "errors.json": errors(),
         "limits.json": published_limits(),
-        "openapi.json": description(),
         "schemas/body.json": body_schema(),
         "schemas/dsse-envelope.json": envelope_schema(),
     }
     files |= {f"schemas/{kind}.json": kind_schema(kind) for kind in KINDS}
     pages = {"HANDOFF.md": handoff_page().encode(), "SQL.md": sql_page().encode()}
-    return {path: _encode(value) for path, value in sorted(files.items())} | pages
+    encoded = {path: _encode(value) for path, value in sorted(files.items())}
+    return encoded | pages | {"openapi.json": _lines(description(), 3).encode() + b"\n"}
 
 
 def write(folder: Path = FOLDER) -> None:
@@ -186,6 +185,14 @@ def _encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=2).encode() + b"\n"
 
 
+def _lines(value: Any, levels: int) -> str:
+    """Return a large document with a line for each member of its outer levels: half as long as if indented."""
+    if levels == 0 or not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    members = ",\n".join(f"{json.dumps(name)}:{_lines(member, levels - 1)}" for name, member in value.items())
+    return f"{{\n{members}\n}}"
+
+
 def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"$schema": DIALECT, "$id": f"urn:deedbook:schema:{name}"} | schema | {"title": name}
 
@@ -201,7 +208,7 @@ def _stream_pattern(kind: str) -> str:
 
 def _definitions(*types: type[msgspec.Struct]) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
-    definitions: dict[str, Any] = {name: _tidy(schema) for name, schema in sorted(schemas.items())}
+    definitions: dict[str, Any] = {name: tidy(schema) for name, schema in sorted(schemas.items())}
     if "Body" in definitions:
         definitions["Body"]["properties"]["data"] = {"type": "object"}
         definitions["Body"]["properties"]["stream"]["maxLength"] = limits.stream_name_max_bytes
@@ -235,27 +242,6 @@ def _integer_keys(info: inspect.Type) -> Iterator[tuple[str, str, inspect.IntTyp
 
 def _bare(info: inspect.Type) -> inspect.Type:
     return info.type if isinstance(info, inspect.Metadata) else info
-
-
-def _tidy(schema: Any) -> Any:
-    """Return a schema with portable patterns, and descriptions of one line without markup."""
-    match schema:
-        case dict():
-            tidied = {name: _tidy(value) for name, value in schema.items()}
-            if isinstance(tidied.get("pattern"), str):
-                tidied["pattern"] = _portable(tidied["pattern"])
-            if isinstance(tidied.get("description"), str):
-                tidied["description"] = re.sub(r"\s+", " ", tidied["description"]).replace("``", "`").strip()
-            return tidied
-        case list():
-            return [_tidy(value) for value in schema]
-        case _:  # any other JSON: text, numbers, true, false, null
-            return schema
-
-
-def _portable(pattern: str) -> str:
-    r"""Return a pattern in the dialect of JSON Schema (ECMA 262), whose ``$`` is what Python spells ``\Z``."""
-    return pattern.removesuffix(r"\Z") + "$" if pattern.endswith(r"\Z") else pattern
 
 
 def main(arguments: list[str] | None = None) -> int:

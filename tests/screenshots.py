@@ -23,7 +23,7 @@ from story_pages import live, project_of, shown
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "screenshots"
-README = {"/?open=auth-rotate": "needs-you", "/graph?sel=rel-0-4&depth=2": "graph"}
+README = {"/?open=auth-rotate": "needs-you", "/graph?id=rel-0-4&depth=2": "graph"}
 colours_max = 128
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 # What each query that has to be told something may be asked of a ledger that was filled.
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
-    "agents.show": {"name": "bob"},
-    "briefs.best": {"ref": "r1", "level": "minimal"},
+    "agents.show": {"id": "bob"},
+    "briefs.best": {"id": "r1", "level": "minimal"},
     "catalog.instant": {"at": 3},
-    "catalog.show": {"ref": "3"},
-    "catalog.why": {"ref": "3"},
+    "catalog.show": {"id": "3"},
+    "catalog.why": {"id": "3"},
     "handoffs.references": {"id": "b"},
     "handoffs.show": {"id": "b"},
     "handoffs.existing": {"ids": ["a", "b", "unknown"]},
@@ -31,15 +31,15 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "handoffs.why": {"id": "b"},
     "handoffs.versions": {"id": "b"},
     "reasoning.existing": {"ids": ["r1"]},
-    "reasoning.fetch": {"ref": "r1"},
-    "reasoning.full": {"ref": "r1"},
-    "reasoning.origins": {"ref": "sha256:" + "0" * 64},
+    "reasoning.fetch": {"id": "r1"},
+    "reasoning.full": {"id": "r1"},
+    "reasoning.origins": {"id": "sha256:" + "0" * 64},
     "reasoning.show": {"id": "r1"},
     "reports.accomplished": {"id": "s1"},
     "reports.list": {"task_pattern": "leak|登入"},
     "reports.show": {"id": "s1"},
     "records.existing": {"places": [{"original": "blake3:" + "0" * 64, "source": "notes"}]},
-    "resolve": {"ref": "3"},
+    "resolve": {"id": "3"},
     "reviews.show": {"id": "v1"},
     "search.find": {"text": "login"},
     "search.related": {"task": "Find the leak"},
@@ -51,8 +51,8 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "tot.prove": {"id": "tot-2026"},
     "tot.show": {"id": "tot-20260212-100000-a3f7b2"},
     "tot.tree": {"id": "tot-20260212-100000-a3f7b2"},
-    "validations.latest": {"ref": "r1"},
-    "validations.list": {"ref": "r1"},
+    "validations.latest": {"id": "r1"},
+    "validations.list": {"id": "r1"},
 }
 
 

@@ -236,7 +236,7 @@ class Ledger(LedgerBase, Resource):
     def index_of(self, ref: int | str) -> int:
         """Return an event's index; ``ref`` is the index, the id, the body's SHA-256, or 12 first digits of one."""
         number = index_in(ref)
-        return int(self.ask("resolve", ref=ref)["event_index"]) if number is None else number
+        return int(self.ask("resolve", id=ref)["event_index"]) if number is None else number
 
     def get(self, ref: int | str) -> Event:
         """Return one event; ``ref`` is as for ``index_of``. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""

@@ -8,7 +8,6 @@ reads other words, in English or Chinese. A time in the future is refused, becau
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
@@ -69,9 +68,10 @@ def _ago(given: str, now: datetime) -> datetime | None:
     parts = _AGO.fullmatch(given)
     if parts is None:
         return None
-    with suppress(OverflowError):
+    try:
         return now - int(parts[1]) * _UNITS[parts[2]]
-    return None
+    except OverflowError:  # before all times that there are
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _in_words(given: str, now: datetime) -> datetime | None:

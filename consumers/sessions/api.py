@@ -166,12 +166,12 @@ def query_handoff_reports(
     since: str | None = None,
     task_pattern: str | None = None,
     limit: int = 10,
-    cursor: int | None = None,
+    after: int | None = None,
     **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
     """Return reports by agent, date and task: ``reports``, ``total_found`` and ``next`` (see ``query``)."""
     with Ledger(**options) as ledger:
-        return query_reports(ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
+        return query_reports(ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, limit, after)
 
 
 def load_handoff(
@@ -208,7 +208,7 @@ def query_handoffs(
     """Return the latest report of each session with all its fields, newest first."""
     with Ledger(**options) as ledger:
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
-        page = ledger.ask("reports.list", ai_id=ai_id, since_ms=since_ms, limit=limit)
+        page = ledger.ask("reports.list", ai_id=ai_id, since=since_ms, limit=limit)
         return [plain(read_report(report)) for report in page["reports"]]
 
 

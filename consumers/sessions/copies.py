@@ -144,7 +144,7 @@ def _latest(ask: Ask) -> Iterator[tuple[dict[str, Any], int]]:
     while page["next"] is not None:
         page = ask("reports.list", arguments)
         yield from ((report, page["total_found"]) for report in page["reports"])
-        arguments["cursor"] = page["next"]
+        arguments["after"] = page["next"]
 
 
 _LAST_LINE: Final = re.compile(

@@ -1,7 +1,7 @@
 """Queries reports by agent, date and task, over the view ``reports.list``.
 
 The pattern is applied before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts
-all matches, and ``next`` is the ``cursor`` of the next page.
+all matches, and ``next`` is the ``after`` of the next page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     since: str | None = None,
     task_pattern: str | None = None,
     limit: int = 10,
-    cursor: int | None = None,
+    after: int | None = None,
 ) -> dict[str, Any]:
     """Return ``{"reports": [{session_id, ai_id, author, timestamp, task, outcome, …}], "total_found", "next"}``.
 
@@ -31,7 +31,7 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     last page. Raises Refused: ``INVALID_FIELD`` for an invalid date or limit; ``PATTERN_NOT_SUPPORTED``.
     """
     since_ms = None if since is None else parse_since(since, now)
-    arguments = {"ai_id": ai_id, "since_ms": since_ms, "task_pattern": task_pattern, "limit": limit, "cursor": cursor}
+    arguments = {"ai_id": ai_id, "since": since_ms, "task_pattern": task_pattern, "limit": limit, "after": after}
     page = ask("reports.list", {name: value for name, value in arguments.items() if value is not None})
     return page | {"reports": [_row(report) for report in page["reports"]]}
 

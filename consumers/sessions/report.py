@@ -238,7 +238,7 @@ def correction(
         raise Refused(
             "USAGE", "give the reason of the retraction, or the answer to the unknown: the next reader needs it"
         )
-    event = ask("catalog.show", {"ref": ref})
+    event = ask("catalog.show", {"id": ref})
     index, stream = event["event_index"], event["stream"]
     family, _, name = stream.partition("/")
     if within is not None and not name.startswith(within.removeprefix("session/")):

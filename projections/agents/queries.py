@@ -39,7 +39,7 @@ _INVITED: Final = "SELECT * FROM invitations WHERE name = ?"
 class AgentName(Arguments, frozen=True):
     """An agent by its registered name."""
 
-    name: str
+    id: str
 
 
 class KeyFilter(Arguments, frozen=True):
@@ -67,10 +67,10 @@ def list_agents(context: QueryContext, args: AgentFilter) -> AgentLists:
 
 def show_agent(context: QueryContext, args: AgentName) -> ShownAgent:
     """Return one agent with its keys."""
-    rows = context.rows("SELECT * FROM agents WHERE name = ?", (args.name,))
-    only_match([row["name"] for row in rows], args.name, "agent", lambda: names_in(context, "agents", "name"))
-    invited = [_invitation(row, context.now_ms) for row in context.rows(_INVITED, (args.name,))]
-    keys = list_keys(context, KeyFilter(agent=args.name)).items
+    rows = context.rows("SELECT * FROM agents WHERE name = ?", (args.id,))
+    only_match([row["name"] for row in rows], args.id, "agent", lambda: names_in(context, "agents", "name"))
+    invited = [_invitation(row, context.now_ms) for row in context.rows(_INVITED, (args.id,))]
+    keys = list_keys(context, KeyFilter(agent=args.id)).items
     return ShownAgent(**with_json(rows[0], "roles"), invitation=invited[0] if invited else None, keys=keys)
 
 

@@ -150,7 +150,7 @@ class CheckedRows:
             if argument in _REFERENCES or (family == "reasoning" and argument == "id"):
                 self._ids_of("reasoning", value)
         if family == "validations":  # an author of the same graph under another id is no independent validator
-            for name in self._view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
+            for name in self._view("reasoning.origins", {"id": arguments["id"]})["ids"]:
                 self._read(f"reasoning/{name}")
 
     def reports(self, indexes: Collection[int], streams: Collection[str]) -> dict[Any, int]:
@@ -216,7 +216,7 @@ class CheckedRows:
         if name and not may_be_ref and self._read(f"{family}/{name}").entries and not is_whole_ref(reference):
             return [name]
         if family == "reasoning":
-            names: list[str] = self._view("reasoning.origins", {"ref": reference})["ids"]
+            names: list[str] = self._view("reasoning.origins", {"id": reference})["ids"]
         else:
             query = "handoffs.facts" if family == "handoff" else f"{family}s.show"
             names, beginning = [self._view(query, {"id": reference})["id"]], name.removesuffix(".md")

@@ -15,6 +15,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.format.codec import convert, encode_arguments
+from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.answer import Answer, Page
 from deedbook.projections.stores.dialect import stated
 from deedbook.projections.stores.store import ReadTransaction, Value
@@ -50,6 +51,12 @@ _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 T = TypeVar("T")
 
 Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
+Since: TypeAlias = Annotated[
+    int,
+    msgspec.Meta(
+        ge=-json_integer_max, le=json_integer_max, description="Only what happened at this time (Unix ms) or later."
+    ),
+]
 Plain: TypeAlias = dict[str, Any]
 """An answer, or a part of it, as JSON has it."""
 
@@ -63,7 +70,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ById(Arguments, frozen=True):
-    """A thing by its id or an unambiguous beginning of it."""
+    """A thing by its id or an unambiguous beginning of it; the query says what else it accepts."""
 
     id: str
 
@@ -72,12 +79,6 @@ class ByIds(Arguments, frozen=True):
     """Things by their whole ids."""
 
     ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
-
-
-class ByRef(Arguments, frozen=True):
-    """A thing by its ref; the query says what else it accepts here."""
-
-    ref: str
 
 
 class ListArguments(Arguments, frozen=True):

@@ -15,7 +15,7 @@ from deedbook.projections.reasoning.queries import find_version
 class BriefFilter(Arguments, frozen=True):
     """A brief of one version at one level; with a ``budget``, at most that many tokens."""
 
-    ref: str
+    id: str
     level: Level
     budget: int | None = None
 
@@ -25,7 +25,7 @@ def best_brief(context: QueryContext, args: BriefFilter) -> PublishedBrief:
 
     Raises Refused: ``NOT_FOUND`` if no such brief was published (one can be made on the spot).
     """
-    ref = find_version(ViewRows(context), args.ref).ref
+    ref = find_version(ViewRows(context), args.id).ref
     sql = (
         "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND tokens <= coalesce(?, tokens) "
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"

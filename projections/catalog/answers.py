@@ -206,9 +206,9 @@ class KnowledgeEdge(Answer, frozen=True, kw_only=True, rename={"start": "from", 
 
 
 class Knowledge(Answer, frozen=True, kw_only=True):
-    """A part of the knowledge graph, the nearest things first; ``sel`` is the start, if one was named."""
+    """A part of the knowledge graph, the nearest things first; ``id`` is the start, if one was named."""
 
-    sel: Untrusted | None
+    id: Untrusted | None
     nodes: list[KnowledgeNode]
     edges: list[KnowledgeEdge]
     is_complete: bool

@@ -105,10 +105,10 @@ _RELATIONS: Final[tuple[tuple[KnowledgeType, str, KnowledgeType, str, str, str, 
 
 
 class KnowledgeGraph(query.Arguments, frozen=True):
-    """The start (``SORT/ID``, or the newest things that contain ``q`` or belong to ``agent``), and how far to walk."""
+    """The start (``SORT/ID``, or the newest things with the words ``text`` or of ``agent``), and how far to walk."""
 
-    sel: str | None = None
-    q: str | None = None
+    id: str | None = None
+    text: str | None = None
     agent: str | None = None
     direction: Literal["back", "forward", "both"] = "both"
     depth: Annotated[int, msgspec.Meta(ge=0, le=8)] = 2
@@ -117,17 +117,17 @@ class KnowledgeGraph(query.Arguments, frozen=True):
 
 def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> Knowledge:
     """Return the things around a start. Raises Refused: ``NOT_FOUND``."""
-    starts = _newest(context, args) if args.sel is None else [args.sel]
+    starts = _newest(context, args) if args.id is None else [args.id]
     is_there = bool(_things(context, dict.fromkeys(starts, 0)))
-    if args.sel is not None and args.sel.startswith("evidence/"):  # evidence exists if somebody cites it
+    if args.id is not None and args.id.startswith("evidence/"):  # evidence exists if somebody cites it
         is_there = bool(_links(context, starts, msgspec.structs.replace(args, direction="both")))
-    if args.sel is not None and not is_there:
-        message = f"there is no {args.sel}. Name a thing as SORT/ID; the sorts are {', '.join(_THINGS)}"
-        raise Refused("NOT_FOUND", message, reference=args.sel)
+    if args.id is not None and not is_there:
+        message = f"there is no {args.id}. Name a thing as SORT/ID; the sorts are {', '.join(_THINGS)}"
+        raise Refused("NOT_FOUND", message, reference=args.id)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
     edges: dict[tuple[str, ...], KnowledgeEdge] = {}
     for hop in range(1, args.depth + 1):
-        walked = [name for name in level if name == args.sel or name.partition("/")[0] not in _HUBS]
+        walked = [name for name in level if name == args.id or name.partition("/")[0] not in _HUBS]
         links = _links(context, walked, args)
         edges |= {(link.start, link.end, link.via): link for link in links}
         level = list(dict.fromkeys(name for link in links for name in (link.start, link.end) if name not in hops))
@@ -137,7 +137,7 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> Knowle
         hops |= dict.fromkeys(level, hop)
     nodes = {node.id: node for node in _things(context, hops)}
     return Knowledge(
-        sel=args.sel,
+        id=args.id,
         nodes=[nodes[name] for name in hops if name in nodes],
         edges=[edge for edge in edges.values() if edge.start in nodes and edge.end in nodes],
         is_complete=is_complete,
@@ -146,7 +146,7 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> Knowle
 
 def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
     where = query.Where(args, "agent")
-    where.add_optional("instr(lower(label), lower(?)) > 0", args.q or None)
+    where.add_optional("instr(lower(label), lower(?)) > 0", args.text or None)
     sorts = sorted(_THINGS.keys() - _HUBS)
     sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
     results = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])
@@ -185,7 +185,7 @@ def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGra
         start, start_id, end, end_id, *_ = relation
         ways: tuple[tuple[str, KnowledgeType, str], ...] = (("back", end, end_id), ("forward", start, start_id))
         for towards, sort, known in ways:
-            is_left_out = end in _HUBS if sort == start else args.sel is None and start in _HUBS
+            is_left_out = end in _HUBS if sort == start else args.id is None and start in _HUBS
             if sort in ids and args.direction in (towards, "both") and not is_left_out:
                 queries.append((_LINK.format(*relation, known, _value(sort)), (ids[sort], query.page_rows_max)))
     rows = [row for rows in context.together(*queries) for row in rows]

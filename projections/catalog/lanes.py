@@ -27,12 +27,13 @@ LISTING: Final = query.Listing(
     "events e",
     "e.event_index",
 )
+_FIRST: Final = "SELECT coalesce(min(event_index), 9007199254740992) FROM events WHERE accepted_ms >= ?"
 
 
 class LaneFilter(query.ListArguments, frozen=True):
-    """The operations since an index, newest first; with ``agent``, only those of that agent."""
+    """The operations since a time, newest first; with ``agent``, only those of that agent."""
 
-    since: int | None = None
+    since: query.Since | None = None
     agent: str | None = None
 
 
@@ -40,11 +41,11 @@ def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> Lanes:
     """Return operations, newest first, with the lanes and sessions of that part of the log."""
     where = query.Where()
     where.add(f"e.kind IN ({', '.join('?' * len(_ACTS))})", *_ACTS)
-    where.add_optional("e.event_index >= ?", args.since)
+    where.add_optional("e.accepted_ms >= ?", args.since)
     where.add_optional("e.author = ?", args.agent)
     page = query.list_of(context, LISTING, where, args, lambda row: TimelineEvent(**row))
     last = page.items[0].event_index if args.after is not None and page.items else 2**53
-    first = page.items[-1].event_index if page.next is not None else args.since or 0
+    first = page.items[-1].event_index if page.next is not None else context.count(_FIRST, (args.since or 0,))
     span = query.Where()
     span.add("event_index BETWEEN ? AND ?", first, last)
     span.equal("author", args.agent)

@@ -60,11 +60,11 @@ def list_skipped(context: query.QueryContext, _args: query.Arguments) -> Page[Sk
     return Page(items=[entries[index] for index in sorted(entries)], total=len(entries))
 
 
-def show_event(context: query.QueryContext, args: query.ByRef) -> ShownEvent:
+def show_event(context: query.QueryContext, args: query.ById) -> ShownEvent:
     """Return an event by its index, its id, its body's SHA-256, or 12 digits of either."""
-    events = {row["event_index"]: row for row in matching_events(context, args.ref)}
-    names = [row["body_ref"] if args.ref.startswith("sha256:") else row["id"] for row in events.values()]
-    query.only_match(names, args.ref, "event")
+    events = {row["event_index"]: row for row in matching_events(context, args.id)}
+    names = [row["body_ref"] if args.id.startswith("sha256:") else row["id"] for row in events.values()]
+    query.only_match(names, args.id, "event")
     (row,) = events.values()
     sql = "SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position"
     return ShownEvent(**row, refs=[Reference(**reference) for reference in context.rows(sql, (row["event_index"],))])

@@ -47,7 +47,7 @@ class WhyEvent(query.Arguments, frozen=True):
     ``after`` is the ``next`` of the previous page; only a walk in one direction has pages.
     """
 
-    ref: str
+    id: str
     direction: Literal["back", "forward", "both"] = "both"
     depth: Annotated[int, msgspec.Meta(ge=1, le=32)] = 8
     after: Annotated[int, msgspec.Meta(ge=0, le=events_walked_max)] = 0
@@ -63,22 +63,22 @@ def why_event(context: query.QueryContext, args: WhyEvent) -> Walk:
     ahead = 0 if args.direction == "forward" else events_ahead_max
     known: dict[int, LinkedEvent] = {}
     effects_of: dict[int, list[query.Plain]] = {}
-    if re.fullmatch(INDEX, args.ref) and args.direction != "back":  # read an event and the references to it at once
-        index = int(args.ref)
+    if re.fullmatch(INDEX, args.id) and args.direction != "back":  # read an event and the references to it at once
+        index = int(args.id)
         rows, effects_of[index] = context.together(_links_query([index], ahead), _effects_query(index))
         known |= _links(rows)
     read = partial(_linked, context, known)
-    start = _start(context, args.ref, partial(read, ahead))
+    start = _start(context, args.id, partial(read, ahead))
     back, forward = (args.depth if args.direction in (direction, "both") else 0 for direction in ("back", "forward"))
     causes, unresolved, has_causes = _walk(
         partial(read, events_ahead_max), start, back, lambda event: [] if event is None else event.refs
     )
     effects, _, has_effects = _walk(
-        partial(read, 0), start, forward, lambda event: _effects(context, effects_of, event, args.ref)
+        partial(read, 0), start, forward, lambda event: _effects(context, effects_of, event, args.id)
     )
     end = args.after + args.limit
     return Walk(
-        ref=args.ref,
+        ref=args.id,
         event=start,
         causes=causes[args.after : end],
         causes_total=len(causes),
@@ -132,7 +132,7 @@ def _start(context: query.QueryContext, reference: str, read: _EventReader) -> L
     if re.fullmatch(INDEX, reference) and (events := read([int(reference)])):
         return events[0]
     try:
-        index = resolve(context, query.ByRef(ref=reference)).event_index
+        index = resolve(context, query.ById(id=reference)).event_index
     except Refused as refusal:
         if refusal.code != "NOT_FOUND" or not context.rows(
             "SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (reference,)
@@ -229,26 +229,26 @@ _EFFECTS: Final = f"""
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
-def resolve(context: query.QueryContext, args: query.ByRef) -> ResolvedReference:
+def resolve(context: query.QueryContext, args: query.ById) -> ResolvedReference:
     """Return the meaning of a reference.
 
     The reference is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. Raises
     Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
-    step_match = _STEP.fullmatch(args.ref)
+    step_match = _STEP.fullmatch(args.id)
     if step_match is not None:
         return _step(context, step_match[1], int(step_match[2]))
-    matches = {row["id"]: _event(row) for row in matching_events(context, args.ref)}
-    for row in query.by_ref(context, REFS, "ref", "sha256", args.ref):
+    matches = {row["id"]: _event(row) for row in matching_events(context, args.id)}
+    for row in query.by_ref(context, REFS, "ref", "sha256", args.id):
         matches[row["ref"]] = _version(find_version(ViewRows(context), row["ref"]))
-    name = args.ref.removesuffix(".md")
+    name = args.id.removesuffix(".md")
     if not matches and name:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
-        rows = context.rows(sql, (args.ref, name, args.ref, name, query.candidates_max + 1))
+        rows = context.rows(sql, (args.id, name, args.id, name, query.candidates_max + 1))
         matches = {row["stream"]: _stream(row) for row in rows}
     column = "stream" if "/" in name else "name"
     what = "event, reasoning or stream"
-    return matches[query.only_match(list(matches), args.ref, what, lambda: query.names_in(context, "streams", column))]
+    return matches[query.only_match(list(matches), args.id, what, lambda: query.names_in(context, "streams", column))]
 
 
 def _event(row: dict[str, Any]) -> ResolvedReference:

@@ -18,6 +18,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, stage_of
+from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, id_of, json_list
 from deedbook.projections.handoffs.answers import (
     GraphEdge,
@@ -81,7 +82,7 @@ class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
     id: str | None = None
     dependents: bool = False
     is_all: bool = False
-    after: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    after: Annotated[int, msgspec.Meta(ge=0, le=json_integer_max)] = 0
     limit: Limit = 200
 
 

@@ -61,10 +61,10 @@ class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": 
     limit: query.Limit = 20
 
 
-class FileFilter(query.Arguments, frozen=True):
-    """The handoffs that have a file; ``finished`` includes finished ones. ``after`` is the ``next`` of a page."""
+class FileFilter(query.Arguments, frozen=True, rename={"is_all": "all"}):
+    """The handoffs that have a file; ``all`` includes finished ones. ``after`` is the ``next`` of a page."""
 
-    finished: bool = False
+    is_all: bool = False
     after: int | None = None
     limit: query.Limit = query.page_rows_max
 
@@ -72,7 +72,7 @@ class FileFilter(query.Arguments, frozen=True):
 class UnannouncedFilter(query.Arguments, frozen=True):
     """Handoffs to announce as ready: all, or one (by its whole id) and those that wait for it."""
 
-    about: str | None = None
+    id: str | None = None
     limit: query.Limit = 50
 
 
@@ -105,7 +105,7 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> Page[str
     """Return the ids of the handoffs that have a file, the oldest first."""
     where = query.Where()
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
-    if not args.finished:
+    if not args.is_all:
         where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
     page, total, following = query.page_of(context, _FILES, where, args.after, args.limit)
     return Page(items=[row["id"] for row in page], total=total, next=following)
@@ -115,11 +115,11 @@ def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -
     """Return claimable handoffs that were not announced as ready."""
     where = query.Where()
     where.add(f"h.is_announced = 0 AND h.id IN ({READY})", context.now_ms)
-    if args.about is not None:
+    if args.id is not None:
         where.add(
             "(h.id = ? OR h.id IN (SELECT d.handoff_id FROM handoff_dependencies d WHERE d.depends_on = ?))",
-            args.about,
-            args.about,
+            args.id,
+            args.id,
         )
     # The SQL is fixed; arguments are bound.
     sql = f"SELECT h.id, h.receiver, h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?"  # noqa: S608

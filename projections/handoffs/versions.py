@@ -16,13 +16,14 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
+from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers import query
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.handoffs.answers import Approval, ChangedLine, FieldChange, LineMark, Version, Versions
 from deedbook.projections.handoffs.details import find_record
 from deedbook.projections.handoffs.fold import LOG, VERSIONS
 
-_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=json_integer_max)]
 
 # Fields that follow from the others, or present them in a file.
 _NOT_COMPARED: Final = ("template", "notes", "created")

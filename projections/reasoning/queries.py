@@ -75,7 +75,7 @@ class WholeGraph(NamedTuple):
 class FetchArguments(query.Arguments, frozen=True):
     """The requested version, and the one that the receiver has; both as ``find_version`` takes them."""
 
-    ref: str
+    id: str
     have: str | None = None
 
 
@@ -140,9 +140,9 @@ def show_reasoning(source: RowSource, args: query.ById) -> ShownReasoning:
     )
 
 
-def full_reasoning(source: RowSource, args: query.ByRef) -> FullReasoning:
+def full_reasoning(source: RowSource, args: query.ById) -> FullReasoning:
     """Return a whole version."""
-    graph = get_graph(source, args.ref)
+    graph = get_graph(source, args.id)
     fields = _described(source, graph.reasoning_id)
     return FullReasoning(
         **{name: fields[name] for name in ("author", "domain", "session", "status", "imported")},
@@ -160,7 +160,7 @@ def fetch(source: RowSource, args: FetchArguments) -> ReasoningPayload:
 
     Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
     """
-    version = find_version(source, args.ref)
+    version = find_version(source, args.id)
     rows = _versions(source, version)
     deltas = [row["delta"] for row in rows]
     graph = _whole(version, deltas)
@@ -199,10 +199,10 @@ def existing(context: query.QueryContext, args: query.ByIds) -> ExistingReasonin
     return ExistingReasonings(reasonings={row["id"]: _line(row) for row in rows})
 
 
-def origins(source: RowSource, args: query.ByRef) -> Origins:
+def origins(source: RowSource, args: query.ById) -> Origins:
     """Return which reasonings have this version, and how many were recorded here, and imported."""
     try:
-        ref = find_version(source, args.ref).ref
+        ref = find_version(source, args.id).ref
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise

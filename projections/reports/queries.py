@@ -67,15 +67,15 @@ class ReportName(query.Arguments, frozen=True):
 class ReportList(query.Arguments, frozen=True):
     """Filters of a list; ``task_pattern`` is searched in the task and in its outcome, ignoring case.
 
-    ``imported``: only reports of other tools, or (false) none of them. ``since_ms`` is when they happened.
+    ``imported``: only reports of other tools, or (false) none of them. ``since`` is when they happened.
     """
 
     ai_id: str | None = None
     author: str | None = None
     imported: bool | None = None
-    since_ms: int | None = None
+    since: query.Since | None = None
     task_pattern: Pattern | None = None
-    cursor: int | None = None
+    after: int | None = None
     limit: query.Limit = 10
 
 
@@ -91,7 +91,7 @@ class SessionsWithReport(query.Arguments, frozen=True):
     author: str | None = None
     has: Literal["beliefs", "records"] | None = None
     imported: bool | None = None
-    cursor: int | None = None
+    after: int | None = None
     limit: query.Limit = 10
 
 
@@ -128,11 +128,11 @@ def list_reports(context: query.QueryContext, args: ReportList) -> ReportPage:
     where = query.Where()
     where.equal("r.ai_id", args.ai_id)
     where.equal("r.author", args.author)
-    where.add_optional("r.happened_ms >= ?", args.since_ms)
+    where.add_optional("r.happened_ms >= ?", args.since)
     _by_origin(where, "r", args.imported)
     if args.task_pattern is not None:
         _keep_matching(context, where, args.task_pattern)
-    page, total, following = query.page_of(context, LISTING, where, args.cursor, args.limit)
+    page, total, following = query.page_of(context, LISTING, where, args.after, args.limit)
     return ReportPage(reports=_read(context, page), total_found=total, next=following)
 
 
@@ -147,7 +147,7 @@ def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> Page
         reported = "EXISTS (SELECT 1 FROM handoff_reports x WHERE x.session_id = s.id)"
         where.add(f"(s.findings + s.unknowns + s.dead_ends{also} > 0 OR {reported})")
     _by_origin(where, "s", args.imported)
-    page, total, following = query.page_of(context, SESSIONS, where, args.cursor, args.limit)
+    page, total, following = query.page_of(context, SESSIONS, where, args.after, args.limit)
     read = _read(context, [row for row in page if row["report"] is not None])
     reports = {report.session_id: report for report in read}
     sessions = [

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from deedbook.ledger.events.session import Calibration, Deltas
 from deedbook.ledger.format.codec import read_json
-from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Where
+from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Since, Where
 from deedbook.projections.reports.answers import (
     Accomplishments,
     AgentCalibration,
@@ -68,14 +68,14 @@ class CalibrationFilter(Arguments, frozen=True):
 
     ai_id: str | None = None
     author: str | None = None
-    since_ms: int | None = None
+    since: Since | None = None
     limit: Limit = 50
 
 
 def calibration(context: QueryContext, args: CalibrationFilter) -> Calibrations:
     """Return how well agents judge themselves."""
     where = Where(args, "ai_id", "author")
-    where.add_optional("happened_ms >= ?", args.since_ms)
+    where.add_optional("happened_ms >= ?", args.since)
     left_out = context.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
     where.add("imported IS NULL")
     sql = (

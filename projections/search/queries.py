@@ -21,7 +21,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
-from deedbook.projections.answers.query import Arguments, Plain, QueryContext, Where, prefix_digits_min
+from deedbook.projections.answers.query import Arguments, Plain, QueryContext, Since, Where, prefix_digits_min
 from deedbook.projections.search.answers import SearchHit, SearchPage
 from deedbook.projections.search.nearness import MATCHES, nearest, related_min
 from deedbook.projections.search.words import (
@@ -66,14 +66,14 @@ Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, descr
 class SearchText(Arguments, frozen=True):
     """The text to search, the sorts of streams, the kinds and the author; ``after`` is the ``next`` of a page.
 
-    An imported record also has the kind that it stands for; ``since_ms`` is when the ledger accepted an event.
+    An imported record also has the kind that it stands for; ``since`` is when the ledger accepted an event.
     """
 
     text: SearchWords
     sort: Sorts | None = None
     kinds: Kinds | None = None
     author: str | None = None
-    since_ms: int | None = None
+    since: Since | None = None
     limit: Hits = 20
     after: Cursor | None = None
 
@@ -163,7 +163,7 @@ def _conditions(args: SearchText, size: int) -> Where:
     where = Where()
     where.add("e.event_index < ?", size)
     where.equal("e.author", args.author)
-    where.add_optional("e.accepted_ms >= ?", args.since_ms)
+    where.add_optional("e.accepted_ms >= ?", args.since)
     if args.kinds:
         marks = ", ".join("?" * len(args.kinds))
         imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"  # noqa: S608

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from deedbook.projections.answers.query import Arguments, Limit, QueryContext, Where, with_json
+from deedbook.projections.answers.query import Arguments, Limit, QueryContext, Since, Where, with_json
 from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from deedbook.projections.records.marks import decoded
 from deedbook.projections.reports.queries import AI_ID
@@ -56,26 +56,26 @@ Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description=
 
 
 class TaskQuestion(Arguments, frozen=True):
-    """A task in words; ``session_id`` is left out of the answer (a resumed session need not find itself)."""
+    """A task in words; ``session`` is left out of the answer (a resumed session need not find itself)."""
 
     task: Task
     ai_id: str | None = None
-    session_id: str | None = None
-    since_ms: int | None = None
+    session: str | None = None
+    since: Since | None = None
     limit: Limit = 5
 
 
 class OverlapFilter(Arguments, frozen=True):
-    """Reports of ``since_ms`` (Unix ms) or later; an imported one counts by its claimed time."""
+    """Reports of ``since`` (Unix ms) or later; an imported one counts by its claimed time."""
 
-    since_ms: int | None = None
+    since: Since | None = None
     limit: Limit = 20
 
 
 def similar_sessions(context: QueryContext, args: TaskQuestion) -> SimilarSessions:
     """Return the sessions nearest to a task."""
     where = _sessions_where(args)
-    where.add_optional("e.accepted_ms >= ?", args.since_ms)
+    where.add_optional("e.accepted_ms >= ?", args.since)
     streams = by_stream(nearest(context, args.task, where))
     sessions = _scored(context, list(streams.values())[: args.limit])
     return SimilarSessions(items=sessions, total=len(streams), embedder=str(best_embedder()))
@@ -141,7 +141,7 @@ def _reasonings(context: QueryContext, events: list[NearEvent]) -> list[RelatedR
 def overlapping(context: QueryContext, args: OverlapFilter) -> Overlaps:
     """Return pairs of reports about the same work."""
     where = Where()
-    where.add_optional("r.happened_ms >= ?", args.since_ms)
+    where.add_optional("r.happened_ms >= ?", args.since)
     total = context.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
@@ -192,7 +192,7 @@ def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, A
 def _sessions_where(args: TaskQuestion) -> Where:
     where = Where()
     where.add("e.stream >= 'session/' AND e.stream < 'session0'")
-    where.add_optional("e.stream <> 'session/' || ?", args.session_id)
+    where.add_optional("e.stream <> 'session/' || ?", args.session)
     where.add_optional(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", args.ai_id)  # noqa: S608
     return where
 

@@ -33,7 +33,7 @@ class SnapshotList(ListArguments, frozen=True):
     """Filters of a list, newest first."""
 
     author: str | None = None
-    session_id: str | None = None
+    session: str | None = None
     reasoning_ref: str | None = None
 
 
@@ -45,7 +45,8 @@ class DomainFilter(Arguments, frozen=True):
 
 def list_snapshots(context: QueryContext, args: SnapshotList) -> Page[SnapshotLine]:
     """Return snapshots, newest first."""
-    where = Where(args, "author", "session_id", "reasoning_ref")
+    where = Where(args, "author", "reasoning_ref")
+    where.equal("session_id", args.session)
     return list_of(context, LISTING, where, args, lambda row: SnapshotLine(**row))
 
 

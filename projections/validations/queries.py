@@ -17,7 +17,7 @@ from typing import Any, Final
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
 from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.lifecycle.authority import compromised_at
-from deedbook.projections.answers.query import Arguments, ByRef, Limit, age_of
+from deedbook.projections.answers.query import Arguments, ById, Limit, age_of
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.reasoning.fold import VERSIONS
 from deedbook.projections.reasoning.queries import find_version, with_version
@@ -31,7 +31,7 @@ problems_named_max: Final = 3
 class ValidationFilter(Arguments, frozen=True):
     """The reports on a version, or on all versions of a reasoning by its id; of one validator, or by ``passed``."""
 
-    ref: str
+    id: str
     author: str | None = None
     passed: bool | None = None
     after: int | None = None
@@ -40,9 +40,9 @@ class ValidationFilter(Arguments, frozen=True):
 
 def list_validations(source: RowSource, args: ValidationFilter) -> Validations:
     """Return reports, newest first."""
-    version = find_version(source, args.ref)
+    version = find_version(source, args.id)
     refs = [version.ref]
-    if args.ref.removeprefix("reasoning/") == version.reasoning_id:
+    if args.id.removeprefix("reasoning/") == version.reasoning_id:
         refs = [row["ref"] for row in source.select(VERSIONS, "version", reasoning_id=version.reasoning_id)]
     rows = source.select(
         VALIDATIONS, "event_index", newest_first=True, author=args.author, passed=args.passed, reasoning_ref=refs
@@ -58,9 +58,9 @@ def _line(row: dict[str, Any]) -> ValidationLine:
     return ValidationLine(**row | {"passed": bool(row["passed"]), "data": data})
 
 
-def latest_verdict(source: RowSource, args: ByRef) -> LatestVerdict:
+def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
     """Return the verdict on a version."""
-    ref = find_version(source, args.ref).ref
+    ref = find_version(source, args.id).ref
     voices = _voices(source, ref)
     if not voices:
         return LatestVerdict(reasoning_ref=ref, outcome="none", text="not validated")

@@ -27,7 +27,7 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     ("sessions.show", {"id": "day-0-3"}),
     ("catalog.find", {"newest": True}),
     ("catalog.find", {"stream": "session/day-0-3"}),
-    ("catalog.why", {"ref": "90"}),
+    ("catalog.why", {"id": "90"}),
     ("agents.list", {}),
 )
 BASELINE: Final = "the same questions now"

@@ -28,7 +28,7 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     ("handoffs.why", {"id": "work-0-3"}),
     ("handoffs.graph", {}),
     ("reports.list", {}),
-    ("knowledge.graph", {"sel": "session/day-0-3"}),
+    ("knowledge.graph", {"id": "session/day-0-3"}),
     ("search.find", {"text": "login token"}),
     ("search.find", {"text": "step 3"}),
     ("search.related", {"task": "Why do tokens expire?"}),

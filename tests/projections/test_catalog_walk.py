@@ -29,8 +29,8 @@ def test_a_result_rests_on_what_it_names_and_on_the_steps_of_its_handoff(ledger,
     ledger.approve("h", ledger.hand_over("h", reasoning_refs=[ref]))
     ledger.claim("h")
     done = ledger.emit("bob", "handoff/h", HandoffCompleted(reasoning_refs=[ref]), causes=[finding.id])
-    concluded, claimed = reader.answer("resolve", {"ref": ref})["event_index"], last(reader, "handoff.claimed")
-    answer = reader.answer("catalog.why", {"ref": str(done.index), "direction": "back", "depth": 3})
+    concluded, claimed = reader.answer("resolve", {"id": ref})["event_index"], last(reader, "handoff.claimed")
+    answer = reader.answer("catalog.why", {"id": str(done.index), "direction": "back", "depth": 3})
     first, second = ([step for step in ways(answer["causes"]) if step[3] == depth] for depth in (1, 2))
     assert first == [
         (finding.index, "causes", done.index, 1),
@@ -39,7 +39,7 @@ def test_a_result_rests_on_what_it_names_and_on_the_steps_of_its_handoff(ledger,
     ]
     assert second == [(concluded - 1, "stream", concluded, 2), (claimed - 1, "stream", claimed, 2)]
     assert answer["effects"] == []
-    effects = reader.answer("catalog.why", {"ref": ref, "direction": "forward", "depth": 1})["effects"]
+    effects = reader.answer("catalog.why", {"id": ref, "direction": "forward", "depth": 1})["effects"]
     created = last(reader, "handoff.created")
     assert ways(effects) == [(created, "reasoning_ref", concluded, 1), (done.index, "reasoning_ref", concluded, 1)]
 
@@ -54,11 +54,11 @@ def test_a_handoff_rests_on_another_as_it_was_then_and_its_claim_on_what_came_of
     done = ledger.emit("bob", "handoff/a", HandoffCompleted())
     ledger.claim("b")
     claimed_b = ledger.size - 1
-    by_creation = reader.answer("catalog.why", {"ref": str(created_b), "depth": 1})
+    by_creation = reader.answer("catalog.why", {"id": str(created_b), "depth": 1})
     assert ways(by_creation["causes"]) == [(created_a, "depends_on", created_b, 1)]
-    by_claim = reader.answer("catalog.why", {"ref": str(claimed_b), "depth": 1})["causes"]
+    by_claim = reader.answer("catalog.why", {"id": str(claimed_b), "depth": 1})["causes"]
     assert ways(by_claim)[0] == (done.index, "depends_on", claimed_b, 1)
-    effects = reader.answer("catalog.why", {"ref": str(done.index), "direction": "forward", "depth": 1})["effects"]
+    effects = reader.answer("catalog.why", {"id": str(done.index), "direction": "forward", "depth": 1})["effects"]
     assert ways(effects) == [(claimed_b, "depends_on", done.index, 1)]
 
 
@@ -66,12 +66,12 @@ def test_answers_and_successors_lead_to_the_other_handoff(ledger, reader):
     ledger.finish("old", verify=False)
     done = last(reader, "handoff.completed")
     ledger.hand_over("answer", answers="old")
-    assert ways(reader.answer("catalog.why", {"ref": "handoff/answer"})["causes"])[0][:2] == (done, "answers")
+    assert ways(reader.answer("catalog.why", {"id": "handoff/answer"})["causes"])[0][:2] == (done, "answers")
     ledger.hand_over("new")
     created = ledger.size - 1
     ledger.hand_over("gone")
     gone = ledger.emit("alice", "handoff/gone", HandoffSuperseded(by="new"))
-    steps = ways(reader.answer("catalog.why", {"ref": str(gone.index), "depth": 1})["causes"])
+    steps = ways(reader.answer("catalog.why", {"id": str(gone.index), "depth": 1})["causes"])
     assert steps == [(created, "superseded_by", gone.index, 1), (gone.index - 1, "stream", gone.index, 1)]
 
 
@@ -80,7 +80,7 @@ def test_a_review_rests_on_its_snapshot_and_the_validations_it_weighed(ledger, r
     ledger.snap("n")
     taken = ledger.size - 1
     ledger.ask("v", snapshot_id="n", validations=[validated.id, UNKNOWN])
-    answer = reader.answer("catalog.why", {"ref": "review/v", "depth": 1, "direction": "back"})
+    answer = reader.answer("catalog.why", {"id": "review/v", "depth": 1, "direction": "back"})
     assert ways(answer["causes"]) == [
         (validated.index, "validation", taken + 1, 1),
         (taken, "snapshot", taken + 1, 1),
@@ -93,7 +93,7 @@ def test_every_step_back_is_a_step_forward_of_the_other_and_the_other_way_round(
     pairs = {"back": set(), "forward": set()}
     for index in range(ledger.size):
         for direction, steps in (("back", "causes"), ("forward", "effects")):
-            asked = {"ref": str(index), "direction": direction, "depth": 1, "limit": 500}
+            asked = {"id": str(index), "direction": direction, "depth": 1, "limit": 500}
             found = [step["event_index"] for step in reader.answer("catalog.why", asked)[steps]]
             pairs[direction] |= {(index, other) if direction == "back" else (other, index) for other in found}
     assert pairs["back"] == pairs["forward"]
@@ -107,21 +107,21 @@ def test_a_walk_says_what_leads_nowhere_and_where_it_stopped(ledger, reader):
     for number in range(3):
         ledger.emit("bob", "session/s", FindingLogged(finding=f"f{number}"), causes=[event.id])
         event = ledger.event(-1)
-    whole = reader.answer("catalog.why", {"ref": event.id})
+    whole = reader.answer("catalog.why", {"id": event.id})
     assert ([step["depth"] for step in whole["causes"]], whole["is_complete"]) == ([1, 2, 3], True)
     assert [step["ref"] for step in whole["unresolved"]] == [UNKNOWN]
-    cut = reader.answer("catalog.why", {"ref": event.id, "depth": 2})
+    cut = reader.answer("catalog.why", {"id": event.id, "depth": 2})
     assert ([step["depth"] for step in cut["causes"]], cut["is_complete"]) == ([1, 2], False)
-    assert reader.answer("catalog.why", {"ref": event.id, "depth": 3})["is_complete"]
+    assert reader.answer("catalog.why", {"id": event.id, "depth": 3})["is_complete"]
 
 
 def test_what_no_event_made_can_be_asked_for_by_those_who_name_it(ledger, reader):
     named = ledger.emit("bob", "session/s", SessionStarted(), causes=[UNKNOWN])
-    answer = reader.answer("catalog.why", {"ref": UNKNOWN})
+    answer = reader.answer("catalog.why", {"id": UNKNOWN})
     assert (answer["event"], answer["ref"], answer["causes"]) == (None, UNKNOWN, [])
     assert ways(answer["effects"]) == [(named.index, "causes", None, 1)]
     with pytest.raises(Refused) as refused:
-        reader.answer("catalog.why", {"ref": UNKNOWN.replace("0", "1")})
+        reader.answer("catalog.why", {"id": UNKNOWN.replace("0", "1")})
     assert refused.value.code == "NOT_FOUND"
 
 
@@ -131,14 +131,14 @@ def test_pages_of_one_direction_give_every_event_once(ledger, reader):
         ledger.emit("bob", "session/s", FindingLogged(finding=f"f{number}"), causes=[start.id])
     indexes, after = [], 0
     while after is not None:
-        asked = {"ref": start.id, "direction": "forward", "limit": 3, "after": after}
+        asked = {"id": start.id, "direction": "forward", "limit": 3, "after": after}
         page = reader.answer("catalog.why", asked)
         assert page["effects_total"] == 7
         indexes += [step["event_index"] for step in page["effects"]]
         after = page["next"]
     assert indexes == list(range(start.index + 1, start.index + 8))
     with pytest.raises(Refused) as refused:
-        reader.answer("catalog.why", {"ref": start.id, "after": 3})
+        reader.answer("catalog.why", {"id": start.id, "after": 3})
     assert refused.value.code == "USAGE"
 
 
@@ -153,7 +153,7 @@ def test_where_all_name_all_each_event_is_read_once_and_the_walk_ends(ledger, re
         ]
     read, linked = [], walk._linked
     monkeypatch.setattr(walk, "_linked", lambda *asked: read.extend(asked[-1]) or linked(*asked))
-    asked = {"ref": first.id, "direction": "forward"}
+    asked = {"id": first.id, "direction": "forward"}
     answer = reader.answer("catalog.why", asked)
     assert (answer["effects_total"], answer["is_complete"]) == (18, True)
     assert sorted(read) == list(range(first.index, first.index + 19))

@@ -94,7 +94,7 @@ def test_a_question_asked_again_folds_what_its_streams_have_since(
     monkeypatch.setattr("deedbook.projections.answers.checked.read_logged", noted)
     ledger.emit("alice", "reasoning/leak", ReasoningStarted(task="find it"))
     ledger.hand_over("pool", tasks=["one", "two"])
-    questions = [("reasoning.show", {"id": "leak"}), ("validations.latest", {"ref": "leak"})]
+    questions = [("reasoning.show", {"id": "leak"}), ("validations.latest", {"id": "leak"})]
     questions.append(("handoffs.show", {"id": "pool"}))
     for number in range(1, 6):
         step = Step(step_number=number, type="inference", content=f"look at pool {number}")
@@ -155,22 +155,22 @@ def test_checked_reasoning_is_that_of_the_views_by_its_id_its_ref_and_the_beginn
     versions = client.view("reasoning.show", {"id": "leak"})["versions"]
     base, ref = versions[0]["ref"], versions[-1]["ref"]
     asked = [("reasoning.show", {"id": one}) for one in ("leak", "reasoning/leak", ref, ref[:20])]
-    asked += [("reasoning.fetch", {"ref": one}) for one in ("leak", ref, ref[7:20])]
-    asked += [("reasoning.fetch", {"ref": "leak", "have": base}), ("reasoning.origins", {"ref": ref})]
-    asked += [("validations.latest", {"ref": one}) for one in ("leak", base, ref)]
-    asked += [("validations.list", {"ref": ref}), ("snapshots.domains", {"reasoning_ref": ref})]
+    asked += [("reasoning.fetch", {"id": one}) for one in ("leak", ref, ref[7:20])]
+    asked += [("reasoning.fetch", {"id": "leak", "have": base}), ("reasoning.origins", {"id": ref})]
+    asked += [("validations.latest", {"id": one}) for one in ("leak", base, ref)]
+    asked += [("validations.list", {"id": ref}), ("snapshots.domains", {"reasoning_ref": ref})]
     for query, arguments in asked:
         answer = ask(client, query, arguments)
         assert answer.pop("as_of")["size"] == client.head().size
         assert answer == client.view(query, arguments), (query, arguments)
     for query, arguments in (
         ("reasoning.show", {"id": "none"}),
-        ("reasoning.fetch", {"ref": "leak", "have": "f" * 64}),
+        ("reasoning.fetch", {"id": "leak", "have": "f" * 64}),
     ):
         with pytest.raises(Refused) as refused:
             ask(client, query, arguments)
         assert refused.value.code == "NOT_FOUND"
-    assert ask(client, "reasoning.origins", {"ref": "sha256:" + "0" * 64})["ids"] == []
+    assert ask(client, "reasoning.origins", {"id": "sha256:" + "0" * 64})["ids"] == []
 
 
 def test_thing_is_found_by_the_beginning_of_its_id_and_by_its_file(ledger: Ledger, client: Client) -> None:

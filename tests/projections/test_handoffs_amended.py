@@ -176,8 +176,8 @@ def test_what_waited_for_another_is_unannounced_when_that_is_completed(ledger, r
     ledger.approve("b", ledger.hand_over("b", depends_on=["a"]))
     ledger.finish("a")
     ledger.approve("c", ledger.hand_over("c"))
-    assert unannounced(reader, about="a") == ["b"]
-    assert unannounced(reader, about="c") == ["c"]
+    assert unannounced(reader, id="a") == ["b"]
+    assert unannounced(reader, id="c") == ["c"]
     assert unannounced(reader, limit=1) == ["b"]
 
 

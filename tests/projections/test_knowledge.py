@@ -24,7 +24,7 @@ def test_what_was_found_in_a_session_leads_back_to_who_worked_there(ledger, read
     ledger.record_session("s1")
     ledger.report("s1")
     finding = f"finding/{entry_of(reader, 'finding.logged')}"
-    answer, nodes, edges = asked(reader, sel=finding)
+    answer, nodes, edges = asked(reader, id=finding)
     assert edges.keys() == {
         ("session/s1", "found", finding),
         ("evidence/a.py:3", "shows", finding),
@@ -39,13 +39,13 @@ def test_what_was_found_in_a_session_leads_back_to_who_worked_there(ledger, read
         0,
         2,
     )
-    assert asked(reader, sel=finding, direction="forward")[1].keys() == {finding}
-    assert asked(reader, sel="report/s1", direction="back", depth=8)[1].keys() == {
+    assert asked(reader, id=finding, direction="forward")[1].keys() == {finding}
+    assert asked(reader, id="report/s1", direction="back", depth=8)[1].keys() == {
         "report/s1",
         "session/s1",
         "agent/bob",
     }
-    assert finding in asked(reader, sel="evidence/a.py:3")[1]
+    assert finding in asked(reader, id="evidence/a.py:3")[1]
 
 
 def test_what_was_taken_back_given_up_or_has_changed_since_is_stale(ledger, reader):
@@ -63,7 +63,7 @@ def test_what_was_taken_back_given_up_or_has_changed_since_is_stale(ledger, read
     assert edges[("reasoning/r1", "argues for", "handoff/done")] is False
     assert not any(name.startswith(("agent/", "evidence/")) for name in nodes)
     ledger.validate("r1", ref, passed=False)
-    assert asked(reader, sel="reasoning/r1")[1]["reasoning/r1"]["state"] == "doubted"
+    assert asked(reader, id="reasoning/r1")[1]["reasoning/r1"]["state"] == "doubted"
 
 
 def test_a_line_from_evidence_that_has_changed_or_from_another_version_is_stale(ledger, reader):
@@ -74,25 +74,25 @@ def test_a_line_from_evidence_that_has_changed_or_from_another_version_is_stale(
     ledger.hand_over("h", reasoning_refs=[ref])
     checks = [EvidenceCheck(step=1, reference=one, status=what) for one, what in (("a.py:3", "gone"), ("b.py:4", "ok"))]
     ledger.validate("r2", ref, evidence=checks)
-    _, _, edges = asked(reader, sel="reasoning/r2")
+    _, _, edges = asked(reader, id="reasoning/r2")
     assert edges[("evidence/a.py:3", "supports", "reasoning/r2")]
     assert not edges[("evidence/b.py:4", "supports", "reasoning/r2")]
     assert not edges[("reasoning/r2", "argues for", "handoff/h")]
     ledger.emit(
         "bob", "reasoning/r2", ReasoningExtended(steps=[Step(step_number=2, type="observation", content="More")])
     )
-    assert asked(reader, sel="reasoning/r2")[2][("reasoning/r2", "argues for", "handoff/h")]
+    assert asked(reader, id="reasoning/r2")[2][("reasoning/r2", "argues for", "handoff/h")]
 
 
 def test_things_are_asked_for_by_words_and_agent(ledger, reader):
     ledger.record_session("s1")
     ledger.hand_over("other", title="Something else")
-    assert {node["sort"] for node in asked(reader, q="POOL", depth=0)[1].values()} == {"finding"}
+    assert {node["sort"] for node in asked(reader, text="POOL", depth=0)[1].values()} == {"finding"}
     assert {node["agent"] for node in asked(reader, agent="alice", depth=0)[1].values()} == {"alice"}
-    assert asked(reader, q="' OR 1=1 --")[1] == {}
+    assert asked(reader, text="' OR 1=1 --")[1] == {}
     for wrong in ("finding/99999", "nothing/x", "reasoning/' OR 1=1 --", "plain"):
         with pytest.raises(Refused) as refused:
-            asked(reader, sel=wrong)
+            asked(reader, id=wrong)
         assert refused.value.code == "NOT_FOUND"
 
 
@@ -100,12 +100,12 @@ def test_of_more_than_is_asked_for_the_nearest_are_shown(ledger, reader):
     ledger.hand_over("h0")
     for number in range(1, 30):
         ledger.hand_over(f"h{number}", depends_on=["h0"])
-    answer, nodes, _ = asked(reader, sel="handoff/h0", limit=10)
+    answer, nodes, _ = asked(reader, id="handoff/h0", limit=10)
     assert len(nodes) == 10
     assert not answer["is_complete"]
     assert next(iter(nodes)) == "handoff/h0"
-    whole, nodes, edges = asked(reader, sel="handoff/h0", depth=1)
+    whole, nodes, edges = asked(reader, id="handoff/h0", depth=1)
     assert (len(nodes), len(edges), whole["is_complete"]) == (31, 30, True)
     # Through an agent a walk goes on only from there.
-    assert len(asked(reader, sel="handoff/h3", depth=8)[1]) == 31
-    assert len(asked(reader, sel="agent/alice", depth=1)[1]) == 31
+    assert len(asked(reader, id="handoff/h3", depth=8)[1]) == 31
+    assert len(asked(reader, id="agent/alice", depth=1)[1]) == 31

@@ -39,7 +39,7 @@ def test_a_stretch_counts_what_each_signed_in_it_and_pages_go_back(ledger, reade
         if after is None:
             break
     assert seen == whole["items"]
-    mine = asked(reader, agent="bob", since=seen[-1]["event_index"])
+    mine = asked(reader, agent="bob", since=seen[-1]["accepted_ms"])
     assert {act["author"] for act in mine["items"]} == {"bob"}
     assert [lane["agent"] for lane in mine["lanes"]] == ["bob"]
     assert mine["lanes"][0]["kinds"]["handoff.claimed"] == 3
@@ -48,10 +48,11 @@ def test_a_stretch_counts_what_each_signed_in_it_and_pages_go_back(ledger, reade
 def test_sessions_overlap_the_stretch(ledger, reader):
     ledger.emit("bob", "session/early", SessionStarted(ai_id="bob", task="before"))
     ledger.emit("bob", "session/early", SessionEnded())
+    ledger.clock.advance(60)
     index, data = ledger.size, ledger.hand_over("one")
     ledger.emit("bob", "session/open", SessionStarted(ai_id="bob", task="now"))
     ledger.approve("one", data)
-    shown = asked(reader, since=index)["sessions"]
+    shown = asked(reader, since=ledger.event(index).accepted_ms)["sessions"]
     assert [(one["id"], one["to_index"]) for one in shown] == [("open", None)]
     assert [one["id"] for one in asked(reader)["sessions"]] == ["open", "early"]
     assert asked(reader, agent="alice")["sessions"] == []

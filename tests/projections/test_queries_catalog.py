@@ -26,20 +26,20 @@ def test_an_event_is_found_by_index_id_body_digest_and_beginnings(ledger: ViewLe
     event_id = ledger.event(7).id
     asked = ["7", event_id, f"sha256:{digest}", digest[:12], event_id[:19], event_id.removeprefix("blake3:")[:12]]
     for ref in asked:
-        shown = reader.answer("catalog.show", {"ref": ref})
+        shown = reader.answer("catalog.show", {"id": ref})
         assert (shown["event_index"], shown["id"], shown["size"]) == (7, event_id, len(entry))
-        assert reader.answer("resolve", {"ref": ref})["event_index"] == 7
+        assert reader.answer("resolve", {"id": ref})["event_index"] == 7
 
 
 @pytest.mark.parametrize("ref", ["999999", "blake3:" + "0" * 64, "abc", "0" * 12, "99999999999999999999", ""])
 def test_what_leads_nowhere_is_not_found(ledger, reader, ref):
-    assert code_of(reader, "catalog.show", ref=ref).code == "NOT_FOUND"
-    assert code_of(reader, "resolve", ref=ref).code == "NOT_FOUND"
+    assert code_of(reader, "catalog.show", id=ref).code == "NOT_FOUND"
+    assert code_of(reader, "resolve", id=ref).code == "NOT_FOUND"
 
 
 def test_a_beginning_of_eleven_digits_is_not_enough(ledger, reader):
     digits = ledger.event(1).id.removeprefix("blake3:")
-    assert code_of(reader, "catalog.show", ref=digits[:11]).code == "NOT_FOUND"
+    assert code_of(reader, "catalog.show", id=digits[:11]).code == "NOT_FOUND"
 
 
 def test_an_ambiguous_beginning_lists_its_candidates(ledger, reader):
@@ -49,7 +49,7 @@ def test_an_ambiguous_beginning_lists_its_candidates(ledger, reader):
         writing.rows("UPDATE events SET id = ? WHERE event_index = 1 RETURNING id", (first,))
         writing.rows("UPDATE events SET id = ? WHERE event_index = 2 RETURNING id", (second,))
     for query in ("catalog.show", "resolve"):
-        refused = code_of(reader, query, ref="ab" * 6)
+        refused = code_of(reader, query, id="ab" * 6)
         assert refused.code == "REF_AMBIGUOUS"
         assert sorted(refused.details["candidates"]) == [first, second]
 
@@ -72,16 +72,16 @@ def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
     ledger.fill()
     shown = reader.answer("reasoning.show", {"id": "r1"})
     second = shown["versions"][1]
-    assert reader.answer("resolve", {"ref": "handoff/a"})["sort"] == "stream"
-    assert reader.answer("resolve", {"ref": "a.md"})["stream"] == "handoff/a"
-    found = reader.answer("resolve", {"ref": second["ref"][7:19]})
+    assert reader.answer("resolve", {"id": "handoff/a"})["sort"] == "stream"
+    assert reader.answer("resolve", {"id": "a.md"})["stream"] == "handoff/a"
+    found = reader.answer("resolve", {"id": second["ref"][7:19]})
     assert (found["sort"], found["version"], found["event_index"]) == ("reasoning", 2, second["event_index"])
-    step = reader.answer("resolve", {"ref": f"{shown['ref']}#1"})
+    step = reader.answer("resolve", {"id": f"{shown['ref']}#1"})
     assert (step["sort"], step["step"], step["event_index"]) == ("step", 1, second["event_index"])
-    assert code_of(reader, "resolve", ref=f"{second['ref']}#2").code == "NOT_FOUND"  # added after that version
+    assert code_of(reader, "resolve", id=f"{second['ref']}#2").code == "NOT_FOUND"  # added after that version
 
 
 def test_a_bare_name_of_two_streams_is_ambiguous(ledger, reader):
     ledger.hand_over("same")
     ledger.emit("bob", "session/same", SessionStarted())
-    assert code_of(reader, "resolve", ref="same").details["candidates"] == ["handoff/same", "session/same"]
+    assert code_of(reader, "resolve", id="same").details["candidates"] == ["handoff/same", "session/same"]

@@ -18,7 +18,7 @@ def test_every_version_is_read_whole_by_its_ref(ledger: ViewLedger, reader):
     assert [one["steps"] for one in shown["versions"]] == [0, 1, 2, 3, 4, 4, 4]
     for version in shown["versions"]:
         for asked in (version["ref"], version["ref"][7:19]):
-            full = reader.answer("reasoning.full", {"ref": asked})
+            full = reader.answer("reasoning.full", {"id": asked})
             assert "sha256:" + hashlib.sha256(full["canonical"].encode()).hexdigest() == version["ref"]
             assert (full["version"], len(full["memory"]["steps"])) == (version["version"], version["steps"])
     assert shown["memory"]["dependencies"] == {"2": [1], "3": [2], "4": [3]}
@@ -37,7 +37,7 @@ def test_equal_graphs_of_two_streams_have_one_ref_that_is_not_ambiguous(ledger, 
     ref = reader.answer("reasoning.show", {"id": "r"})["versions"][0]["ref"]
     ledger.reason("twin")
     assert reader.answer("reasoning.show", {"id": "twin"})["versions"][0]["ref"] == ref
-    assert reader.answer("reasoning.full", {"ref": ref})["reasoning_id"] == "r"
+    assert reader.answer("reasoning.full", {"id": ref})["reasoning_id"] == "r"
 
 
 def test_a_damaged_delta_never_passes_for_the_graph(ledger, reader):
@@ -67,7 +67,7 @@ def test_the_best_brief_has_the_highest_fidelity_that_fits(ledger, reader):
     ledger.brief("r", ref, tokens=120, fidelity=0.91)
     ledger.brief("r", ref, tokens=110, fidelity=0.91)
     ledger.brief("r", ref, level="standard", tokens=400, fidelity=1.0)
-    asked = {"ref": ref[7:19], "level": "minimal"}
+    asked = {"id": ref[7:19], "level": "minimal"}
     assert reader.answer("briefs.best", asked)["tokens"] == 190
     fitting = reader.answer("briefs.best", asked | {"budget": 150})
     assert (fitting["tokens"], fitting["data"]["brief"]["fidelity"]["value"], fitting["exact"]) == (110, 0.91, True)
@@ -89,7 +89,7 @@ def test_agents_are_listed_with_their_keys(ledger, reader):
         "root",
         "scribe",
     ]
-    shown = reader.answer("agents.show", {"name": "bob"})
+    shown = reader.answer("agents.show", {"id": "bob"})
     assert shown["roles"] == ["agent"]
     assert [(key["type"], key["state"]) for key in shown["keys"]] == [
         ("identity", "valid"),
@@ -102,7 +102,7 @@ def test_agents_are_listed_with_their_keys(ledger, reader):
 def test_session_keys_fall_with_the_identity_key_that_delegated_them(ledger, reader):
     ledger.delegate("bob", Key.generate(), seconds=3600 * 24 * 365 * 90)
     ledger.emit("root", "agent/bob", KeyRevoked(key=ledger.keys["bob"].public.hex()))
-    assert [key["state"] for key in reader.answer("agents.show", {"name": "bob"})["keys"]] == ["revoked", "revoked"]
+    assert [key["state"] for key in reader.answer("agents.show", {"id": "bob"})["keys"]] == ["revoked", "revoked"]
     assert reader.answer("agents.keys", {"agent": "alice"})["items"][0]["state"] == "valid"
 
 

@@ -83,14 +83,14 @@ def test_answers_mark_imported_reasoning_and_no_other(made: tuple[ViewLedger, Re
         "claimed_at": "2026-01-02T03:04:05Z",
         "claims": {"said": {"inferred_type": "1"}},
     }
-    for query, arguments in (("reasoning.show", "id"), ("reasoning.full", "ref")):
-        assert reader.answer(query, {arguments: "theirs"})["imported"] == mark
-        assert reader.answer(query, {arguments: "own"})["imported"] is None
+    for query in ("reasoning.show", "reasoning.full"):
+        assert reader.answer(query, {"id": "theirs"})["imported"] == mark
+        assert reader.answer(query, {"id": "own"})["imported"] is None
     listed = {one["id"]: one["imported"] for one in reader.answer("reasoning.list")["items"]}
     assert listed == {"theirs": mark, "own": None}
     found = reader.answer("reasoning.existing", {"ids": ["theirs", "own", "none"]})["reasonings"]
     assert {name: row["imported"] for name, row in found.items()} == listed
-    resolved = reader.answer("resolve", {"ref": f"{found['theirs']['ref']}#1"})
+    resolved = reader.answer("resolve", {"id": f"{found['theirs']['ref']}#1"})
     assert (resolved["sort"], resolved["step"]) == ("step", 1)
 
 
@@ -98,11 +98,11 @@ def test_origins_tell_what_was_only_imported(made: tuple[ViewLedger, Reader]) ->
     ledger, reader = made
     ledger.emit_all("alice", "reasoning/theirs", *all_imported())
     ref = reader.answer("reasoning.show", {"id": "theirs"})["ref"]
-    assert reader.answer("reasoning.origins", {"ref": ref}) == {"own": 0, "imported": 1, "ids": ["theirs"]}
+    assert reader.answer("reasoning.origins", {"id": ref}) == {"own": 0, "imported": 1, "ids": ["theirs"]}
     ledger.emit_all("bob", "reasoning/own", *OWN)
     assert reader.answer("reasoning.show", {"id": "own"})["ref"] == ref
-    assert reader.answer("reasoning.origins", {"ref": ref}) == {"own": 1, "imported": 1, "ids": ["own", "theirs"]}
-    assert reader.answer("reasoning.origins", {"ref": REF}) == {"own": 0, "imported": 0, "ids": []}
+    assert reader.answer("reasoning.origins", {"id": ref}) == {"own": 1, "imported": 1, "ids": ["own", "theirs"]}
+    assert reader.answer("reasoning.origins", {"id": REF}) == {"own": 0, "imported": 0, "ids": []}
 
 
 def test_importers_validation_is_never_independent(made: tuple[ViewLedger, Reader]) -> None:
@@ -112,9 +112,9 @@ def test_importers_validation_is_never_independent(made: tuple[ViewLedger, Reade
     ref = reader.answer("reasoning.show", {"id": "theirs"})["ref"]
     ledger.reason("own")
     ledger.validate("own", ref, by="vera")  # her word on what she imported, said on another's stream
-    assert reader.answer("validations.latest", {"ref": ref})["latest"] is None
+    assert reader.answer("validations.latest", {"id": ref})["latest"] is None
     ledger.validate("theirs", ref, by="scribe")
-    assert reader.answer("validations.latest", {"ref": ref})["latest"]["by"] == "scribe"
+    assert reader.answer("validations.latest", {"id": ref})["latest"]["by"] == "scribe"
 
 
 def test_imported_reasoning_asks_for_more_than_its_prompt_last_of_all_rules() -> None:

@@ -181,8 +181,8 @@ def test_sessions_and_reports_say_which_were_imported(filled):
 
 
 def test_since_is_asked_of_the_time_that_an_imported_report_claims(filled):
-    assert [one["session_id"] for one in filled("reports.list", {"since_ms": DAY_MS + 1})["reports"]] == ["native"]
-    assert len(filled("reports.list", {"since_ms": DAY_MS})["reports"]) == 2
+    assert [one["session_id"] for one in filled("reports.list", {"since": DAY_MS + 1})["reports"]] == ["native"]
+    assert len(filled("reports.list", {"since": DAY_MS})["reports"]) == 2
 
 
 def test_calibration_counts_no_imported_report_and_says_how_many(filled):
@@ -209,7 +209,7 @@ def test_lists_go_by_the_time_that_things_happened_page_by_page(ledger, filled):
         for asked in ({}, {"task_pattern": "."} if query == "reports.list" else {"has": "records"}):
             names, cursor = [], None
             while len(names) < 10:
-                page = filled(query, asked | {"limit": 2, "cursor": cursor})
+                page = filled(query, asked | {"limit": 2, "after": cursor})
                 names += [one["session_id"] for one in page[key]]
                 cursor = page["next"]
                 if cursor is None:

@@ -40,7 +40,7 @@ def pages(reader, **asked):
     """Return all pages of a list, by its cursor."""
     found, cursor = [], None
     while True:
-        page = reader.answer("reports.list", asked | {"cursor": cursor})
+        page = reader.answer("reports.list", asked | {"after": cursor})
         found.append(page)
         cursor = page["next"]
         if cursor is None:
@@ -74,8 +74,8 @@ def test_pages_hold_everything_once(reports, reader, pattern, limit):
 def test_filters_join(reports, reader):
     since = START_MS + 3_000
     assert tasks(reader.answer("reports.list", {"ai_id": "minimax"})) == ["TESTING the pool", "Validation of 登入"]
-    assert reader.answer("reports.list", {"since_ms": since})["total_found"] == 3
-    page = reader.answer("reports.list", {"since_ms": since, "ai_id": "claude", "task_pattern": "docs"})
+    assert reader.answer("reports.list", {"since": since})["total_found"] == 3
+    page = reader.answer("reports.list", {"since": since, "ai_id": "claude", "task_pattern": "docs"})
     assert tasks(page) == ["Write the docs"]
     assert reader.answer("reports.list", {"author": "alice"})["total_found"] == 0
 
@@ -127,7 +127,7 @@ def test_sessions_to_resume_are_there_without_a_report_too(reports, reader):
     assert page["items"][0]["ai_id"] == "bob"
     assert page["items"][1]["report"]["task_summary"] == "Review"
     assert page["total"] == 6
-    assert reader.answer("reports.sessions", {"cursor": page["next"]})["items"][0]["session_id"] == "s3"
+    assert reader.answer("reports.sessions", {"after": page["next"]})["items"][0]["session_id"] == "s3"
     assert reader.answer("reports.sessions", {"ai_id": "bob"})["total"] == 1
     assert reader.answer("reports.sessions", {"ai_id": "bob-1", "author": "bob"})["total"] == 5
     (found,) = reader.answer("reports.sessions", {"id": "bar"})["items"]

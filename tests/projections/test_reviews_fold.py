@@ -79,7 +79,7 @@ def record_same(ledger: ViewLedger, author: str, name: str) -> str:
 
 def authors(reader: Reader, ref: str) -> list[str]:
     """Return whose validations of a version count as independent."""
-    verdict = reader.answer("validations.latest", {"ref": ref})
+    verdict = reader.answer("validations.latest", {"id": ref})
     return [one["by"] for one in (verdict["latest"], *verdict["differing"]) if one is not None]
 
 
@@ -115,7 +115,7 @@ def test_verdict_is_the_newest_independent_report_with_who_differs(ledger: ViewL
     for by, passed, counts in [("", True, None), *reports]:
         if by:
             ledger.validate("r1", ref, by=by, passed=passed, counts=counts)
-        verdict = reader.answer("validations.latest", {"ref": "r1"})
+        verdict = reader.answer("validations.latest", {"id": "r1"})
         texts.append((verdict["outcome"], AGE.sub("now", verdict["text"])))
     wrong = "1 of 3 stand, found wrong by scribe now"
     rita = "3 of 3 stand, validated by rita now"
@@ -136,7 +136,7 @@ def test_verdict_on_a_version_is_none_on_the_next(ledger: ViewLedger, reader: Re
     ledger.emit(
         reader.answer("reasoning.show", {"id": "r1"})["author"], "reasoning/r1", ReasoningExtended(steps=[step])
     )
-    newer, older = (reader.answer("validations.latest", {"ref": one}) for one in ("r1", ref))
+    newer, older = (reader.answer("validations.latest", {"id": one}) for one in ("r1", ref))
     said = "3 of 3 stand, validated by scribe now"
     assert (newer["outcome"], AGE.sub("now", newer["text"])) == ("none", "not validated")
     assert (older["outcome"], AGE.sub("now", older["text"])) == ("passed", said)
@@ -147,7 +147,7 @@ def test_validation_on_the_stream_of_another_graph_counts_for_nothing(ledger: Vi
     record_same(ledger, "alice", "other")
     ledger.validate("other", ref)
     assert authors(reader, ref) == []
-    assert reader.answer("validations.list", {"ref": ref})["total"] == 1
+    assert reader.answer("validations.list", {"id": ref})["total"] == 1
 
 
 def test_rebuilt_verdict_is_the_live_one(ledger: ViewLedger, reader: Reader) -> None:
@@ -156,7 +156,7 @@ def test_rebuilt_verdict_is_the_live_one(ledger: ViewLedger, reader: Reader) -> 
         ledger.validate("r1", ref, by=by, passed=passed, counts=counted(3 if passed else 1, issues=2 - 2 * passed))
 
     def verdict() -> dict[str, Any]:
-        answer = reader.answer("validations.latest", {"ref": "r1"})
+        answer = reader.answer("validations.latest", {"id": "r1"})
         for voice in (answer, answer["latest"], *answer["differing"]):
             voice["text"] = AGE.sub("now", voice["text"])
         return answer

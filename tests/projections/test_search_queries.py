@@ -222,8 +222,8 @@ def test_kinds_and_a_moment_filter_before_the_limit(ledger, written, reader):
     moment = ledger.clock.now_ms
     assert found(reader, "pool", kinds=["finding.logged"]) == [finding]
     assert found(reader, "pool", kinds=["handoff.created", "finding.logged"], author="bob") == [finding]
-    assert found(reader, "pool", since_ms=moment + 1) == []
-    assert finding in found(reader, "pool", since_ms=ledger.event(finding).accepted_ms)
+    assert found(reader, "pool", since=moment + 1) == []
+    assert finding in found(reader, "pool", since=ledger.event(finding).accepted_ms)
 
 
 def test_pages_hold_every_hit_once_whatever_is_appended_meanwhile(written, reader):
@@ -266,7 +266,7 @@ def test_a_cursor_of_nobodys_making_ends_the_pages(written, reader, after):
         ("x", {"sort": ["recipe"]}, "INVALID_FIELD"),
         ("x", {"sort": ["handoff"] * 9}, "INVALID_FIELD"),
         ("x", {"kinds": "handoff.created"}, "INVALID_FIELD"),
-        ("x", {"since_ms": "today"}, "INVALID_FIELD"),
+        ("x", {"since": "today"}, "INVALID_FIELD"),
         ("x", {"colour": "red"}, "UNKNOWN_FIELD"),
     ],
 )

@@ -116,10 +116,10 @@ def test_spellings_show_a_way_where_no_word_is_found_and_are_never_called_near(r
 
 
 def test_a_session_need_not_find_itself_and_agents_can_be_chosen(reports, reader):
-    assert "pool" not in names(reader, POOL, session_id="pool")
+    assert "pool" not in names(reader, POOL, session="pool")
     assert names(reader, POOL, ai_id="docs") == ["docs"]
     assert len(names(reader, POOL, limit=1)) == 1
-    assert names(reader, POOL, since_ms=reports.clock.now_ms + 1) == []
+    assert names(reader, POOL, since=reports.clock.now_ms + 1) == []
 
 
 def test_what_failed_and_was_reasoned_about_a_task_comes_without_what_is_far(reports, reader):
@@ -131,7 +131,7 @@ def test_what_failed_and_was_reasoned_about_a_task_comes_without_what_is_far(rep
     assert found["dead_ends"][0]["approach"] == "Tried recent"
     assert {one["session_id"] for one in found["sessions"]} >= {"pool", "recent", "again"}
     assert (found["reasonings"], found["total"]) == ([], 3 + len(found["sessions"]))
-    others = reader.answer("search.related", {"task": POOL, "session_id": "recent"})["sessions"]
+    others = reader.answer("search.related", {"task": POOL, "session": "recent"})["sessions"]
     assert "recent" not in {one["session_id"] for one in others}
     (login,) = reader.answer("search.related", {"task": "is 登入 safe?"})["reasonings"]
     assert (login["id"], login["near"], login["conclusion"]) == ("login", "near", "It is.")
@@ -141,7 +141,7 @@ def test_what_failed_and_was_reasoned_about_a_task_comes_without_what_is_far(rep
 def test_the_work_of_somebody_else_is_found_by_the_words_in_which_it_was_set_again(retold):
     asked = [(f"a-{number}", again.task) for number, (_, again) in enumerate(TWICE)]
     asked += [(f"b-{number}", first.task) for number, (first, _) in enumerate(TWICE)]
-    others = [names(retold, goal, session_id=("b" if own[0] == "a" else "a") + own[1:]) for own, goal in asked]
+    others = [names(retold, goal, session=("b" if own[0] == "a" else "a") + own[1:]) for own, goal in asked]
     assert all(others)
     ours = sum(own in found for (own, _), found in zip(asked, others, strict=True))
     plain = sum(words_alone(retold, goal, own, 6) for own, goal in asked)  # its first place goes to the goal's own
@@ -183,8 +183,8 @@ def test_overlap_tells_both_sessions_and_what_was_not_compared(reports, reader, 
     assert [one["session_id"] for one in pair["sessions"]] == ["again", "pool"]
     assert {"pool", "leak", "handl"} <= set(pair["shared"])
     now = reports.clock.now_ms
-    assert reader.answer("reports.overlap", {"since_ms": now})["total"] == 1
-    assert reader.answer("reports.overlap", {"since_ms": now + 1})["total"] == 0
+    assert reader.answer("reports.overlap", {"since": now})["total"] == 1
+    assert reader.answer("reports.overlap", {"since": now + 1})["total"] == 0
     monkeypatch.setattr(similar, "overlap_compared_max", 2)
     found = reader.answer("reports.overlap")
     assert (found["total"], found["not_compared"]) == (0, 1)

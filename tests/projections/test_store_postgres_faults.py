@@ -138,15 +138,15 @@ def test_text_that_postgres_cannot_hold_comes_back_as_it_was(ledger, reader, sha
     assert digests_of(shared.store) == digests_of(reader.store)
     for query, arguments in (
         ("sessions.show", {"id": "s"}),
-        ("knowledge.graph", {"sel": "session/s"}),
-        ("knowledge.graph", {"sel": "evidence/\ue000.py:1"}),
-        ("knowledge.graph", {"sel": "evidence/\\u0000"}),
+        ("knowledge.graph", {"id": "session/s"}),
+        ("knowledge.graph", {"id": "evidence/\ue000.py:1"}),
+        ("knowledge.graph", {"id": "evidence/\\u0000"}),
         ("reasoning.show", {"id": "r"}),
         ("search.find", {"text": "x" * 3_000}),
         ("search.find", {"text": "x" * 600 + "*"}),
         ("search.find", {"text": '"w1 w2"'}),
         ("search.find", {"text": "登录"}),
-        ("catalog.why", {"ref": str(ledger.size - 1)}),
+        ("catalog.why", {"id": str(ledger.size - 1)}),
     ):
         assert shared.answer(query, arguments) == reader.answer(query, arguments), query
 

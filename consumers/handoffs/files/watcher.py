@@ -55,7 +55,7 @@ class Watcher:
     def reconcile(self, step: Callable[[int, int], None] = lambda _done, _total: None) -> list[Unavailable]:
         """Synchronise all files and handoffs once; return the failures, which ``run`` tries again."""
         head = self._client.head().size
-        wanted = every_row(self._answer, "handoffs.files", "items", {"finished": self._is_everything})
+        wanted = every_row(self._answer, "handoffs.files", "items", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
         failures: list[Unavailable] = []
         ids.sort(key=lambda id_: self._unsettled_s(id_) or 0.0)  # files that are being written come last

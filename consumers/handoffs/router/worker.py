@@ -119,7 +119,7 @@ class LedgerSource:
 
     def ready(self, about: str | None, limit: int) -> list[dict[str, Any]]:
         """Return ``{"id", "to", "version"}`` of the handoffs to announce as ready: those ``about`` one, or all."""
-        rows: list[dict[str, Any]] = self._answer("handoffs.unannounced", {"about": about, "limit": limit})["handoffs"]
+        rows: list[dict[str, Any]] = self._answer("handoffs.unannounced", {"id": about, "limit": limit})["handoffs"]
         return rows
 
     def _is_router(self, name: str) -> bool:

@@ -99,7 +99,7 @@ class ExistingReasoning:
         return total > 0
 
     def _memory(self, name: str) -> ReasoningMemory:
-        memory, _ = memory_from_dict(self._answer("reasoning.full", {"ref": name})["memory"])
+        memory, _ = memory_from_dict(self._answer("reasoning.full", {"id": name})["memory"])
         return memory
 
 

@@ -265,7 +265,7 @@ def when(milliseconds: int) -> str:
 
 
 def show_page(
-    app: ReadingApp, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "cursor"
+    app: ReadingApp, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "after"
 ) -> None:
     """Print a page by ``text``, and the command for the next page, unless ``answer["next"]`` is None."""
     following, total = next_page(answer["next"], cursor), answer.get("total", answer.get("total_found"))
@@ -285,7 +285,7 @@ def list_page(
     cells: Callable[[dict[str, Any]], dict[str, object]],
 ) -> None:
     """Print a page of the rows ``of`` a query as a table, each row as ``cells`` by the names of their columns."""
-    answer = app.query(query, **{"after" if name == "cursor" else name: value for name, value in arguments.items()})
+    answer = app.query(query, **arguments)
     rows = [cells(row) for row in answer[of]]
     show_page(app, query, answer, lambda: print_table([*rows[0]] if rows else (), [[*row.values()] for row in rows]))
 
@@ -301,7 +301,7 @@ def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
         )
     if (stream := arguments.get("stream")) is not None:
         try:
-            whole = [app.query("resolve", ref=stream)["stream"]]
+            whole = [app.query("resolve", id=stream)["stream"]]
         except Refused as refusal:
             whole = refusal.details.get("near", refusal.details.get("candidates", ()))
         if whole != [stream]:
@@ -314,7 +314,7 @@ def warn(warnings: Iterable[str]) -> None:
         click.echo(sanitize_text(f"warning: {warning}"), err=True)
 
 
-def next_page(value: object, cursor: str = "cursor") -> str | None:
+def next_page(value: object, cursor: str = "after") -> str | None:
     """Return the command line of this run with another cursor, ready to be pasted into a shell; None for no cursor."""
     if value is None:
         return None
@@ -338,9 +338,9 @@ def next_page(value: object, cursor: str = "cursor") -> str | None:
 
 
 def since_option(what: str) -> Callable[[VerbT], VerbT]:
-    """Return the option ``--since``, which is ``since_ms`` to the command (Unix milliseconds)."""
+    """Return the option ``--since``, which is Unix milliseconds to the command."""
     help_ = f'{what}: a date or time (UTC), or as "7 days ago".'
-    return click.option("--since", "since_ms", metavar="TIME", callback=_since_ms, help=help_)
+    return click.option("--since", metavar="TIME", callback=_since_ms, help=help_)
 
 
 def _since_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -351,10 +351,10 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
 
 
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
-    """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
+    """Return what adds ``--limit`` and ``--after`` to a verb that lists."""
     limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
-    cursor = click.option("--cursor", type=int, help="Continue after an earlier page.")
-    return lambda verb: limit(cursor(verb))
+    after = click.option("--after", type=int, help="Continue after an earlier page.")
+    return lambda verb: limit(after(verb))
 
 
 def accepted_line(accepted: Accepted) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import CapacityLimiter, to_thread
 
-from deedbook.consumers.interfaces.web.stream import as_server_sent
+from deedbook.consumers.interfaces.web.stream import POSITION, as_server_sent
 from deedbook.ledger.client.event_stream import poll_wait_s
 from deedbook.ledger.errors import Unavailable
 
@@ -33,7 +33,7 @@ async def heads(client: Client, threads: CapacityLimiter) -> AsyncIterator[bytes
         sent_size = -1
         while True:
             if size != sent_size or time.monotonic() - sent_s >= beat_s:
-                yield as_server_sent(size - 1, b"%d" % (size - 1))
+                yield as_server_sent(size - 1, POSITION, b"%d" % (size - 1))
                 sent_size, sent_s = size, time.monotonic()
             wait = partial(client.entries, size, limit=1, wait_s=poll_wait_s)
             size = (await to_thread.run_sync(wait, limiter=threads, abandon_on_cancel=True)).size

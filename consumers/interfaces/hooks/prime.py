@@ -238,7 +238,7 @@ def _related(
     command = f"deed report similar {quote(sanitize_line(task))}" if task else "deed report resume --detail-level full"
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
     if topic.strip():
-        related = view("search.related", {"task": topic, "limit": dead_ends_max, "session_id": present})
+        related = view("search.related", {"task": topic, "limit": dead_ends_max, "session": present})
     lines: dict[str, str] = {}
     for row in related["dead_ends"]:
         line = sanitize_line(dead_end_text(row))

@@ -220,7 +220,7 @@ def to_save(view: Ask, agent: str, name: str | None, present: str | None) -> dic
     session = _its_session(view, agent, name, present)
     if session is None or session["author"] != agent or not any(session["counts"].values()):
         return None
-    taken = view("snapshots.list", {"session_id": session["id"], "author": agent, "limit": 1})["items"]
+    taken = view("snapshots.list", {"session": session["id"], "author": agent, "limit": 1})["items"]
     return None if taken and taken[0]["event_index"] > session["updated_index"] else session
 
 

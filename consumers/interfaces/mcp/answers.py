@@ -76,7 +76,7 @@ def paged(
         answer = (
             answer
             | page(count)
-            | {"shorter": f"{count} of {len(items)} fit into an answer; get the rest with `next` as cursor"}
+            | {"shorter": f"{count} of {len(items)} fit into an answer; get the rest with `next` as `after`"}
         )
     return answer | {name: items[:count]}
 

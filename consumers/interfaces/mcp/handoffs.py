@@ -164,15 +164,15 @@ class HandoffTools(Tools):
             Field(description="waiting: items that wait for `agent`; all: every handoff, newest first."),
         ] = "waiting",
         limit: PageSize = 10,
-        cursor: Annotated[str, Field(max_length=2_000, description="The `next` of the previous page.")] = "",
+        after: Annotated[str, Field(max_length=2_000, description="The `next` of the previous page.")] = "",
     ) -> WaitingPage:
         """List the waiting items, most urgent first, each with its next call."""
         if scope == "all":
-            return self._listed(limit, cursor)
+            return self._listed(limit, after)
         whose = agent or self._ledger.agent
 
         def page(rows: int) -> dict[str, Any]:
-            return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
+            return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=after or None)
 
         answer = self._citations(next_tokens_max).waiting(page(limit))
         people = {agent.name for agent in self._ledger.client.agents() if "human" in agent.roles}
@@ -181,16 +181,16 @@ class HandoffTools(Tools):
         head = {"agent": whose, "others": self._ledger.others()}
         return WaitingPage.model_validate(answers.paged(answer | head, items, "items", page))
 
-    def _listed(self, limit: int, cursor: str) -> WaitingPage:
-        if cursor and not cursor.isdecimal():
+    def _listed(self, limit: int, after: str) -> WaitingPage:
+        if after and not after.isdecimal():
             raise Refused(
                 "INVALID_FIELD",
                 "the cursor is not from a page with scope all: leave it out to start from the first page",
-                field="cursor",
+                field="after",
             )
 
         def page(rows: int) -> dict[str, Any]:
-            answer = self._ledger.ask("handoffs.list", limit=rows, after=int(cursor) if cursor else None)
+            answer = self._ledger.ask("handoffs.list", limit=rows, after=int(after) if after else None)
             return {
                 "total": answer["total"],
                 "next": answer["next"] and str(answer["next"]),

@@ -147,11 +147,11 @@ class LookupTools(Tools):
         have: Annotated[
             Id | None, Field(description="The ref of a version that you have: only the changes since are sent.")
         ] = None,
-        cursor: Annotated[str, Field(max_length=100, description="The `next` of the previous page.")] = "",
+        after: Annotated[str, Field(max_length=100, description="The `next` of the previous page.")] = "",
     ) -> FetchedReasoning:
         """Read another agent's reasoning, as briefly as is reliable."""
         view = partial(ask, self._ledger.client)
-        at, ref = read_cursor(cursor, ref)
+        at, ref = read_cursor(after, ref)
         wanted = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
         # Use the ref: a snapshot may have any id, and is meant only with the prefix snapshot/.
         subject = ref if ref.startswith("snapshot/") else fetch(view, ref).ref
@@ -170,7 +170,7 @@ class LookupTools(Tools):
             gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, received.verdict)
         answer = fields_of(received, decision, with_prompt=not at and have is None) | {"others": self._ledger.others()}
         answer["gate"] = msgspec.to_builtins(gate)
-        is_whole = fidelity == 1 and cursor == "" and have is None
+        is_whole = fidelity == 1 and after == "" and have is None
         if sent is TransferLevel.FULL and not is_whole:  # otherwise the prompt already contains the graph
             self._add_graph(answer, received, have, at or 0)
         return FetchedReasoning.model_validate(answer)
@@ -181,12 +181,12 @@ class LookupTools(Tools):
         graph = fetch(view, ref, have=base)
         text = graph.canonical
         if graph.sent.base is not None:
-            text = view("reasoning.fetch", {"ref": ref, "have": graph.sent.base})["payload"]
+            text = view("reasoning.fetch", {"id": ref, "have": graph.sent.base})["payload"]
         if not 0 <= at <= len(text):
             raise Refused(
                 "INVALID_FIELD",
                 "the cursor is not from a page of this graph: leave it out to start from the first page",
-                field="cursor",
+                field="after",
             )
         head = {"sent_as": graph.sent.sent_as, "base": graph.sent.base, "from_char": at, "chars": len(text)}
         room = filled_tokens_max - tokens_of(answer | {"graph": head}) - 120
@@ -209,15 +209,15 @@ class LookupTools(Tools):
         author: Annotated[Id | None, Field(description="Only events that this agent signed.")] = None,
         since: Since = None,
         limit: PageSize = 10,
-        cursor: After = None,
+        after: After = None,
     ) -> Hits:
         """Find events by their text, in any form of a word: findings, steps, handoffs, reports; else the nearest."""
         check_kinds(kind or ())
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
-        filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since_ms": since_ms}
+        filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since": since_ms}
 
         def page(rows: int) -> dict[str, Any]:
-            answer = self._ledger.ask("search.find", text=text, limit=rows, after=cursor, **filters)
+            answer = self._ledger.ask("search.find", text=text, limit=rows, after=after, **filters)
             return {"hits": answer["items"]} | {name: answer[name] for name in ("total", "holds", "next")}
 
         answer = page(limit)
@@ -261,16 +261,16 @@ def fields_of(received: ReceivedBrief, decision: Decision, *, with_prompt: bool)
     )
 
 
-def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:
+def read_cursor(after: str, ref: str) -> tuple[int | None, str]:
     """Return the start of the next page and the version; None and ``ref`` without a cursor."""
-    if not cursor:
+    if not after:
         return None, ref
-    match = _CURSOR.match(cursor)
+    match = _CURSOR.match(after)
     if match is None:
         raise Refused(
             "INVALID_FIELD",
             "the cursor is not from fetch_reasoning: leave it out to start from the first page",
-            field="cursor",
+            field="after",
         )
     return int(match[2]), match[1]
 

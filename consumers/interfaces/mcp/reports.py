@@ -201,12 +201,12 @@ class ReportTools(Tools):
             Field(description="A regular expression (RE2, case-insensitive) for task or outcome, e.g. auth|login."),
         ] = None,
         limit: PageSize = 10,
-        cursor: After = None,
+        after: After = None,
     ) -> ReportsFound:
         """Find reports by agent, date and task."""
 
         def page(rows: int) -> dict[str, Any]:
-            return query_reports(self._ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, rows, cursor)
+            return query_reports(self._ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, rows, after)
 
         answer = page(limit)
         answer["others"] = self._ledger.others()

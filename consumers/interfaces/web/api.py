@@ -1,8 +1,8 @@
 """The read API: every query of the views, events, receipts, blobs and tiles, in the command line's JSON documents.
 
-An error is also the document of the command line, with the HTTP status of its code. RFC 9457 was considered: it would
-be a second error format, and its ``type`` needs an address that nobody runs. While the views are rebuilt, each request
-is refused at once with their progress.
+An error is a problem document of RFC 9457 (``Problem``). Its ``type`` is a URN, because nobody runs an address for it:
+a client decides by ``code``, which is the same at every interface. While the views are rebuilt, each request is refused
+at once with their progress.
 
 Caching: an answer about the past (``as_of=INDEX``) never changes, so clients may cache it. An answer about now also
 changes with time, because leases and keys expire: clients revalidate it each time, and an ETag saves the transfer.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -22,11 +22,14 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from deedbook.consumers.interfaces.web.questions import (
+    AFTER,
+    AS_OF,
     ROOT,
     Question,
     address,
     converted,
     form_from,
+    items_max,
     path_of,
     read,
     values_of,
@@ -35,7 +38,9 @@ from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.interfaces.web.stream import (
     EVENT_STREAM,
+    KEEP_ALIVE,
     NEVER_SNIFFED,
+    POSITION,
     Followers,
     Stream,
     as_server_sent,
@@ -45,14 +50,15 @@ from deedbook.consumers.sdk.events import CompromisedKeys, describe, whole_event
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.ledger import index_in
 from deedbook.consumers.sdk.receipts import take
-from deedbook.consumers.sdk.text import document, error_document, json_text
+from deedbook.consumers.sdk.text import document, json_text
 from deedbook.ledger import limits
 from deedbook.ledger.bundle.layout import tile_name
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import CODES, DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import convert
 from deedbook.ledger.log.tiles import TILE_WIDTH
+from deedbook.projections.answers.answer import Answer, Index
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.answers.query import Arguments, Limit
 from deedbook.projections.answers.reader import Reader
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event
 
 JSON: Final = "application/json"
+PROBLEM: Final = "application/problem+json"
 NDJSON: Final = "application/x-ndjson"
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
@@ -76,15 +83,64 @@ _PUBLIC_IMMUTABLE: Final = "public, max-age=31536000, immutable"
 
 
 class EventsArguments(Arguments, frozen=True):
-    """Events from an index on, in log order, filtered by kinds and stream."""
+    """Events after an index, in log order, filtered by kinds and stream."""
 
-    from_: Annotated[int, msgspec.Meta(ge=0, le=limits.json_integer_max)] = msgspec.field(default=0, name="from")
-    kinds: Annotated[list[str], msgspec.Meta(max_length=256)] = []
+    after: Annotated[
+        int, msgspec.Meta(ge=-1, le=limits.json_integer_max, description="The index of the last event already read.")
+    ] = -1
+    kinds: Annotated[list[str], msgspec.Meta(max_length=items_max)] = []
     stream: Annotated[str, msgspec.Meta(max_length=limits.stream_name_max_bytes)] | None = None
     limit: Limit = 50
 
 
 EVENTS: Final = form_from(EventsArguments)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An error as RFC 9457 has it; ``code``, ``recoverable`` and ``details`` are those of every interface."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    recoverable: bool
+    details: dict[str, Any]
+
+
+class Health(Answer, frozen=True, kw_only=True):
+    """The log can be read."""
+
+    status: Literal["ok"] = "ok"
+    entries: int
+
+
+class PathLine(Answer, frozen=True, kw_only=True):
+    """A path of this API, and the names of its arguments."""
+
+    path: str
+    method: str
+    meaning: str
+    arguments: list[str]
+
+
+class PathList(Answer, frozen=True, kw_only=True):
+    """All paths of this API."""
+
+    paths: list[PathLine]
+
+
+class ReceiptText(Answer, frozen=True, kw_only=True):
+    """A C2SP tlog-proof of an event."""
+
+    index: Index
+    receipt: str
+
+
+class CheckpointText(Answer, frozen=True, kw_only=True):
+    """The signed checkpoint, a C2SP signed note."""
+
+    checkpoint: str
 
 
 class ApiRequest(NamedTuple):
@@ -115,7 +171,7 @@ class ApiRequest(NamedTuple):
         """
         content = body.encode() if isinstance(body, str) else body
         etag = f'W/"{of or self.size}-{blake3(content).hexdigest()[:24]}"'
-        headers = {"cache-control": cache, "etag": etag, "vary": "accept", **NEVER_SNIFFED, **extra}
+        headers = {"cache-control": cache, "etag": etag, "vary": "accept, accept-encoding", **NEVER_SNIFFED, **extra}
         if etag in map(str.strip, self.headers.get("if-none-match", "").split(",")):
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=media)
@@ -152,9 +208,9 @@ class Api:
         return {
             **dict.fromkeys(map(path_of, QUERIES), self._question),
             f"{ROOT}/events": self._events,
-            f"{ROOT}/events/{{ref}}": self._event,
-            f"{ROOT}/receipts/{{ref}}": self._receipt,
-            f"{ROOT}/blobs/{{ref}}": self._blob,
+            f"{ROOT}/events/{{id}}": self._event,
+            f"{ROOT}/receipts/{{id}}": self._receipt,
+            f"{ROOT}/blobs/{{id}}": self._blob,
             f"{ROOT}/checkpoint": self._checkpoint,
             "/checkpoint": self._published,
             "/tile/{path}": self._tile,
@@ -162,14 +218,14 @@ class Api:
 
     def _question(self, request: ApiRequest) -> Response:
         question = read(request.route, request.query)
-        name, cursor = question.query, question.form.cursor
-        media = request.accepted(JSON, *(() if cursor is None else (NDJSON,)))
+        name, has_pages = question.query, question.form.has_pages
+        media = request.accepted(JSON, *((NDJSON,) if has_pages else ()))
         answer, following = self._answer(question, request.size), None
         if media == NDJSON:
             return Stream(self._lines(question, answer, request.size), NDJSON, self._followers)
-        if cursor is not None and (sealed := question.sealed(answer.get("next"))) is not None:
-            time = {} if question.as_of is None else {"as_of": question.as_of}
-            answer["next"], following = sealed, address(path_of(name), {**question.arguments, **time, cursor: sealed})
+        if has_pages and (sealed := question.sealed(answer.get("next"))) is not None:
+            time = {} if question.as_of is None else {AS_OF: question.as_of}
+            answer["next"], following = sealed, address(path_of(name), {**question.arguments, **time, AFTER: sealed})
         # An answer as of a log index never changes; a time may be in the future.
         at = question.as_of or ""
         is_past = at.isascii() and at.isdecimal() and int(at) < request.size
@@ -192,13 +248,13 @@ class Api:
             )  # if the answer is not a single list, send the page
             if answer.get("next") is None:
                 return
-            arguments = question.arguments | {str(question.form.cursor): answer["next"], "limit": rows_streamed}
+            arguments = question.arguments | {AFTER: answer["next"], "limit": rows_streamed}
             as_of = question.as_of or (None if self.size == size else str(size - 1))
             question = Question(question.query, arguments, as_of)
             try:
                 answer = await to_thread.run_sync(self._answer, question, size, limiter=self._followers.threads)
             except DeedbookError as error:  # too late for an HTTP status
-                yield _line(error_document(error))
+                yield _line(problem(error, status_of(error)))
                 return
 
     def _events(self, request: ApiRequest) -> Response:
@@ -206,11 +262,12 @@ class Api:
         args = convert(converted(EVENTS, values, "events"), EventsArguments)
         check_kinds(args.kinds)
         media = request.accepted(JSON, NDJSON, EVENT_STREAM)
-        start = args.from_
-        if media == EVENT_STREAM and (last := request.headers.get("last-event-id")) is not None:
-            start = converted(EVENTS, {"from": last}, "Last-Event-ID")["from"] + 1
-        if start > (size := request.size):
-            raise Refused("NOT_FOUND", f"the log has {size} entries: there is no entry {start} yet", size=size)
+        after = args.after
+        if (last := request.headers.get("last-event-id")) is not None:
+            resumed = converted(EVENTS, {AFTER: last}, "Last-Event-ID")[AFTER]
+            after = resumed if media == EVENT_STREAM else after
+        if (start := after + 1) > (size := request.size):
+            raise Refused("NOT_FOUND", f"the log has {size} entries: there is no entry {after} yet", size=size)
         compromised = CompromisedKeys(self._ask, is_filtered=bool(args.kinds or args.stream))
         if media != JSON:
             until = size if media == NDJSON else None
@@ -218,13 +275,14 @@ class Api:
         events, index = self._scan(args, size)
         skipped = {event["index"]: {"skipped": event["code"]} for event in self._ask("catalog.skipped", {})["items"]}
         rows = [describe(event) | skipped.get(event.index, {}) | compromised.mark(event) for event in events]
-        following = None if index >= size else address(request.route, values | {"from": index})
-        return request.document("events", {"items": rows, "next": following and index}, following)
+        following = None if index >= size else address(request.route, values | {"after": index - 1})
+        return request.document("events", {"items": rows, "next": following and index - 1}, following)
 
     def _scan(self, args: EventsArguments, size: int) -> tuple[list[Event], int]:
         """Return the matching events of a bounded range of the log, and the index at which to continue."""
         events: list[Event] = []
-        index, end = args.from_, min(size, args.from_ + events_scanned_max)
+        index = args.after + 1
+        end = min(size, index + events_scanned_max)
         while index < end:
             page = self._client.entries(index, kinds=args.kinds, stream=args.stream, limit=end - index)
             events += [read_event(at, data) for at, data in page.entries]
@@ -237,21 +295,24 @@ class Api:
         self, args: EventsArguments, start: int, until: int | None, compromised: CompromisedKeys
     ) -> AsyncIterator[bytes]:
         """Yield events: as lines up to an index, or as server-sent events without an end."""
-        threads = self._followers.threads
+        threads, sent = self._followers.threads, start - 1
         if until is None:
-            yield as_server_sent(start - 1)
+            yield KEEP_ALIVE
         async for item in events_from(
             self._client, start, args.kinds, stream=args.stream, threads=threads, until=until
         ):
             if isinstance(item, int):
-                yield as_server_sent(item - 1) if until is None else b""
+                has_moved, sent = item - 1 > sent, item - 1
+                position = as_server_sent(sent, POSITION, b'{"index":%d}' % sent) if has_moved else KEEP_ALIVE
+                yield position if until is None else b""
                 continue
-            row = _line(describe(item) | await to_thread.run_sync(compromised.mark, item, limiter=threads))
-            yield row if until is not None else as_server_sent(item.index, row)
+            sent = item.index
+            row = json_text(describe(item) | await to_thread.run_sync(compromised.mark, item, limiter=threads)).encode()
+            yield row + b"\n" if until is not None else as_server_sent(sent, item.kind, row)
 
     def _index_of(self, ref: str) -> int:
         index = index_in(ref)
-        return int(self._ask("resolve", {"ref": ref})["event_index"]) if index is None else index
+        return int(self._ask("resolve", {"id": ref})["event_index"]) if index is None else index
 
     def _event(self, request: ApiRequest) -> Response:
         request.accepted(JSON)
@@ -260,10 +321,12 @@ class Api:
     def _receipt(self, request: ApiRequest) -> Response:
         index = self._index_of(request.ref)
         self._client.needs_witnesses = self._node.needs_witnesses  # send only proofs that the node would send
-        return _text_too(request, "receipt", take(self._client, index).to_text(), index=index)
+        text = take(self._client, index).to_text()
+        return _text_too(request, text, "receipt", ReceiptText(index=index, receipt=text))
 
     def _checkpoint(self, request: ApiRequest) -> Response:
-        return _text_too(request, "checkpoint", self._node.published_checkpoint())
+        text = self._node.published_checkpoint()
+        return _text_too(request, text, "checkpoint", CheckpointText(checkpoint=text))
 
     def _published(self, request: ApiRequest) -> Response:
         return request.answer(self._node.published_checkpoint(), TEXT, "no-cache")
@@ -298,13 +361,24 @@ def refused(error: DeedbookError, status: int = 0, **headers: str) -> Response:
     status = status or status_of(error)
     headers |= {"cache-control": "no-store", **NEVER_SNIFFED} | ({"retry-after": "1"} if status == 503 else {})
     headers |= {"www-authenticate": 'Bearer realm="deedbook"'} if status == 401 else {}
-    return Response(json_text(error_document(error)), status, headers, JSON)
+    return Response(json_text(problem(error, status)), status, headers, PROBLEM)
 
 
-def _text_too(request: ApiRequest, kind: str, text: str, **extra: Any) -> Response:
-    if request.accepted(JSON, TEXT) == TEXT:
-        return request.answer(text, TEXT)
-    return request.document(kind, extra | {kind: text})
+def problem(error: DeedbookError, status: int) -> Problem:
+    """Return the problem document of an error."""
+    return Problem(
+        type=f"urn:deedbook:error:{error.code}",
+        title=CODES[error.code].meaning,
+        status=status,
+        detail=error.message,
+        code=error.code,
+        recoverable=error.recoverable,
+        details=error.details,
+    )
+
+
+def _text_too(request: ApiRequest, text: str, kind: str, data: Answer) -> Response:
+    return request.answer(text, TEXT) if request.accepted(JSON, TEXT) == TEXT else request.document(kind, data)
 
 
 def _line(value: Any) -> bytes:

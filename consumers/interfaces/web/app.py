@@ -6,6 +6,12 @@ need no token. The log's entries contain all content, so tiles need a token unle
 header allows pages of other sites to read (CORS). A thread answers each request, so that a slow one delays neither the
 node's event loop nor its agents; after ``answer_wait_max_s`` the request fails.
 
+Answers of 500 bytes and more are compressed for clients that accept gzip, except events that are followed, which would
+be held back, and blobs and tiles, which are hashes or foreign files. A secret leaks through the length of a compressed
+answer (BREACH) only if a page of another site can make the reader's browser ask for it: no browser sends a bearer token
+by itself, and no answer contains one. The dashboard has cookies and form tokens, so its pages are not compressed. An
+ETag is weak, so it is the same for both forms.
+
 Routes are found by their text in one table, because a router that tries patterns one after the other takes a tenth of
 an answer's time (measured). The metrics use prometheus-client, one small package without dependencies. A metric has the
 route of the table as its label, never the requested address, because a thousand ids would make a thousand series.
@@ -23,7 +29,7 @@ from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -31,13 +37,14 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, His
 from prometheus_client import ProcessCollector as Process
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from starlette.datastructures import Headers
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
-from deedbook.consumers.interfaces.web.api import JSON, Api, ApiRequest, refused
+from deedbook.consumers.interfaces.web.api import BYTES, JSON, Api, ApiRequest, Health, PathLine, PathList, refused
 from deedbook.consumers.interfaces.web.questions import ROOT
 from deedbook.consumers.interfaces.web.server import hosts, serving
-from deedbook.consumers.interfaces.web.stream import CHECK, Followers
+from deedbook.consumers.interfaces.web.stream import CHECK, EVENT_STREAM, Followers
 from deedbook.consumers.interfaces.web.tokens import Tokens
 from deedbook.consumers.interfaces.web.writes import Submit, Writes
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
@@ -57,8 +64,9 @@ METRICS: Final = "/metrics"
 HEALTH: Final = "/healthz"
 DESCRIPTION: Final = f"{ROOT}/openapi.json"
 answer_wait_max_s: Final = 30.0
+gzip_level: Final = 6
 questions_running_max: Final = 8
-address_max_chars: Final = 8_192
+address_max_chars: Final = 12_288
 _log: Final = logging.getLogger("deedbook.web")
 
 
@@ -81,7 +89,8 @@ async def publishing(
     """
     with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, metrics=metrics, submit=submit)) as web:
         allowed = hosts(client, listening.getsockname()[0])
-        app = TrustedHostMiddleware(web, allowed_hosts=allowed, www_redirect=False)
+        compressing = GZipMiddleware(web, compresslevel=gzip_level, exclude_content_types=(EVENT_STREAM, BYTES))
+        app = TrustedHostMiddleware(compressing, allowed_hosts=allowed, www_redirect=False)
         async with serving(app, listening) as url:
             try:
                 yield url
@@ -110,9 +119,9 @@ class Web:
         self._description = resources.files(__package__).joinpath("openapi.json").read_bytes()
         # These use no view and are answered at once, even if all threads are busy.
         self._at_once: dict[str, Callable[[ApiRequest], Response]] = {
-            HEALTH: lambda request: request.document("health", {"status": "ok", "entries": request.size}),
+            HEALTH: lambda request: request.document("health", Health(entries=request.size)),
             METRICS: lambda request: request.answer(generate_latest(registry), CONTENT_TYPE_LATEST),
-            ROOT: lambda request: request.document("api", {"paths": self._paths()}),
+            ROOT: lambda request: request.document("api", PathList(paths=self._paths())),
             DESCRIPTION: lambda request: request.answer(self._description, JSON),
         }
         self._routes = self._at_once | self.api.routes()
@@ -210,15 +219,19 @@ class Web:
                     )
             return snapshot.size
 
-    def _paths(self) -> list[dict[str, Any]]:
+    def _paths(self) -> list[PathLine]:
         paths: dict[str, dict[str, Any]] = msgspec.json.decode(self._description)["paths"]
         return [
-            {
-                "path": path,
-                "method": method.upper(),
-                "meaning": operation["summary"],
-                "arguments": [parameter["name"] for parameter in operation["parameters"]],
-            }
+            PathLine(
+                path=path,
+                method=method.upper(),
+                meaning=operation["summary"],
+                # A shared parameter has its own name.
+                arguments=[
+                    item["name"] if "name" in item else item["$ref"].rpartition("/")[2]
+                    for item in operation["parameters"]
+                ],
+            )
             for path, item in paths.items()
             for method, operation in item.items()
         ]

@@ -1,8 +1,12 @@
 """Live events over HTTP, for the API and the dashboard.
 
 A reader pulls: the server holds at most one page of the log for it and reads nothing ahead. A reader that takes nothing
-for ``stall_max_s`` is disconnected, with the unread data in its socket. The id of a server-sent event is its log index:
-a reader that reconnects with ``Last-Event-ID`` continues after it without a gap (WHATWG HTML, section 9.2).
+for ``stall_max_s`` is disconnected, with the unread data in its socket.
+
+The name of a server-sent event is the kind of the log's event, and its id is the index there: a reader that reconnects
+with ``Last-Event-ID`` continues after it without a gap (WHATWG HTML, section 9.2). If a reader's filter matches nothing
+for ``heartbeat_s``, the reader gets an event ``position`` with the index up to which the log was read. If the log has
+not grown either, the reader gets a comment: some clients report a message without data as an event and try to parse it.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ from deedbook.ledger.events.entries import read_event
 
 CHECK: Final = "deedbook.check"
 EVENT_STREAM: Final = "text/event-stream"
+POSITION: Final = "position"
+KEEP_ALIVE: Final = b": nothing new\n\n"
 heartbeat_s: Final = 15.0
 stall_max_s: Final = 30.0
 followers_max: Final = 32
@@ -102,9 +108,9 @@ async def events_from(
             quiet_since = time.monotonic()
 
 
-def as_server_sent(last: int, document: bytes = b"") -> bytes:
-    """Return an event in the format ``text/event-stream``, or a heartbeat; ``last`` is the last index read."""
-    return b"id: %d\n" % last + (b"data: " + document if document else b": nothing new") + b"\n\n"
+def as_server_sent(last: int, name: str, document: bytes) -> bytes:
+    """Return an event in the format ``text/event-stream``; ``last`` is the last index that was read."""
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (last, name.encode(), document)
 
 
 class Stream(StreamingResponse):

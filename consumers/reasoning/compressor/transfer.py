@@ -168,7 +168,7 @@ def published(
     """Return the published brief of a level, or the rejection of a wrong one; neither if none can be used."""
     # By the graph's own ref: its id may have a newer graph by now, whose brief is no forgery of this one.
     ref = compute_reasoning_ref(memory)
-    answer = find_answer(view, "briefs.best", {"ref": ref, "level": level.value}, _BriefAnswer)
+    answer = find_answer(view, "briefs.best", {"id": ref, "level": level.value}, _BriefAnswer)
     if answer is None:
         return None, None
     brief, prose = answer.data.brief, answer.data.prose
@@ -196,7 +196,7 @@ def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetche
     the graph does not match the reference.
     """
     base = None if have is None else compute_reasoning_ref(have)
-    arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}
+    arguments = {"id": ref} if base is None else {"id": ref, "have": base}
     answer = read_answer(view("reasoning.fetch", arguments), ReasoningPayload)
     canonical = canonical_json(read_payload(answer.sent_as, answer.payload, have))
     computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
@@ -318,7 +318,7 @@ def describe(received: ReceivedBrief) -> dict[str, Any]:
 
 def read_verdict(view: Ask, ref: str) -> LatestVerdict:
     """Return the verdict on a version. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
-    verdict = read_answer(view("validations.latest", {"ref": ref}), LatestVerdict)
+    verdict = read_answer(view("validations.latest", {"id": ref}), LatestVerdict)
     return msgspec.structs.replace(verdict, as_of=msgspec.UNSET)  # a decision rests on the heads of several answers
 
 

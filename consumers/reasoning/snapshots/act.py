@@ -245,7 +245,7 @@ def _is_imported(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> bool:
     """Return whether this reasoning was only imported; an agent who recorded the same as their own vouches for it."""
     if snapshot.reasoning_ref is None:
         return False
-    origins = view("reasoning.origins", {"ref": snapshot.reasoning_ref})
+    origins = view("reasoning.origins", {"id": snapshot.reasoning_ref})
     return bool(origins["imported"]) and not origins["own"]
 
 

@@ -107,7 +107,7 @@ def assemble(
     causes = [] if answer is None else [answer["updated_index"]]
     if fetched is None:
         return _fitting([data]), causes
-    version = view("reasoning.full", {"ref": fetched.ref})
+    version = view("reasoning.full", {"id": fetched.ref})
     data = replace(data, domain=domain or version["domain"])
     return _fitting(_with_reasoning(data, fetched)), [*causes, version["event_index"]]
 

@@ -191,7 +191,7 @@ def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:
 def is_known(view: Ask, ref: str) -> bool:
     """Return whether a ref names something in the ledger."""
     try:
-        return bool(view("resolve", {"ref": ref}))
+        return bool(view("resolve", {"id": ref}))
     except Refused as refusal:
         if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
             raise

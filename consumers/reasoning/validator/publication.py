@@ -49,7 +49,7 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
     """Return the report on a reasoning (id, ref or prefix of a ref), compared with an earlier report that passed."""
     fetched = fetch(view, ref)
     reasoning = read_answer(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
-    answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), Validations)
+    answer = read_answer(view("validations.list", {"id": fetched.ref, "passed": True}), Validations)
     # The earlier report must be independent of the reasoning's author, and must have looked into a tree.
     others = (entry for entry in answer.items if entry.author != reasoning.author)
     earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
@@ -82,7 +82,7 @@ def publish(
     data = validated.report.to_event()
     if data.omitted:
         data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
-    arguments = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
+    arguments = {"id": data.reasoning_ref, "author": author.name, "limit": 1}
     latest = next(iter(read_answer(view("validations.list", arguments), Validations).items), None)
     newest = read_verdict(view, data.reasoning_ref).latest
     if latest is not None and latest.data == data and newest is not None:

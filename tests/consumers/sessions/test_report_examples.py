@@ -74,7 +74,7 @@ def test_example_3_query_team_history() -> None:
     minimax_testing = query_handoff_reports(ai_id="minimax", task_pattern="test|validation", limit=1)
     assert minimax_testing["total_found"] == 2
     following = query_handoff_reports(
-        ai_id="minimax", task_pattern="test|validation", limit=1, cursor=minimax_testing["next"]
+        ai_id="minimax", task_pattern="test|validation", limit=1, after=minimax_testing["next"]
     )
     assert [one["task"] for one in following["reports"]] == ["Testing the parser"]
     assert following["next"] is None

@@ -31,7 +31,7 @@ class Log:
             report = self.reports[arguments["id"]]
             return {"report": report, "versions": [{"report_id": report["report_id"]}]}
         assert query == "reports.list"
-        start, limit = arguments.get("cursor", 0), arguments["limit"]
+        start, limit = arguments.get("after", 0), arguments["limit"]
         listed = list(self.reports.values())
         following = start + limit if start + limit < len(listed) else None
         return {"reports": listed[start : start + limit], "total_found": len(listed), "next": following}

@@ -196,7 +196,7 @@ def remove(app: App, name: str, reason: str) -> None:
 @click.argument("name")
 def show(app: App, name: str) -> None:
     """Show one agent and its keys."""
-    answer: dict[str, Any] = app.query("agents.show", name=name)
+    answer: dict[str, Any] = app.query("agents.show", id=name)
     app.show("agents.show", answer, lambda: print_fields(answer))
 
 

@@ -74,7 +74,7 @@ def list_(app: App, /, after: str | None, limit: int, **chosen: Any) -> None:
     rows = [
         (view.ref, view.size, ", ".join(who.author for who in view.stored), retention_text(view)) for view in page.blobs
     ]
-    show_page(app, "blobs", msgspec.to_builtins(page), lambda: print_table(header, rows), cursor="after")
+    show_page(app, "blobs", msgspec.to_builtins(page), lambda: print_table(header, rows))
 
 
 @blob.command(cls=Command)

@@ -209,9 +209,9 @@ def _issue_line(step: int | None, code: str, message: str) -> str:
 @click.argument("ref", metavar="ID|REF")
 @click.option("--author", help="Only those of this validator.")
 @page_options()
-def validations(app: App, ref: str, author: str | None, limit: int, cursor: int | None) -> None:
+def validations(app: App, ref: str, author: str | None, limit: int, after: int | None) -> None:
     """List validation reports on a reasoning (with a ref: on that version), newest first, with every problem."""
-    answer = app.query("validations.list", ref=ref, author=author, limit=limit, after=cursor)
+    answer = app.query("validations.list", id=ref, author=author, limit=limit, after=after)
 
     def text() -> None:
         if not answer["total"]:

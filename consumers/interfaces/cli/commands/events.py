@@ -50,11 +50,11 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     "--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="The maximum number of steps to follow."
 )
 @click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
-@click.option("--cursor", type=click.IntRange(1), help="Continue after an earlier page; with --back or --forward.")
+@click.option("--after", type=click.IntRange(1), help="Continue after an earlier page; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
 @web_option("event", "ref")
 def why(
-    app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, cursor: int | None, prov: Path | None
+    app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, after: int | None, prov: Path | None
 ) -> None:
     """Show the evidence that an event rests on, and the events that rest on it.
 
@@ -65,13 +65,13 @@ def why(
     --prov writes PROV-JSON, or PROV-N where FILE ends in .provn.
     """
     direction = "both" if back == forward else "back" if back else "forward"
-    arguments = {"ref": ref, "direction": direction, "depth": depth}
+    arguments = {"id": ref, "direction": direction, "depth": depth}
     if prov is not None:
         humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
         count = write_provenance(prov, _walked(app, arguments), ledger=app.client().ledger, humans=humans)
         app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {sanitize_text(str(prov))}")
         return
-    answer = app.query("catalog.why", **arguments, limit=limit, after=cursor)
+    answer = app.query("catalog.why", **arguments, limit=limit, after=after)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
     output.show_page(app, "catalog.why", answer, lambda: _print_walk(answer))
 

@@ -51,7 +51,7 @@ def left_out(answer: dict[str, Any]) -> str:
     """Return in one sentence how much of the graph is not on this page, and the option that shows the next page."""
     totals = answer["totals"]
     text = f"{totals['left_out']} of {totals['nodes']} handoffs are left out"
-    return text if answer["next"] is None else f"{text}; continue with --cursor {answer['next']}"
+    return text if answer["next"] is None else f"{text}; continue with --after {answer['next']}"
 
 
 def _node_text(node: dict[str, Any]) -> str:
@@ -152,7 +152,7 @@ FORMATS: Final = {"tree": tree_text, "mermaid": mermaid_text, "dot": dot_text}
 )
 @click.option("--all", "is_all", is_flag=True, help="Without ID: include finished handoffs.")
 @click.option("--limit", type=click.IntRange(1, lines_max), default=200, show_default=True, help="Lines of the tree.")
-@click.option("--cursor", type=click.IntRange(0), help="Continue after an earlier page.")
+@click.option("--after", type=click.IntRange(0), help="Continue after an earlier page.")
 def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: bool, **paging: Any) -> None:
     """Draw what ID waits for, or all open handoffs and their dependencies.
 
@@ -161,7 +161,7 @@ def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: 
     if dependents and id_ is None:
         raise click.UsageError("--dependents needs an ID")
     filters = {"id": id_, "dependents": dependents or None, "all": is_all or None}
-    answer = app.query("handoffs.graph", **filters, limit=paging["limit"], after=paging["cursor"])
+    answer = app.query("handoffs.graph", **filters, limit=paging["limit"], after=paging["after"])
 
     lines = FORMATS[form](answer)
     text = (lambda: print_lines(*lines)) if form == "tree" else lines

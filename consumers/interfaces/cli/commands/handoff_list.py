@@ -40,7 +40,7 @@ column_cells_max: Final = 40
 @click.option("--board", is_flag=True, help="Show a column for each state.")
 @click.option("--all", "is_all", is_flag=True, help="With --board: also list finished handoffs, not only their number.")
 @click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
-@click.option("--cursor", type=int, help="Continue after an earlier page.")
+@click.option("--after", type=int, help="Continue after an earlier page.")
 def list_(app: ReadingApp, /, *, board: bool, **filters: Any) -> None:
     """List handoffs, newest first.
 
@@ -55,8 +55,8 @@ def list_(app: ReadingApp, /, *, board: bool, **filters: Any) -> None:
         _show_list(app, **filters)
 
 
-def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: int | None, **filters: Any) -> None:
-    answer = app.query("handoffs.list", ready=ready or None, **filters, **{"from": sender}, after=cursor)
+def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, after: int | None, **filters: Any) -> None:
+    answer = app.query("handoffs.list", ready=ready or None, **filters, **{"from": sender}, after=after)
     is_done = ("completed", "verified")  # what was asked of it before is past
     rows = [
         (
@@ -75,7 +75,7 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: i
 
 
 def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **filters: Any) -> None:
-    for option in ("status", "ready", "cursor"):
+    for option in ("status", "ready", "after"):
         if filters.pop(option):
             raise click.UsageError(f"--{option} needs a list; the board shows every state")
     limit = filters.pop("limit") or cards_default

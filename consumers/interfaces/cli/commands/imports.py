@@ -44,13 +44,13 @@ def import_() -> None:
 @click.option("--source", default="", metavar="START", help="Only records whose source begins with this text.")
 @click.option("--dirty", is_flag=True, help="Only records with values that could not be read.")
 @page_options()
-def list_(app: App, /, *, limit: int, cursor: int | None, **filters: Any) -> None:
+def list_(app: App, /, *, limit: int, after: int | None, **filters: Any) -> None:
     """List imported records in the order of the ledger.
 
     `deed show ENTRY`, with the number in the column `entry`, prints the data of one record. There, `original` is the
     reference of the imported bytes, and `dirty` has the values that could not be read.
     """
-    page = app.query("records.list", **filters, limit=limit, after=cursor)
+    page = app.query("records.list", **filters, limit=limit, after=after)
     rows = [
         (
             record["event_index"],

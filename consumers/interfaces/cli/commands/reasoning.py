@@ -190,7 +190,7 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
         app.show("provenance", record, lambda: print_fields(record))
         return
     answer = app.query("reasoning.show", id=ref)
-    answer["verdict"] = app.query("validations.latest", ref=ref)
+    answer["verdict"] = app.query("validations.latest", id=ref)
     app.show("reasoning.show", answer, lambda: print_tree(answer) if tree else print_reasoning(answer))
 
 
@@ -217,7 +217,7 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     base = find_base(app.query_with, cache, have, base_file)
     graph = fetch_graph(app.query_with, ref, have=base.memory)
     is_cached = cache.keep(graph)
-    verdict = app.query("validations.latest", ref=graph.ref)
+    verdict = app.query("validations.latest", id=graph.ref)
     data = {
         "ref": graph.ref,
         "verified": True,
@@ -267,7 +267,7 @@ def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> 
 
 
 def _provenance_of(app: App, ref: str) -> dict[str, Any]:
-    version = app.query("reasoning.full", ref=ref)
+    version = app.query("reasoning.full", id=ref)
     index: int = version["event_index"]
     raw = app.client().entry(index)
     entry, event = decode_entry(raw), read_event(index, raw)

@@ -21,8 +21,8 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @output.since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
-@click.option("--cursor", type=click.IntRange(0), help="Continue after an earlier page.")
-def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **options: Any) -> None:
+@click.option("--after", type=click.IntRange(0), help="Continue after an earlier page.")
+def search(app: App, words: tuple[str, ...], limit: int, after: int | None, **options: Any) -> None:
     r"""Search the text of handoffs, reasoning, sessions, reports and all other records.
 
     Each result contains all words. Upper and lower case are equal, and so are the forms of an English word (expire,
@@ -32,7 +32,7 @@ def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **o
     text = " ".join(words)
     check_kinds(options["kinds"])
     filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in options.items()}
-    answer = app.query("search.find", text=text, limit=limit, after=cursor, **filters)
+    answer = app.query("search.find", text=text, limit=limit, after=after, **filters)
 
     def show() -> None:
         terms = terms_of(text)

@@ -85,13 +85,13 @@ def show(app: App, id_: str) -> None:
 @click.option("--author", help="Only those of this agent.")
 @click.option("--session", help="Only those of this session.")
 @page_options()
-def list_(app: App, session: str | None, **filters: Any) -> None:
+def list_(app: App, **filters: Any) -> None:
     """List snapshots, newest first."""
     list_page(
         app,
         "snapshots.list",
         "items",
-        filters | {"session_id": session},
+        filters,
         lambda row: {
             "id": row["id"],
             "taken": when(row["accepted_ms"]),

@@ -31,7 +31,7 @@ def _at_work(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
 
 def agent(context: PageContext) -> Page:
     """Return ``{"agent", "calibration", "limit", "sessions", "sent", "received", "events"}``."""
-    name = context.ask("agents.show", name=context.params["name"])["name"]
+    name = context.ask("agents.show", id=context.params["name"])["name"]
     row = next(row for row in context.ask("agents.activity", all=True)["items"] if row["name"] == name)
     data = {
         "agent": _at_work(row, context.now_ms),

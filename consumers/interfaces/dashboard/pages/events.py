@@ -38,10 +38,10 @@ def event(context: PageContext) -> Page:
     ``signed`` says whether its signature is valid and the rules admit it, verified from signed entries (``problem``:
     why not). ``proof`` is the inclusion under a signed checkpoint, verified here (``problem``: why there is none).
     """
-    index = context.ask("resolve", ref=context.params["ref"])["event_index"]
-    row = context.ask("catalog.show", ref=str(index))
+    index = context.ask("resolve", id=context.params["ref"])["event_index"]
+    row = context.ask("catalog.show", id=str(index))
     entry = whole_event(context.client, index, context.view)
-    walk = context.ask("catalog.why", ref=row["id"], depth=1, limit=neighbours_max)
+    walk = context.ask("catalog.why", id=row["id"], depth=1, limit=neighbours_max)
     signed = _signed(context, index, entry["stream"], entry["key"])
     data = {"row": row, "signed": signed, "proof": _proof(context, index), **walk, "event": entry}
     return Page("event.html", f"#{index} {row['kind']}", data)
@@ -85,9 +85,9 @@ def _proof(context: PageContext, index: int) -> dict[str, Any]:
 
 
 def search(context: PageContext) -> Page:
-    """Return the page with the search results for the URL parameter ``q``. Without ``q`` the page has no hits."""
-    text = context.query.get("q", "").strip()
+    """Return the page with the search results for the URL parameter ``text``. Without ``text`` the page has no hits."""
+    text = context.query.get("text", "").strip()
     answer: dict[str, Any] = {"items": [], "total": 0, "next": None, "holds": "all"}
     if text:
         answer = context.ask("search.find", text=text, limit=rows_max, after=context.number("after"))
-    return Page("search.html", f"Search {text}".strip(), answer | {"q": text})
+    return Page("search.html", f"Search {text}".strip(), answer | {"text": text})

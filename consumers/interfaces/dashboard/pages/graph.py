@@ -13,13 +13,13 @@ _COLOURS: Final = {"dead_end": "blocked", "unknown": "open", "finding": "complet
 
 
 def graph(context: PageContext) -> Page:
-    """Return ``{"id", "why", "drawing", "totals", "depth", "all", "events"}`` for ``sel``, ``depth`` and ``all``.
+    """Return ``{"id", "why", "drawing", "totals", "depth", "all", "events"}`` for ``id``, ``depth`` and ``all``.
 
-    Without ``sel`` the page shows the end of the longest unfinished chain. With ``all`` it shows every handoff, and
-    those that are not connected with ``sel`` are faded. ``events`` are the newest of the log.
+    Without ``id`` the page shows the end of the longest unfinished chain. With ``all`` it shows every handoff, and
+    those that are not connected with ``id`` are faded. ``events`` are the newest of the log.
     """
     depth, is_all = context.number("depth", 2), context.query.get("all") == "1"
-    around = context.ask("handoffs.around", id=context.query.get("sel") or None, depth=depth, all=is_all)
+    around = context.ask("handoffs.around", id=context.query.get("id") or None, depth=depth, all=is_all)
     data = {
         "id": around["id"],
         "why": context.ask("handoffs.why", id=around["id"]) if around["id"] else None,
@@ -42,7 +42,7 @@ def _drawing(around: dict[str, Any]) -> Drawing:
             f"{node['tasks_done']}/{node['tasks_total']}" if node.get("tasks_total") else "",
             status,
             path_to("handoff", node["id"]) if node["id"] == around["id"] else "/graph",
-            {} if node["id"] == around["id"] else {"sel": node["id"]},
+            {} if node["id"] == around["id"] else {"id": node["id"]},
             is_faded=node["id"] in apart,
             is_selected=node["id"] == around["id"],
         )
@@ -56,7 +56,7 @@ def _drawing(around: dict[str, Any]) -> Drawing:
 
 def knowledge(context: PageContext) -> Page:
     """Return the answer of `knowledge.graph` with its ``drawing`` and a ``path`` for each node."""
-    args: dict[str, Any] = {name: context.query.get(name) or None for name in ("sel", "q", "agent", "direction")}
+    args: dict[str, Any] = {name: context.query.get(name) or None for name in ("id", "text", "agent", "direction")}
     answer = context.ask("knowledge.graph", depth=context.number("depth"), **args)
     nodes = [node | {"path": _path(node)} for node in answer["nodes"]]
     boxes = [
@@ -66,9 +66,9 @@ def knowledge(context: PageContext) -> Page:
             f"{node['sort']} · {state}".replace("_", " ") if state else node["sort"],
             state=_COLOURS.get(node["sort"], node["state"]),
             href="/k",
-            query={"sel": node["id"]},
+            query={"id": node["id"]},
             is_faded=node["is_stale"],
-            is_selected=node["id"] == args["sel"],
+            is_selected=node["id"] == args["id"],
         )
         for node in nodes
         for state in (node["state"] or node["agent"],)

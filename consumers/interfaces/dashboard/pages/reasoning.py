@@ -61,9 +61,9 @@ def reasoning(context: PageContext) -> Page:
         before = fetch(context.view, against)
         after = fetch(context.view, version["ref"], have=before.memory)
         delta = describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}
-    origins = context.ask("reasoning.existing", ids=context.ask("reasoning.origins", ref=version["ref"])["ids"])
+    origins = context.ask("reasoning.existing", ids=context.ask("reasoning.origins", id=version["ref"])["ids"])
     owners = sorted({origin["author"] for origin in origins["reasonings"].values()})
-    reports = context.ask("validations.list", ref=version["ref"], limit=validations_shown_max)["items"]
+    reports = context.ask("validations.list", id=version["ref"], limit=validations_shown_max)["items"]
     others = [report for report in reports if report["author"] not in owners]
     checks = look_again(context.view, received.memory, _tree_of(context.settings), others)
     listed = {step["step"] for step in page} | {chosen}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from datetime import UTC, datetime
 from itertools import pairwise
 from math import log2
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.sdk.times import parse_moment
-from deedbook.ledger.errors import or_none
+from deedbook.consumers.sdk.times import parse_since
 
 operations_shown_max: Final = 60
 lanes_shown_max: Final = 24
@@ -27,18 +27,11 @@ def timeline(context: PageContext) -> Page:
     The drawing has ``width``, ``height``, the ``y`` of the ``lanes``, ``operations`` with ``x``, ``y`` and ``to_y``
     (None: not passed on), ``bars`` for sessions, and ``times``: the first, and then at least an hour apart.
     """
-    args = {"since": _since(context), "agent": context.query.get("agent") or None, "after": context.number("after")}
-    answer = context.ask("catalog.lanes", limit=operations_shown_max, **args)
-    return Page("timeline.html", "Timeline", answer | {"asked": args, "drawing": _drawing(answer)})
-
-
-def _since(context: PageContext) -> int | None:
-    """Return the requested first index; for a time, the index of the first entry after it."""
-    text = context.query.get("since", "")
-    if not text or text.isdecimal():
-        return context.number("since")
-    instant = or_none(context.view, "catalog.instant", {"at": parse_moment(text, "since")})
-    return 0 if instant is None else int(instant["event_index"]) + 1
+    text, agent, after = context.query.get("since"), context.query.get("agent") or None, context.number("after")
+    since = parse_since(text, datetime.now(UTC)) if text else None
+    answer = context.ask("catalog.lanes", limit=operations_shown_max, since=since, agent=agent, after=after)
+    asked = {"since": text or None, "agent": agent, "after": after}
+    return Page("timeline.html", "Timeline", answer | {"asked": asked, "drawing": _drawing(answer)})
 
 
 def _drawing(answer: dict[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ function follow(channel) {
     source?.close();
     source = new EventSource("/live");
     const alive = () => { clearTimeout(timer); timer = setTimeout(open, 25000); };
-    source.onmessage = (event) => { alive(); channel.postMessage(event.data); advance(Number(event.data)); };
+    source.addEventListener("position", (event) => { alive(); channel.postMessage(event.data); advance(Number(event.data)); });
     source.onerror = () => { const why = source.readyState === 2 ? "logged out" : "reconnecting"; showStatus("lost", why); channel.postMessage(why); if (source.readyState === 2) { clearTimeout(timer); timer = setTimeout(open, 3000); } };
     alive();
   };

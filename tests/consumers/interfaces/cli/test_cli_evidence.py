@@ -60,7 +60,7 @@ def test_every_change_reaches_the_ledger_and_every_reader(reasoned: Deed, projec
     assert [one["passed"] for one in reports["items"]] == [True, False, True, False, True]
     first = reasoned("reasoning", "validations", "r", "--limit", "2")
     assert "EVIDENCE_LINE_CHANGED: Evidence line changed: src/auth.py:2" in first
-    assert "5 in all; continue with: deed reasoning validations r --limit 2 --cursor" in first
+    assert "5 in all; continue with: deed reasoning validations r --limit 2 --after" in first
 
 
 def test_text_that_moved_is_a_note_and_what_nobody_looked_up_no_failure(

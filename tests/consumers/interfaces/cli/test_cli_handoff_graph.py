@@ -39,8 +39,8 @@ def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh) 
         arguments = shlex.split(document.get("next", ""))[1:]
     assert seen == names[::-1]
     text = deed("handoff", "graph", names[-1], "--limit", 2)
-    assert "3 of 5 handoffs are left out; continue with --cursor 2" in text
-    assert deed("handoff", "graph", names[-1], "--limit", 2, "--cursor", 2).startswith(
+    assert "3 of 5 handoffs are left out; continue with --after 2" in text
+    assert deed("handoff", "graph", names[-1], "--limit", 2, "--after", 2).startswith(
         f"… below {names[4]} → {names[3]}:"
     )
 
@@ -115,7 +115,7 @@ def test_drawing_says_what_is_left_out_and_marks_states(draw: Callable[[dict[str
     nodes = [node("a", is_ready=True), node("b", status="verified"), {"id": "c", "status": None, "is_ready": False}]
     whole = answer([], nodes=nodes, critical_path=["a"], totals={"nodes": 9, "edges": 0, "left_out": 6}, next=3)
     text = "\n".join(draw(whole))
-    assert "6 of 9 handoffs are left out; continue with --cursor 3" in text
+    assert "6 of 9 handoffs are left out; continue with --after 3" in text
     assert "#d7f5dd" in text
     assert "dash" in text
 

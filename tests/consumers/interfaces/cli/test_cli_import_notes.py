@@ -74,7 +74,7 @@ def test_what_was_imported_is_listed_by_what_became_of_it(deed: Deed, tmp_path: 
     [dirty] = deed.data("import", "list", "--dirty", "--source", f"refs/notes/empirica/findings/{session}")["items"]
     assert (dirty["mapped_kind"], dirty["importer"], dirty["dirty"]) == ("finding.logged", "a", 1)
     document = deed.document("import", "list", "--limit", 1)
-    assert "deed import list --limit 1 --cursor" in document["next"]
+    assert "deed import list --limit 1 --after" in document["next"]
     assert "continue with: deed import list" in deed("import", "list", "--limit", 1)
 
 

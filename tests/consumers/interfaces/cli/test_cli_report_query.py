@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("verb", [["session", "list"], ["report", "query"]])
 def test_cursor_that_no_page_has_and_text_that_is_none_are_refused(deed: Deed, verb: list[str]) -> None:
-    deed.refuses("INTEGER_OUT_OF_RANGE", *verb, "--cursor", 10**30)
+    deed.refuses("INTEGER_OUT_OF_RANGE", *verb, "--after", 10**30)
     deed.refuses("INVALID_FORMAT", *verb, "--ai-id", "not\udcff text")
 
 

@@ -116,7 +116,7 @@ def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     indexes = [emit_finding(deed, stream, f"{name} {number}")["index"] for number in "123"]
     said = deed.run("search", "--json", "--type", "session", "--type", "tot", "--limit", 2, "--", f'--{name} "{name}"')
     document = json.loads(said.out)
-    assert f"--cursor {document['data']['next']}" in document["next"]
+    assert f"--after {document['data']['next']}" in document["next"]
     assert "continue with: deed search" in deed("search", "--limit", 2, name)
     seen = document["data"]["items"]
     program, verb, *following = shlex.split(document["next"])
@@ -136,8 +136,8 @@ def test_a_question_that_cannot_be_asked_is_refused(deed: Deed) -> None:
     deed.refuses("USAGE", "search")
     deed.refuses("USAGE", "search", "x", "--type", "recipe")
     deed.refuses("USAGE", "search", "x", "--limit", 201)
-    deed.refuses("USAGE", "search", "x", "--cursor", -1)
-    deed.refuses("INTEGER_OUT_OF_RANGE", "search", "x", "--cursor", 2**53)
+    deed.refuses("USAGE", "search", "x", "--after", -1)
+    deed.refuses("INTEGER_OUT_OF_RANGE", "search", "x", "--after", 2**53)
 
 
 def test_views_verify_after_a_search(alone: Deed) -> None:

@@ -48,7 +48,7 @@ def test_a_page_ends_with_the_command_that_goes_on(deed: Deed, chain: list[dict[
     rest = deed.data(*following[1:])
     assert indexes(document["data"]["effects"]) + indexes(rest["effects"]) == [one["index"] for one in chain[1:]]
     assert document["next"] in deed("why", chain[0]["index"], "--forward", "--limit", 2)
-    assert deed.refuses("USAGE", "why", chain[0]["index"], "--cursor", 2)
+    assert deed.refuses("USAGE", "why", chain[0]["index"], "--after", 2)
     assert "led to (3, of which these are 1; --forward goes on):\n" in deed("why", chain[0]["index"], "--limit", 1)
 
 

@@ -13,7 +13,7 @@ def test_the_red_lines_lead_to_what_holds_a_handoff_up(viewer: Viewer) -> None:
     ledger.hand_over("first", title="第一步", depends_on=["done"])
     ledger.approve("release", ledger.hand_over("release", title="Release", depends_on=["first", "done"]))
     ledger.hand_over("after", depends_on=["release"])
-    shown = viewer.data("/graph", sel="release")
+    shown = viewer.data("/graph", id="release")
     edges = {(edge["from"], edge["to"]): edge["state"] for edge in shown["drawing"]["edges"]}
     assert edges == {
         ("first", "release"): "stop",
@@ -24,18 +24,18 @@ def test_the_red_lines_lead_to_what_holds_a_handoff_up(viewer: Viewer) -> None:
     places = {node["id"]: node["x"] for node in shown["drawing"]["nodes"]}
     assert places["done"] < places["first"] < places["release"] < places["after"]
     assert "it waits for first, which is pending" in shown["why"]["sentence"]
-    page = viewer.page("/graph", sel="release")
+    page = viewer.page("/graph", id="release")
     assert "why" in page
     assert 'lang="zh"' in page
     assert 'href="/h/release"' in page
-    assert 'href="/graph?sel=first"' in page
+    assert 'href="/graph?id=first"' in page
 
 
 def test_others_are_shown_faded_on_request(viewer: Viewer) -> None:
     viewer.ledger.hand_over("mine")
     viewer.ledger.hand_over("other")
-    assert [node["id"] for node in viewer.data("/graph", sel="mine")["drawing"]["nodes"]] == ["mine"]
-    faded = {node["id"]: node["is_faded"] for node in viewer.data("/graph", sel="mine", all=1)["drawing"]["nodes"]}
+    assert [node["id"] for node in viewer.data("/graph", id="mine")["drawing"]["nodes"]] == ["mine"]
+    faded = {node["id"]: node["is_faded"] for node in viewer.data("/graph", id="mine", all=1)["drawing"]["nodes"]}
     assert faded == {"mine": False, "other": True}
 
 
@@ -43,23 +43,23 @@ def test_a_graph_says_what_it_does_not_draw(viewer: Viewer) -> None:
     viewer.ledger.hand_over("one")
     for number in range(150):
         viewer.ledger.hand_over(f"many{number}", depends_on=["one"])
-    shown = viewer.data("/graph", sel="one")
+    shown = viewer.data("/graph", id="one")
     assert len(shown["drawing"]["nodes"]) == 100
     assert shown["totals"] == {"nodes": 151, "left_out": 51}
-    assert "51 more are not" in viewer.page("/graph", sel="one")
+    assert "51 more are not" in viewer.page("/graph", id="one")
 
 
 def test_a_graph_of_nothing_says_so_and_a_wrong_name_is_not_found(viewer: Viewer) -> None:
     assert "No handoff waits for another" in viewer.page("/graph")
-    assert viewer.get("/graph", sel="ghost").status_code == 404
-    assert viewer.get("/graph", sel="x' OR 1=1 --").status_code == 404
+    assert viewer.get("/graph", id="ghost").status_code == 404
+    assert viewer.get("/graph", id="x' OR 1=1 --").status_code == 404
     assert viewer.get("/graph", depth=99).status_code == 400
     assert viewer.get("/graph", depth="two").status_code == 400
 
 
 def test_markup_in_a_title_stays_text_in_a_drawing(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x", title="</svg><script>alert(1)</script>\u202e" + "W" * 150)
-    page = viewer.page("/graph", sel="x")
+    page = viewer.page("/graph", id="x")
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert not re.search(r"\sstyle=|\son\w+=", page)

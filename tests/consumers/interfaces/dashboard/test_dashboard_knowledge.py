@@ -13,7 +13,7 @@ def test_what_is_known_is_drawn_from_what_was_there_to_what_came_of_it(viewer: V
     emit("bob", "session/s1", SessionStarted(ai_id="bob", task="look"))
     index = emit("bob", "session/s1", FindingLogged(finding="<i>泄漏</i>", evidence=["a.py:3"])).index
     emit("bob", "session/s1", DeadEndLogged(approach="Restart", why_failed="It comes back"))
-    shown = viewer.data("/k", sel=f"finding/{index}")
+    shown = viewer.data("/k", id=f"finding/{index}")
     places = {node["id"]: node["x"] for node in shown["drawing"]["nodes"]}
     assert places["agent/bob"] < places["session/s1"] < places[f"finding/{index}"]
     paths = {node["id"]: node["path"] for node in shown["nodes"]}
@@ -21,16 +21,16 @@ def test_what_is_known_is_drawn_from_what_was_there_to_what_came_of_it(viewer: V
     assert paths["agent/bob"] == "/a/bob"
     assert paths[f"finding/{index}"] == f"/e/{index}"
     assert paths["evidence/a.py:3"] is None
-    page = viewer.page("/k", sel=f"finding/{index}")
+    page = viewer.page("/k", id=f"finding/{index}")
     assert "&lt;i&gt;泄漏" in page
-    assert 'href="/k?sel=session%2Fs1"' in page
-    assert f'href="/k?sel=finding%2F{index}&amp;direction=back"' in page
-    assert "Restart" in viewer.page("/k", q="restart", agent="bob")
+    assert 'href="/k?id=session%2Fs1"' in page
+    assert f'href="/k?id=finding%2F{index}&amp;direction=back"' in page
+    assert "Restart" in viewer.page("/k", text="restart", agent="bob")
 
 
 def test_nothing_known_says_so_and_what_there_is_not_is_not_found(viewer: Viewer) -> None:
-    assert "Nothing matches" in viewer.page("/k", q="%")
+    assert "Nothing matches" in viewer.page("/k", text="%")
     assert "Nothing is known yet" in viewer.page("/k")
     for nothing in ("finding/0", "evidence/NONSENSE"):
-        assert viewer.get("/k", sel=nothing).status_code == 404
+        assert viewer.get("/k", id=nothing).status_code == 404
     assert viewer.get("/k", direction="sideways").status_code == 400

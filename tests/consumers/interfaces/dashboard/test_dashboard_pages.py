@@ -114,10 +114,10 @@ def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
 
 def test_search_finds_words_chinese_too(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x", title="全文检索")
-    assert [hit["stream"] for hit in viewer.data("/search", q="检索")["items"]] == ["handoff/x"]
-    assert 'lang="zh"' in viewer.page("/search", q="检索")
+    assert [hit["stream"] for hit in viewer.data("/search", text="检索")["items"]] == ["handoff/x"]
+    assert 'lang="zh"' in viewer.page("/search", text="检索")
     assert viewer.data("/search")["items"] == []
-    assert viewer.get("/search", q='"').status_code == 400
+    assert viewer.get("/search", text='"').status_code == 400
 
 
 def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer: Viewer) -> None:
@@ -185,7 +185,7 @@ def test_text_of_others_stays_text_wherever_it_stands(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x", title=EVIL.replace("\u202e", ""), task=f"{EVIL}\n{long}", tasks=["<b>"])
     viewer.ledger.emit("alice", "session/'><script>", SessionStarted())
     viewer.ledger.emit("alice", "session/'><script>", FindingLogged(finding=EVIL))
-    for path in ("/", "/events", "/e/4", "/e/5", "/e/6", "/search?q=alert"):
+    for path in ("/", "/events", "/e/4", "/e/5", "/e/6", "/search?text=alert"):
         page = viewer.client.get(path).text
         assert not re.search(r"<(?:img|b)\b|<script(?! src)|\sstyle=|\son[a-z]+=\"", page), path
         assert "\u202e" not in page

@@ -46,9 +46,9 @@ def test_only_a_search_waits_for_the_views_of_full_text(viewer: Viewer, monkeypa
     viewer.page("/")  # folds all but full text
     monkeypatch.setattr(rebuild, "behind_max", 0)
     assert viewer.get("/").status_code == 200
-    assert viewer.get("/search", q="x").status_code == 503
+    assert viewer.get("/search", text="x").status_code == 503
     folded(viewer)
-    assert viewer.get("/search", q="x").status_code == 200
+    assert viewer.get("/search", text="x").status_code == 200
 
 
 def test_what_folding_ran_into_is_said_and_it_is_tried_again(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,21 +52,20 @@ def test_of_many_acts_the_newest_are_drawn_and_older_ones_are_a_page_away(viewer
     assert older["next"] is None
 
 
-def test_the_timeline_begins_behind_a_time_as_well_as_at_an_entry(viewer: Viewer) -> None:
+def test_the_timeline_begins_at_a_time(viewer: Viewer) -> None:
     viewer.ledger.hand_over("one")
     first = viewer.data("/timeline")["items"][0]
     viewer.ledger.clock.advance(60)
     viewer.ledger.hand_over("two")
-    for since in (first["event_index"] + 1, clock_text(first["accepted_ms"])):
-        acts = viewer.data("/timeline", since=since)["items"]
-        assert [one["event_index"] for one in acts] == [first["event_index"] + 1]
+    acts = viewer.data("/timeline", since=clock_text(first["accepted_ms"] + 1_000))["items"]
+    assert [one["event_index"] for one in acts] == [first["event_index"] + 1]
     assert len(viewer.data("/timeline", since="30 years ago")["items"]) == 2
     assert viewer.data("/timeline", since="2099-01-01")["items"] == []
 
 
 def test_nobody_has_done_anything(viewer: Viewer) -> None:
     assert "Nothing has happened yet" in viewer.page("/timeline")
-    assert viewer.get("/timeline", since="someday").status_code == 400
+    assert viewer.get("/timeline", since="someday").status_code == viewer.get("/timeline", since="5").status_code == 400
     assert viewer.data("/timeline", agent="' OR 1=1 --")["items"] == []
 
 

@@ -67,10 +67,10 @@ def test_human_has_something_of_every_sort_to_decide(lived: Ledger) -> None:
 
 def test_reasonings_were_briefed_and_validated_when_they_were_concluded(lived: Ledger) -> None:
     fetched = lived.ask("reasoning.show", id="auth-rotation")
-    verdicts = lived.ask("validations.list", ref=fetched["ref"])["items"]
+    verdicts = lived.ask("validations.list", id=fetched["ref"])["items"]
     assert [one["author"] for one in verdicts] == ["validator"]
     assert any(check["status"] == "line_changed" for check in verdicts[0]["data"]["evidence"])
-    assert lived.ask("briefs.best", ref=fetched["ref"], level="standard")["tokens"] > 0
+    assert lived.ask("briefs.best", id=fetched["ref"], level="standard")["tokens"] > 0
 
 
 def test_six_agents_found_the_answer(lived: Ledger) -> None:

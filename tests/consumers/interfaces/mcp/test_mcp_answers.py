@@ -47,7 +47,7 @@ def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(own_home:
         seen: list[str] = []
         cursor = None
         while True:
-            page = (await call("query_handoff_reports", **({} if cursor is None else {"cursor": cursor}))).data
+            page = (await call("query_handoff_reports", **({} if cursor is None else {"after": cursor}))).data
             assert page["total_found"] == 6
             for one in page["reports"]:
                 assert one["shortened"] == ["outcome"]
@@ -95,12 +95,12 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> No
         texts = [page["graph"]["words"]["text"]]
         while page["next"] is not None:
             assert texts[-1][-1] in " ,"
-            page = (await call("fetch_reasoning", ref="why", cursor=page["next"])).data
+            page = (await call("fetch_reasoning", ref="why", after=page["next"])).data
             assert page["words"]["text"] == ""
             texts.append(page["graph"]["words"]["text"])
         whole = "".join(texts)
         assert "sha256:" + hashlib.sha256(whole.encode()).hexdigest() == first
-        assert (await call("fetch_reasoning", ref="why", cursor=f"{first}@{len(whole) + 1}")).code == "INVALID_FIELD"
+        assert (await call("fetch_reasoning", ref="why", after=f"{first}@{len(whole) + 1}")).code == "INVALID_FIELD"
         more = {"type": "observation", "content": "It was closed"}
         await call("record_reasoning", reasoning_id="why", entries=[more])
         delta = (await call("fetch_reasoning", ref="why", have=first)).data
@@ -151,7 +151,7 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
         seen: list[str] = []
         cursor = ""
         while True:
-            page = (await call("handoff_next", agent="critic", limit=50, cursor=cursor)).data
+            page = (await call("handoff_next", agent="critic", limit=50, after=cursor)).data
             seen += [one["id"] for one in page["items"]]
             if page["next"] is None:
                 break

@@ -141,7 +141,7 @@ def test_every_handoff_is_listed_in_pages_that_say_where_they_are_shorter(own_ho
         assert mine.data["total"] == 0  # they wait for the reviewer
         listed, cursor = [], ""
         while cursor is not None:
-            page = (await call("handoff_next", scope="all", limit=8, cursor=cursor)).data
+            page = (await call("handoff_next", scope="all", limit=8, after=cursor)).data
             assert page["total"] == 12
             assert len(page["items"]) == 8 or "shorter" in page or page["next"] is None
             listed += page["items"]

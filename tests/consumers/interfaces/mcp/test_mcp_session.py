@@ -149,8 +149,10 @@ def test_a_page_of_reports_has_nearly_what_was_asked_for_and_says_what_it_has_no
             await call("record_reasoning", session_id=f"s{number}", task=task, entries=entries)
         page = (await call("query_handoff_reports", limit=15)).data
         assert len(page["reports"]) >= 8
-        assert page["shorter"] == f"{len(page['reports'])} of 15 fit into an answer; get the rest with `next` as cursor"
-        rest = (await call("query_handoff_reports", limit=15, cursor=page["next"])).data
+        assert (
+            page["shorter"] == f"{len(page['reports'])} of 15 fit into an answer; get the rest with `next` as `after`"
+        )
+        rest = (await call("query_handoff_reports", limit=15, after=page["next"])).data
         assert len(page["reports"]) + len(rest["reports"]) == 15
         assert "shorter" not in (await call("query_handoff_reports", limit=3)).data
 

@@ -24,20 +24,22 @@ if TYPE_CHECKING:
 def path_to(query: str, **arguments: Any) -> str:
     """Return the path that asks a query."""
     spelled = {
-        name: [json.dumps(one) if isinstance(one, dict) else one for one in value] if isinstance(value, list) else value
+        name: json.dumps(value) if isinstance(value, list) and isinstance(value[0], dict) else value
         for name, value in arguments.items()
     }
     return address(path_of(query), spelled)
 
 
 def code_of(answer: Any) -> tuple[int, str]:
-    """Return the status and code of a refusal, whose document is the command line's."""
-    document = answer.json()
-    assert (document["schema_version"], document["kind"]) == (1, "error")
-    assert set(document["error"]) == {"code", "message", "recoverable", "details"}
-    assert document["error"]["recoverable"] == CODES[document["error"]["code"]].recoverable
+    """Return the status and code of a refusal, which is a problem document of RFC 9457."""
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert set(problem) == {"type", "title", "status", "detail", "code", "recoverable", "details"}
+    code = CODES[problem["code"]]
+    assert (problem["type"], problem["status"]) == (f"urn:deedbook:error:{problem['code']}", answer.status_code)
+    assert (problem["title"], problem["recoverable"]) == (code.meaning, code.recoverable)
     assert answer.headers["cache-control"] == "no-store"
-    return answer.status_code, document["error"]["code"]
+    return answer.status_code, problem["code"]
 
 
 @pytest.mark.parametrize("query", sorted(QUERIES))
@@ -70,21 +72,24 @@ def test_every_query_is_answered_with_its_document(reading: Reading, query: str)
         ("/v1/handoffs/list?limit=0", 400, "INVALID_FIELD"),
         ("/v1/handoffs/list?limit=100000", 400, "INVALID_FIELD"),
         ("/v1/handoffs/list?limit=many", 400, "INVALID_FIELD"),
-        ("/v1/handoffs/list?after=3", 400, "INVALID_FIELD"),
-        ("/v1/handoffs/list?after=Mw.000000000000", 400, "INVALID_FIELD"),
-        ("/v1/handoffs/list?after=%FF%FE.0", 400, "INVALID_FIELD"),
-        ("/v1/reports/list?since_ms=99999999999999999999", 400, "INTEGER_OUT_OF_RANGE"),
+        ("/v1/handoffs/list?after=3", 404, "NOT_FOUND"),
+        ("/v1/handoffs/list?after=Mw.000000000000", 404, "NOT_FOUND"),
+        ("/v1/handoffs/list?after=%FF%FE.0", 404, "NOT_FOUND"),
+        ("/v1/reports/list?since=99999999999999999999", 400, "INVALID_FIELD"),
+        ("/v1/handoffs/list?limit=07", 400, "INVALID_FIELD"),
+        ("/v1/handoffs/list?ready=1", 400, "INVALID_FIELD"),
+        ("/v1/handoffs/list?to=" + "x" * 501, 400, "INVALID_FIELD"),
         ("/v1/reports/list?task_pattern=(leak", 400, "PATTERN_NOT_SUPPORTED"),
         ("/v1/records/existing?places=no", 400, "INVALID_FIELD"),
         ("/v1/search/find?text=x&kinds=a.b&sort=handoff&sort=nothing", 400, "INVALID_FIELD"),
-        ("/v1/catalog/show?ref=blake3:0", 404, "NOT_FOUND"),
+        ("/v1/catalog/show?id=blake3:0", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=999999", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=1970-01-01T00:00:00Z", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=30%20years%20ago", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=someday", 400, "INVALID_FIELD"),
         ("/v1/handoffs/list?as_of=3&as_of=4", 400, "INVALID_FIELD"),
-        ("/v1/events?from=999999", 404, "NOT_FOUND"),
-        ("/v1/events?from=-1", 400, "INVALID_FIELD"),
+        ("/v1/events?after=999999", 404, "NOT_FOUND"),
+        ("/v1/events?after=-2", 400, "INVALID_FIELD"),
         ("/v1/events?kinds=handoff.danced", 400, "UNKNOWN_KIND"),
         ("/v1/events?until=3", 400, "UNKNOWN_FIELD"),
         ("/v1/events/999999", 404, "NOT_FOUND"),
@@ -93,19 +98,17 @@ def test_every_query_is_answered_with_its_document(reading: Reading, query: str)
         ("/tile/0/999", 404, "NOT_FOUND"),
     ],
 )
-def test_what_cannot_be_answered_is_the_error_document_of_the_command_line(
-    reading: Reading, path: str, status: int, code: str
-) -> None:
+def test_what_cannot_be_answered_is_a_problem_document(reading: Reading, path: str, status: int, code: str) -> None:
     assert code_of(reading.get(path)) == (status, code)
 
 
 def test_a_name_that_is_written_much_alike_is_named(reading: Reading) -> None:
-    assert "did you mean /v1/handoffs/list" in reading.get("/v1/handoffs/lists").json()["error"]["message"]
-    assert "did you mean status?" in reading.get("/v1/handoffs/list?statsu=pending").json()["error"]["message"]
+    assert "did you mean /v1/handoffs/list" in reading.get("/v1/handoffs/lists").json()["detail"]
+    assert "did you mean status?" in reading.get("/v1/handoffs/list?statsu=pending").json()["detail"]
 
 
 def test_a_value_that_there_is_not_is_refused_with_those_there_are(reading: Reading) -> None:
-    message = reading.get("/v1/handoffs/list?status=finished").json()["error"]["message"]
+    message = reading.get("/v1/handoffs/list?status=finished").json()["detail"]
     assert "one of pending, approved" in message
 
 
@@ -148,7 +151,7 @@ def test_a_cursor_is_of_its_question_alone(reading: Reading) -> None:
         f"/v1/sessions/list?after={cursor}",
         f"/v1/catalog/find?newest=true&after={cursor}0",
     ):
-        assert code_of(reading.get(path)) == (400, "INVALID_FIELD"), path
+        assert code_of(reading.get(path)) == (404, "NOT_FOUND"), path
     assert reading.get(f"/v1/catalog/find?newest=true&limit=3&after={cursor}").status_code == HTTPStatus.OK
 
 
@@ -235,7 +238,7 @@ def test_head_and_options_say_what_a_get_would(reading: Reading) -> None:
 def test_a_body_or_an_endless_address_is_refused(reading: Reading) -> None:
     with_body = reading.client.request("GET", "/v1/handoffs/list", content=b"x")
     assert code_of(with_body) == (413, "TOO_LARGE")
-    assert code_of(reading.get("/v1/handoffs/list?to=" + "a" * 9_000)) == (414, "TOO_LARGE")
+    assert code_of(reading.get("/v1/handoffs/list?to=" + "a" * 13_000)) == (414, "TOO_LARGE")
 
 
 def test_views_that_are_far_behind_are_said_to_be_instead_of_waited_for(
@@ -245,7 +248,7 @@ def test_views_that_are_far_behind_are_said_to_be_instead_of_waited_for(
     answer = own.reading.get("/v1/handoffs/list")
     assert code_of(answer) == (503, "BUSY")
     assert answer.headers["retry-after"] == "1"
-    assert answer.json()["error"]["details"]["size"] == own.ledger.size
+    assert answer.json()["details"]["size"] == own.ledger.size
     thread = own.reading.web.api.rebuild._thread
     assert thread is not None
     thread.join(60)

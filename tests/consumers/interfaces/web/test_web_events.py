@@ -9,6 +9,7 @@ import socket
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import msgspec
 import pytest
 from test_web_api import code_of
@@ -65,12 +66,12 @@ def test_a_filter_that_lets_nothing_through_is_read_piece_by_piece(
 ) -> None:
     monkeypatch.setattr("deedbook.consumers.interfaces.web.api.events_scanned_max", 10)
     document = reading.get("/v1/events?stream=handoff/nobody").json()
-    assert (document["data"]["items"], document["data"]["next"]) == ([], 10)
-    assert document["next"] == "/v1/events?stream=handoff%2Fnobody&from=10"
+    assert (document["data"]["items"], document["data"]["next"]) == ([], 9)
+    assert document["next"] == "/v1/events?stream=handoff%2Fnobody&after=9"
 
 
 def test_events_as_lines_end_where_the_log_did(reading: Reading, python: Ledger) -> None:
-    answer = reading.get("/v1/events?from=3", accept="application/x-ndjson")
+    answer = reading.get("/v1/events?after=2", accept="application/x-ndjson")
     assert unmarked([json.loads(line) for line in answer.text.splitlines()]) == builtins_of(python)[3:]
 
 
@@ -120,7 +121,7 @@ def test_what_is_counted_names_routes_and_never_what_was_asked_for(own: Own) -> 
     assert f"deedbook_log_entries {float(own.ledger.size)}" in text
     assert "deedbook_views_behind_entries 0.0" in text
     assert 'deedbook_http_request_seconds_count{route="/v1/handoffs/show",status="200"} 1.0' in text
-    assert 'deedbook_http_request_seconds_count{route="/v1/events/{ref}",status="200"} 1.0' in text
+    assert 'deedbook_http_request_seconds_count{route="/v1/events/{id}",status="200"} 1.0' in text
     assert 'status="401"} 1.0' in text
     assert "secret-name" not in text
 
@@ -145,11 +146,16 @@ class Follower:
         fields: dict[str, str] = {}
         for line in self._lines:
             name, _, value = line.rstrip("\r\n").partition(": ")
-            if name in ("id", "data"):
+            if name in {"id", "event", "data"}:
                 fields[name] = value
             elif not name and fields:
                 yield fields
                 fields = {}
+
+    def wait(self) -> None:
+        """Wait for the comment at the beginning of the stream."""
+        while not self._lines.readline().startswith(":"):
+            pass
 
     def rest(self) -> str:
         """Return all that still comes."""
@@ -163,20 +169,50 @@ class Follower:
 
 def test_whoever_follows_gets_what_was_and_what_comes_and_goes_on_where_it_was(own: Own) -> None:
     with web_of(own.ledger.reads) as url:
-        follower = Follower(url, own.reading.token, "/v1/events?from=2")
+        follower = Follower(url, own.reading.token, "/v1/events?after=1")
         blocks = follower.blocks()
         size = own.ledger.size
-        assert next(blocks) == {"id": "1"}
         assert [int(next(blocks)["id"]) for _ in range(2, size)] == list(range(2, size))
         own.ledger.hand_over("a")
         came = next(blocks)
-        assert (int(came["id"]), json.loads(came["data"])["kind"]) == (size, "handoff.created")
+        assert (int(came["id"]), came["event"], json.loads(came["data"])["index"]) == (size, "handoff.created", size)
         follower.close()
         own.ledger.hand_over("b")
         again = Follower(url, own.reading.token, "/v1/events?kinds=handoff.created", **{"last-event-id": came["id"]})
         blocks = again.blocks()
-        assert [next(blocks)["id"] for _ in range(2)] == [came["id"], str(own.ledger.size - 1)]
+        assert next(blocks)["id"] == str(own.ledger.size - 1)
         again.close()
+
+
+def test_long_answers_are_compressed_and_followed_events_are_not_held_back(own: Own) -> None:
+    with web_of(own.ledger.reads) as url:
+        bearer = {"authorization": f"Bearer {own.reading.token}"}
+        for path, encoding in (("/v1/openapi.json", "gzip"), ("/healthz", None), ("/tile/entries/000.p/4", None)):
+            answer = httpx.get(f"{url}{path}", headers=bearer)
+            assert (answer.status_code, answer.headers.get("content-encoding")) == (200, encoding), path
+            assert "accept-encoding" in answer.headers["vary"].lower()
+        described = httpx.get(f"{url}/v1/openapi.json", headers={"accept-encoding": "gzip"})
+        plain = httpx.get(f"{url}/v1/openapi.json", headers={"accept-encoding": "identity"})
+        assert (described.content, described.headers["etag"]) == (plain.content, plain.headers["etag"])
+        assert int(described.headers["content-length"]) * 5 < int(plain.headers["content-length"])
+        head = httpx.head(f"{url}/v1/openapi.json", headers={"accept-encoding": "gzip"})
+        assert head.headers["content-length"] == described.headers["content-length"]
+        unchanged = {"accept-encoding": "gzip", "if-none-match": described.headers["etag"]}
+        assert httpx.get(f"{url}/v1/openapi.json", headers=unchanged).status_code == 304
+        follower = Follower(url, own.reading.token, "/v1/events", **{"accept-encoding": "gzip"})
+        assert next(follower.blocks())["event"] == "ledger.created"
+        follower.close()
+
+
+def test_a_follower_whose_filter_matches_nothing_learns_its_position(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deedbook.consumers.interfaces.web.stream.heartbeat_s", 0.0)
+    last = own.ledger.size - 1
+    with web_of(own.ledger.reads) as url:
+        follower = Follower(url, own.reading.token, "/v1/events?kinds=handoff.claimed")
+        position = {"id": str(last), "event": "position", "data": f'{{"index":{last}}}'}
+        assert next(follower.blocks()) == position
+        follower.wait()  # the log has not grown: a comment, and no message without data
+        follower.close()
 
 
 def test_there_are_only_so_many_places_to_follow_from_and_they_are_given_back(
@@ -185,7 +221,7 @@ def test_there_are_only_so_many_places_to_follow_from_and_they_are_given_back(
     monkeypatch.setattr("deedbook.consumers.interfaces.web.stream.Followers.__init__.__defaults__", (1,))
     with web_of(own.ledger.reads) as url:
         first = Follower(url, own.reading.token, "/v1/events")
-        assert (first.status, next(first.blocks())) == (200, {"id": "-1"})
+        assert (first.status, next(first.blocks())["id"]) == (200, "0")
         second = Follower(url, own.reading.token, "/v1/events")
         assert second.status == 503
         second.close()
@@ -198,20 +234,19 @@ def test_there_are_only_so_many_places_to_follow_from_and_they_are_given_back(
 def test_whoever_may_read_no_more_hears_nothing_more(own: Own) -> None:
     kept, token = Tokens(own.reading.home).create("bob", "reader", LATER_MS)
     with web_of(own.ledger.reads) as url:
-        follower = Follower(url, token, f"/v1/events?from={own.ledger.size}")
-        blocks = follower.blocks()
-        next(blocks)
+        follower = Follower(url, token, f"/v1/events?after={own.ledger.size - 1}")
+        follower.wait()
         Tokens(own.reading.home).revoke(kept.id)
         own.ledger.hand_over("a")
         with contextlib.suppress(ConnectionResetError):  # as the system tells of a connection that was cut
-            assert next(blocks, None) is None
+            assert next(follower.blocks(), None) is None
         follower.close()
 
 
 def test_a_server_that_stops_ends_what_is_followed_first(own: Own) -> None:
     with web_of(own.ledger.reads) as url:
-        follower = Follower(url, own.reading.token, f"/v1/events?from={own.ledger.size}")
-        next(follower.blocks())
+        follower = Follower(url, own.reading.token, f"/v1/events?after={own.ledger.size - 1}")
+        follower.wait()
     assert follower.rest().endswith("\n0\n\n")  # the last chunk: an end, and no connection that broke
     follower.close()
 

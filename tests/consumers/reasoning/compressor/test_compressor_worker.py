@@ -88,7 +88,7 @@ def test_receiver_with_the_event_and_the_graph_alone_repeats_the_fidelity(
 ) -> None:
     reason(ledger, "r1")
     work(worker, ledger)
-    full = reader.answer("reasoning.full", {"ref": briefs(ledger)[0].data.brief.reasoning_ref})
+    full = reader.answer("reasoning.full", {"id": briefs(ledger)[0].data.brief.reasoning_ref})
     memory, _ = memory_from_dict(msgspec.json.decode(full["canonical"]))
     for event in briefs(ledger):
         with ledger.log.snapshot() as snapshot:

@@ -92,7 +92,7 @@ def test_nothing_larger_than_the_smallest_of_the_three_is_sent(
     sent = set()
     for position, base in enumerate(found):
         for later, wanted in enumerate(found):
-            answer = reader.answer("reasoning.fetch", {"ref": wanted, "have": base})
+            answer = reader.answer("reasoning.fetch", {"id": wanted, "have": base})
             sizes = {name: size[unit] for name, size in answer["sizes"].items() if size is not None}
             assert (answer["ref"], answer["base"]) == (wanted, base)
             assert sizes[answer["sent_as"]] == min(sizes.values())
@@ -134,7 +134,7 @@ def test_version_that_is_at_hand_costs_nothing_but_its_name(reader: Reader) -> N
 
 def test_base_of_another_reasoning_has_no_chain_but_may_help(ledger: Ledger, reader: Reader) -> None:
     record(ledger, "twin", settled=False)
-    answer = reader.answer("reasoning.fetch", {"ref": "audit", "have": "twin"})
+    answer = reader.answer("reasoning.fetch", {"id": "audit", "have": "twin"})
     assert (answer["sent_as"], answer["sizes"]["chain"]) == ("squashed", None)
     twin = reader.answer("reasoning.show", {"id": "twin"})
     fetched = fetch(reader.answer, "audit", have=fetch(reader.answer, "twin").memory)
@@ -147,7 +147,7 @@ def test_base_that_two_reasonings_came_through_is_a_link_of_both_chains(ledger: 
     shared = refs(reader, "twin")[4]
     assert shared == refs(reader)[4]
     for name in ("audit", "twin"):
-        assert reader.answer("reasoning.fetch", {"ref": name, "have": shared})["sizes"]["chain"] is not None
+        assert reader.answer("reasoning.fetch", {"id": name, "have": shared})["sizes"]["chain"] is not None
 
 
 def test_base_that_the_ledger_does_not_know_is_refused(reader: Reader) -> None:
@@ -167,7 +167,7 @@ def answering(reader: Reader, **changes: Any) -> Callable[[str, dict[str, Any]],
 def test_tampered_delta_never_passes_for_the_graph(reader: Reader) -> None:
     found = refs(reader)
     have = fetch(reader.answer, found[-3]).memory
-    honest = reader.answer("reasoning.fetch", {"ref": found[-1], "have": found[-3]})
+    honest = reader.answer("reasoning.fetch", {"id": found[-1], "have": found[-3]})
     for old, new in (("Validated", "Refuted"), ("0.9", "0.8"), (found[-1][7:19], found[-2][7:19]), ("{", "")):
         assert old in honest["payload"]
         view = answering(reader, payload=honest["payload"].replace(old, new, 1))
@@ -179,7 +179,7 @@ def test_tampered_delta_never_passes_for_the_graph(reader: Reader) -> None:
 def test_delta_that_leads_elsewhere_is_noticed_though_it_is_consistent(reader: Reader) -> None:
     found = refs(reader)
     have = fetch(reader.answer, found[-3]).memory
-    other = reader.answer("reasoning.fetch", {"ref": found[-2], "have": found[-3]})
+    other = reader.answer("reasoning.fetch", {"id": found[-2], "have": found[-3]})
     for view in (answering(reader, payload=other["payload"]), lambda *_: other):
         with pytest.raises(Corrupted):
             fetch(view, found[-1], have=have)
@@ -187,7 +187,7 @@ def test_delta_that_leads_elsewhere_is_noticed_though_it_is_consistent(reader: R
 
 def test_delta_for_another_base_than_the_receiver_has_is_refused(reader: Reader) -> None:
     found = refs(reader)
-    other = reader.answer("reasoning.fetch", {"ref": found[-1], "have": found[-4]})
+    other = reader.answer("reasoning.fetch", {"id": found[-1], "have": found[-4]})
     with pytest.raises(Refused) as refused:
         fetch(lambda *_: other, found[-1], have=fetch(reader.answer, found[-3]).memory)
     assert refused.value.code == "VERSION_MISMATCH"
@@ -258,6 +258,6 @@ def test_file_with_a_graph_must_be_one(reader: Reader, tmp_path: Path) -> None:
 
 
 def test_payload_is_all_that_a_receiver_needs(reader: Reader) -> None:
-    answer = reader.answer("reasoning.fetch", {"ref": "audit"})
+    answer = reader.answer("reasoning.fetch", {"id": "audit"})
     assert canonical_json(read_payload("full", answer["payload"])) == fetch(reader.answer, "audit").canonical.encode()
     assert isinstance(fetch(reader.answer, "audit"), FetchedGraph)

@@ -77,7 +77,7 @@ class AuditedLedger:
         return index
 
     def published(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.reader.answer("validations.list", {"ref": "audit"})["items"]
+        found: list[dict[str, Any]] = self.reader.answer("validations.list", {"id": "audit"})["items"]
         return found
 
     def size(self) -> int:
@@ -102,7 +102,7 @@ def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(audit
     assert event.data.passed
     (row,) = audited.published()
     assert (row["passed"], row["author"], row["data"]["counts"]["evidence_ok"]) == (True, "rita", 9)
-    listed = [audited.reader.answer("validations.list", {"ref": ref}) for ref in ("audit", shown["ref"][:19])]
+    listed = [audited.reader.answer("validations.list", {"id": ref}) for ref in ("audit", shown["ref"][:19])]
     assert [one["items"] for one in listed] == [[row], [row]]
 
 
@@ -118,11 +118,11 @@ def test_every_change_of_the_latest_verdict_is_one_event(
             write(audited.project, {"env.example": text})
         index = audited.validate("rita")
         assert audited.validate("rita") == index  # the same as the latest: said once
-        verdicts.append(audited.reader.answer("validations.latest", {"ref": "audit"})["outcome"])
+        verdicts.append(audited.reader.answer("validations.latest", {"id": "audit"})["outcome"])
     # An assumption of the audit is open: what was found right is not whole.
     assert verdicts == ["failed", "unchecked", "failed", "unchecked", "failed"]
     assert len(audited.published()) == len(verdicts)
-    page = audited.reader.answer("validations.list", {"ref": "audit", "author": "rita", "passed": True, "limit": 1})
+    page = audited.reader.answer("validations.list", {"id": "audit", "author": "rita", "passed": True, "limit": 1})
     assert ([row["passed"] for row in page["items"]], page["total"]) == ([True], 2)
     assert page["next"] == page["items"][0]["event_index"]
 

@@ -45,7 +45,7 @@ def conclude(ledger: Ledger, name: str) -> None:
 
 def reports(worker: ValidatorWorker, ledger: Ledger, name: str) -> list[dict[str, object]]:
     worker.run(threading.Event(), until=ledger.head()[0])
-    found: list[dict[str, object]] = worker._reader.answer("validations.list", {"ref": name})["items"]
+    found: list[dict[str, object]] = worker._reader.answer("validations.list", {"id": name})["items"]
     return found
 
 

@@ -86,7 +86,7 @@ class Desk:
         self.writer.run(threading.Event(), until=0)
 
     def best(self, name: str) -> dict[str, Any]:
-        answer = self.reader.answer("briefs.best", {"ref": name, "level": "standard"})
+        answer = self.reader.answer("briefs.best", {"id": name, "level": "standard"})
         return dict(answer["data"])
 
     def wanted(self) -> list[str]:
