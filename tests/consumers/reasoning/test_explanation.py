@@ -79,7 +79,7 @@ def test_a_fact_is_not_found_within_another_one() -> None:
 def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Answer as a ledger that knows one session."""
     assert query == "resolve"
-    if arguments["ref"] != "session/s1":
+    if arguments["id"] != "session/s1":
         raise Refused("NOT_FOUND", "there is no such thing")
     return {"event_index": 1}
 

@@ -26,7 +26,7 @@ def test_a_viewer_is_told_where_the_log_ends_and_each_time_it_grows(
         await tail.aclose()
         return told
 
-    assert asyncio.run(two()) == [b"id: 3\ndata: 3\n\n", b"id: 6\ndata: 6\n\n"]  # one line for all three
+    assert asyncio.run(two()) == [b"id: 3\nevent: position\ndata: 3\n\n", b"id: 6\nevent: position\ndata: 6\n\n"]  # one line for all three
 
 
 def test_whoever_hears_nothing_hears_that_it_still_goes_on(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_whoever_hears_nothing_hears_that_it_still_goes_on(viewer: Viewer, monke
         await tail.aclose()
         return told
 
-    assert asyncio.run(three()) == [b"id: 3\ndata: 3\n\n"] * 3
+    assert asyncio.run(three()) == [b"id: 3\nevent: position\ndata: 3\n\n"] * 3
 
 
 def test_there_are_only_so_many_places_to_look_from_and_none_once_it_ends(viewer: Viewer) -> None:
@@ -60,4 +60,4 @@ def test_a_server_that_is_away_ends_the_tail(viewer: Viewer, monkeypatch: pytest
             monkeypatch.setattr(client, "entries", away)
         return told
 
-    assert asyncio.run(follow()) == [b"id: 3\ndata: 3\n\n"]
+    assert asyncio.run(follow()) == [b"id: 3\nevent: position\ndata: 3\n\n"]

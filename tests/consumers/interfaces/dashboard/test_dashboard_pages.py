@@ -153,7 +153,7 @@ def test_a_moment_that_was_not_is_refused_on_a_page(viewer: Viewer, as_of: str) 
         ("/events?before=x", 400),
         ("/events?kind=x.y", 400),
         ("/events?before=99999999999999999999", 400),
-        ("/search?after=x&q=x", 400),
+        ("/search?after=x&text=x", 400),
         ("/e/%27%3BDROP%20TABLE", 404),
     ],
 )
