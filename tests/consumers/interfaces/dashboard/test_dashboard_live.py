@@ -26,7 +26,10 @@ def test_a_viewer_is_told_where_the_log_ends_and_each_time_it_grows(
         await tail.aclose()
         return told
 
-    assert asyncio.run(two()) == [b"id: 3\nevent: position\ndata: 3\n\n", b"id: 6\nevent: position\ndata: 6\n\n"]  # one line for all three
+    assert asyncio.run(two()) == [
+        b"id: 3\nevent: position\ndata: 3\n\n",
+        b"id: 6\nevent: position\ndata: 6\n\n",
+    ]  # one line for all three
 
 
 def test_whoever_hears_nothing_hears_that_it_still_goes_on(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
