@@ -29,7 +29,7 @@ from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec

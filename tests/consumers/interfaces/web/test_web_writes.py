@@ -186,7 +186,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 def error_of(answer: httpx.Response) -> Any:
     """Return the error in a refusal, as the bus has it."""
-    return answer.json()["error"]
+    problem = answer.json()
+    return {name: problem[name] for name in ("code", "recoverable", "details")} | {"message": problem["detail"]}
 
 
 @pytest.mark.parametrize("media", ["application/json", MSGPACK])
