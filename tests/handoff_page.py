@@ -36,9 +36,9 @@ def handoff_page() -> str:
         "\n".join(
             [
                 _HEAD,
-                *_table(("status", "meaning", "next"), statuses),
+                *table(("status", "meaning", "next"), statuses),
                 "",
-                *_table(("operation", "by", "while the handoff is", "then it is"), operations),
+                *table(("operation", "by", "while the handoff is", "then it is"), operations),
                 "",
                 _NOTES,
             ]
@@ -47,5 +47,6 @@ def handoff_page() -> str:
     )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table of Markdown."""
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]

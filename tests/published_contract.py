@@ -23,6 +23,7 @@ from asyncapi import document
 from handoff_page import handoff_page
 from msgspec import inspect
 from openapi import description, tidy
+from operations_page import operations_page
 from sql_page import sql_page
 
 from deedbook.ledger import limits
@@ -72,7 +73,11 @@ def generate() -> dict[str, bytes]:
         "schemas/dsse-envelope.json": envelope_schema(),
     }
     files |= {f"schemas/{kind}.json": kind_schema(kind) for kind in KINDS}
-    pages = {"HANDOFF.md": handoff_page().encode(), "SQL.md": sql_page().encode()}
+    pages = {
+        "HANDOFF.md": handoff_page().encode(),
+        "OPERATIONS.md": operations_page().encode(),
+        "SQL.md": sql_page().encode(),
+    }
     encoded = {path: _encode(value) for path, value in sorted(files.items())}
     return encoded | pages | {"openapi.json": _lines(description(), 3).encode() + b"\n"}
 

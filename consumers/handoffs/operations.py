@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from shlex import join
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-import msgspec
 from msgspec.structs import replace
 
+from deedbook.consumers.sdk import operations
+from deedbook.consumers.sdk.operations import Argument
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
-from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.lifecycle.rules import NONE, Row, rules_of
 from deedbook.projections.handoffs.waits import Action
 
@@ -42,33 +42,15 @@ ToolVerb: TypeAlias = Literal[
     "request_changes",
 ]
 Verb: TypeAlias = Literal[ToolVerb, "supersede"]
-Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
 
-class Argument(msgspec.Struct, frozen=True):
-    """An argument. An ``option`` without hyphens is positional; ``is_of_terminal``: on the command line only."""
-
-    name: str
-    option: str
-    form: Form = "text"
-    words: str | None = None
-    metavar: str | None = None
-    is_needed: bool = False
-    most: int | None = None
-    choices: tuple[str, ...] = ()
-    is_of_terminal: bool = False
-
-
-class Operation(msgspec.Struct, frozen=True):
+class Operation(operations.Operation, frozen=True):
     """One operation: the data it signs, its arguments and its help. Who may do it when is in ``proto/rules``.
 
     ``ends`` are the waits of the handoff that it ends. ``readies``: after it, the handoff or one that depends on it may
     be ready to be claimed.
     """
 
-    signs: tuple[type[EventData], ...]
-    words: str
-    arguments: tuple[Argument, ...] = ()
     ends: frozenset[Action] = frozenset()
     readies: bool = False
 

@@ -1,9 +1,10 @@
 """Mark untrusted text for a model: between delimiters that the text cannot contain, with its author and its origin.
 
 A model follows what it reads. So text of other agents is always marked in briefs, tool answers, notifications and
-prompts: plain text stands in an ``untrusted_block``, structured answers carry it as ``words`` (``author``, ``at``,
-``text``), and a notice beside both says that nothing in it is an instruction. A block names the ledger (the first
-digits of its root key's fingerprint) and the state of its gate: in a *bound* gate an author's name can be relied on.
+prompts: plain text stands in an ``untrusted_block``, notifications carry it as ``words`` (``author``, ``at``,
+``text``), tool answers name its fields, and a notice beside each says that nothing in it is an instruction. A block
+names the ledger (the first digits of its root key's fingerprint) and the state of its gate: in a *bound* gate an
+author's name can be relied on.
 
 Other agents also choose ids, and commands must contain ids. Only an id that cannot be a sentence (``is_plain``) may
 appear outside a block.
@@ -43,7 +44,7 @@ class Origin(msgspec.Struct, frozen=True):
     gate: str
 
     def label(self) -> dict[str, str]:
-        """Return the fields that a structured answer carries as ``others`` when it has ``words``."""
+        """Return the fields that a structured answer carries as ``others`` when it has untrusted text."""
         return {"root": self.root, "gate": self.gate, "words": UNTRUSTED_NOTICE}
 
 

@@ -69,33 +69,44 @@ CitedDigest = Annotated[
     ),
 ]
 
+Confidence = Annotated[Unit, msgspec.Meta(description="Confidence, from 0 to 1.")]
+
 
 class Step(EventData, frozen=True):
     """One step of a reasoning graph. ``evidence_digests`` are of the texts that its author's tool read as evidence."""
 
     step_number: StepNumber
-    type: StepType
-    content: Text
-    reasoning_type: ReasoningType = ""
-    evidence: list[Passage] = []
-    premises: list[Passage] = []
-    alternatives_considered: list[Passage] = []
-    assumptions: list[Passage] = []
-    confidence: Unit = 1.0
-    needs_validation: bool | None = None
-    validation_method: Passage | None = None
-    conclusion: Text | None = None
+    type: Annotated[StepType, msgspec.Meta(description="The type of step.")]
+    content: Annotated[Text, msgspec.Meta(description="The step in words.")]
+    reasoning_type: Annotated[ReasoningType, msgspec.Meta(description="The type of inference.")] = ""
+    evidence: Annotated[list[Passage], msgspec.Meta(description="Evidence, such as src/auth.py:5-9.")] = []
+    premises: Annotated[list[Passage], msgspec.Meta(description="A premise in words.")] = []
+    alternatives_considered: Annotated[
+        list[Passage], msgspec.Meta(description="An alternative that was considered.")
+    ] = []
+    assumptions: Annotated[list[Passage], msgspec.Meta(description="An assumption of the step.")] = []
+    confidence: Confidence = 1.0
+    needs_validation: Annotated[
+        bool | None, msgspec.Meta(description="Whether somebody must check it (default: true for an assumption).")
+    ] = None
+    validation_method: Annotated[Passage | None, msgspec.Meta(description="How to check it.")] = None
+    conclusion: Annotated[Text | None, msgspec.Meta(description="The step's own conclusion.")] = None
     evidence_digests: list[CitedDigest] | None = None
 
 
 class ReasoningStarted(EventData, frozen=True):
     """Starts the reasoning named by the stream. From now on only its author extends it."""
 
-    task: Text
-    ai_id: str = ""
-    reasoning_strategy: str = ""
-    domain: str = ""
-    session: OptionalId = ""
+    task: Annotated[Text, msgspec.Meta(description="The question or task.")]
+    ai_id: Annotated[str, msgspec.Meta(description="A label of the model, such as claude-sonnet-4.5.")] = ""
+    reasoning_strategy: Annotated[
+        str, msgspec.Meta(description="The strategy, such as top-down, bottom-up or hypothesis-driven.")
+    ] = ""
+    domain: Annotated[
+        str,
+        msgspec.Meta(description="The domain. Graphs of security, medical and legal are always fetched in full."),
+    ] = ""
+    session: Annotated[OptionalId, msgspec.Meta(description="The session it belongs to.")] = ""
 
 
 class ReasoningExtended(EventData, frozen=True):
@@ -109,9 +120,9 @@ class ReasoningExtended(EventData, frozen=True):
 class ReasoningConcluded(EventData, frozen=True):
     """The conclusion of a reasoning, and its known limitations."""
 
-    conclusion: Text
-    confidence_in_reasoning: Unit = 1.0
-    known_limitations: list[Passage] = []
+    conclusion: Annotated[Text, msgspec.Meta(description="The conclusion, in one sentence.")]
+    confidence_in_reasoning: Confidence = 1.0
+    known_limitations: Annotated[list[Passage], msgspec.Meta(description="A limitation.")] = []
 
 
 class ReasoningBriefed(EventData, frozen=True):

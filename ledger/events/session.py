@@ -28,6 +28,11 @@ ReportType = Literal["complete", "investigation", "planning", "preflight_only"]
 Basis = Literal["tried", "argued"]
 Calibration = Literal["well_calibrated", "overconfident", "underconfident", "not_assessable"]
 Change = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0, description="A difference of two values between 0 and 1.")]
+Subject = Annotated[str, msgspec.Meta(description="The subject, such as a module or topic.")]
+Impact = Annotated[Unit | None, msgspec.Meta(description="Impact, from 0 to 1.")]
+Evidence = Annotated[
+    list[Line], msgspec.Meta(description="Where it can be seen: path:line, path:5-9, REV:path:line, a URL or a ref.")
+]
 
 
 class Vectors(EventData, frozen=True):
@@ -51,46 +56,56 @@ class Vectors(EventData, frozen=True):
 class SessionStarted(EventData, frozen=True):
     """Starts the session named by the stream. From now on only its author writes to it."""
 
-    task: OptionalText = ""
-    ai_id: str = ""
-    resumes: OptionalId = ""
+    task: Annotated[OptionalText, msgspec.Meta(description="The task.")] = ""
+    ai_id: Annotated[str, msgspec.Meta(description="The label that reports are found by.")] = ""
+    resumes: Annotated[OptionalId, msgspec.Meta(description="The session that this one continues.")] = ""
 
 
 class AssessmentRecorded(EventData, frozen=True):
     """The agent's assessment of itself at one phase of its work."""
 
-    phase: Phase
-    vectors: Vectors
-    reasoning: OptionalText = ""
-    round: Count = 0
-    overall_confidence: Unit | None = None
+    phase: Annotated[Phase, msgspec.Meta(description="The phase of the work.")]
+    vectors: Annotated[
+        Vectors,
+        msgspec.Meta(
+            description="Those that you can assess, each from 0 to 1: engagement, know, do, context, clarity, "
+            "coherence, signal, density, state, change, completion, impact, uncertainty."
+        ),
+    ]
+    reasoning: Annotated[OptionalText, msgspec.Meta(description="The reason for this assessment.")] = ""
+    round: Annotated[Count, msgspec.Meta(description="The round of work it belongs to.")] = 0
+    overall_confidence: Annotated[
+        Unit | None, msgspec.Meta(description="Your own value instead of the mean of the vectors.")
+    ] = None
 
 
 class FindingLogged(EventData, frozen=True):
     """Something the agent learned."""
 
-    finding: Statement
-    evidence: list[Line] = []
-    impact: Unit | None = None
-    subject: str = ""
+    finding: Annotated[Statement, msgspec.Meta(description="What you found out.")]
+    evidence: Evidence = []
+    impact: Impact = None
+    subject: Subject = ""
 
 
 class UnknownLogged(EventData, frozen=True):
     """Something the agent does not know yet."""
 
-    unknown: Statement
-    impact: Unit | None = None
-    subject: str = ""
+    unknown: Annotated[Statement, msgspec.Meta(description="What you do not know yet.")]
+    impact: Impact = None
+    subject: Subject = ""
 
 
 class DeadEndLogged(EventData, frozen=True):
-    """A failed approach and the reason, so that nobody repeats it. ``basis``: it was tried, or only argued against."""
+    """A failed approach and the reason, so that nobody repeats it."""
 
-    approach: Statement
-    why_failed: Statement
-    impact: Unit | None = None
-    subject: str = ""
-    basis: Basis | None = None
+    approach: Annotated[Statement, msgspec.Meta(description="The approach.")]
+    why_failed: Annotated[Statement, msgspec.Meta(description="Why it failed.")]
+    impact: Impact = None
+    subject: Subject = ""
+    basis: Annotated[
+        Basis | None, msgspec.Meta(description="It was tried and failed, or not tried: arguments speak against it.")
+    ] = None
 
 
 class Correction(EventData, frozen=True):
@@ -120,14 +135,14 @@ class UnknownResolved(Correction, frozen=True):
 class ToolUsed(EventData, frozen=True):
     """A tool that the agent used to find something out."""
 
-    tool: Label
-    purpose: OptionalText = ""
+    tool: Annotated[Label, msgspec.Meta(description="Its name.")]
+    purpose: Annotated[OptionalText, msgspec.Meta(description="The purpose.")] = ""
 
 
 class SessionEnded(EventData, frozen=True):
     """Ends the session."""
 
-    summary: OptionalText = ""
+    summary: Annotated[OptionalText, msgspec.Meta(description="The outcome.")] = ""
 
 
 class Deltas(EventData, frozen=True):

@@ -1,6 +1,7 @@
 """The MCP server: eight tools and two types of resources over one ledger, for agents in any harness.
 
-A client calls a *tool*. The answer is structured data under a published schema, and the same data as compact JSON.
+A client calls a *tool*. The answer is structured data with pointers to the untrusted texts in it, and the same as text,
+with these texts in a block.
 
 Rules: No tool signs as a human, an admin, root or the node; each signing checks this again. A call records everything
 or nothing, because a call runs to its end in its thread even if the client no longer waits. An answer has at most

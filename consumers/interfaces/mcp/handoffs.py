@@ -10,45 +10,46 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import partial
-from shlex import quote
 from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, get_args
 
+from mcp.types import CallToolResult
 from msgspec.structs import replace
-from pydantic import Field, StrictBool
+from pydantic import Field, WithJsonSchema
 
 from deedbook.consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from deedbook.consumers.handoffs.operations import (
     OF_WHAT_WAS_READ,
     OPERATIONS,
     REVIEWS,
-    Argument,
-    Form,
     ToolVerb,
     with_commands,
 )
 from deedbook.consumers.handoffs.receiver import later, missing
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
-from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Text
+from deedbook.consumers.interfaces.mcp.arguments import schemas_of
+from deedbook.consumers.interfaces.mcp.fence import Own
+from deedbook.consumers.interfaces.mcp.reports import Id, PageSize
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
-from deedbook.consumers.sdk.quotation import is_plain, untrusted_text
+from deedbook.consumers.sdk.operations import Argument, check_values
+from deedbook.consumers.sdk.quotation import is_plain
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.forms import REF_PATTERN
+from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.answers.checked import ask
+from deedbook.projections.handoffs.answers import QueueItem, ShownHandoff
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Action = Literal[ToolVerb, "why", "show"]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
-Line = Annotated[str, Field(min_length=1, max_length=2_000)]
-Lines = Annotated[list[Line], Field(max_length=100)]
-Numbers = Annotated[list[Annotated[int, Field(ge=1, le=100_000), NUMBER]], Field(max_length=200)]
 
 _why_tokens: Final = 80
+_least_tokens: Final = 15
 _text_tokens: Final = 250
 _rows_max: Final = 40
 _REFS: Final = ("reasoning_refs", "result_refs")
@@ -56,96 +57,60 @@ _CITATIONS: Final = ("result_reasoning", "reasoning")
 _log_lines_max: Final = 8
 
 
-_FORMS: Final[dict[Form, Any]] = {
-    "text": Text,
-    "texts": Lines,
-    "names": Lines,
-    "numbers": Numbers,
-    "flag": StrictBool,
-    "number": Annotated[int, Field(ge=1, le=43_200), NUMBER],
-}
-_TYPES: Final[dict[str, Any]] = {
-    "title": Label,
-    "to": Id,
-    "reviewer": Id,
-    "session": Id,
-    "answers": Id,
-    "proposal": Line,
-    "version": Annotated[str, Field(max_length=80)],
-    "reason": Text,
-    "criterion_numbers": Numbers,
-}
+OF_MOST, SCHEMAS = schemas_of({verb: OPERATIONS[verb].arguments for verb in get_args(ToolVerb)})
 
 
 def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Return the tool of all operations with every argument that any operation takes, in place of ``**args``."""
-    takers: dict[str, list[tuple[str, Argument]]] = {}
-    for verb in get_args(ToolVerb):
-        for argument in OPERATIONS[verb].arguments:
-            takers.setdefault(argument.name, []).append((verb, argument))
     signature = inspect.signature(function, eval_str=True)
     *parameters, _ = signature.parameters.values()
-    for name, uses in takers.items():
-        _, argument = uses[0]
-        if argument.is_of_terminal:
-            continue
-        type_ = Literal[argument.choices] if argument.choices else _TYPES.get(name, _FORMS[argument.form])
-        field = Field(description=f"{', '.join(verb for verb, _ in uses)}: {str(argument.words).rstrip('.')}")
+    for argument, schema in SCHEMAS:
         # The SDK parses a text that looks like JSON as JSON, unless the type is exactly a text.
-        default, type_ = ("", type_) if type_ is Text else (None, type_ | None)
+        form, default = WithJsonSchema(schema), "" if argument.form == "text" else None
+        annotation = Annotated[Any, form] if default is None else Annotated[str, form]
         kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, field]))
+        parameters.append(inspect.Parameter(argument.name, kind, default=default, annotation=annotation))
     function.__dict__["__signature__"] = signature.replace(parameters=parameters)
     return function
 
 
-class Waiting(answers.Answer):
-    """One item that waits for an agent or a person."""
+class CitedReasoning(Answer, frozen=True, kw_only=True):
+    """A reasoning that a handoff cites: our line on it, and its brief (``prompt``) by its author."""
 
-    kind: str
-    id: str
-    action: str
-    agent: str
-    status: str
-    sender: Annotated[str, Field(alias="from")]
-    to: str
-    since_index: int
-    words: Annotated[answers.Words, Field(description="Its title, and why it waits.")]
-    command: Annotated[str, Field(description="The next command, in a terminal.")]
-    call: Annotated[
-        dict[str, Any] | None,
-        Field(
-            description="The next tool call; null if a person must decide in a terminal. For an item to approve or "
-            "verify the call is `show`: read it, then call that action with the `version` that you read."
-        ),
-    ]
-    shortened: list[str] | None = None
+    said: Own
+    prompt: Untrusted
 
 
-class WaitingPage(answers.Quoting):
-    """The waiting items, most urgent first."""
+class Waiting(QueueItem, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """An item of a queue, with the ``call`` of the next step, or the ``command`` if a person must decide."""
 
-    agent: Annotated[str | None, Field(description="The agent of this queue; null for all agents.")]
+    reasoning: list[CitedReasoning]
+    command: Own
+
+
+class ItemPage(Answer, frozen=True, kw_only=True):
+    """A page of items, most urgent first."""
+
     items: list[Waiting]
-    total: int
-    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
+    shorter: Own
 
 
-class OperationResult(answers.Quoting):
-    """The state of a handoff and the recorded events; with `show`, `words` also contains the text of the handoff."""
+class HandoffInTokens(ShownHandoff, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
+    """A handoff within the token limit, with its notes as one list and its log as lines."""
 
-    id: str
-    status: str
-    version: str
-    is_ready: bool
-    events: list[dict[str, Any]]
-    words: Annotated[
-        answers.Words, Field(description="`why` it is ready or not, in one sentence; with show also the handoff.")
-    ]
-    left_out: list[str] | None = None
-    warnings: Annotated[
-        list[str] | None, Field(description="Information that others do not get, such as uncommitted files.")
-    ] = None
+    notes: list[dict[str, Untrusted]]  # type: ignore[assignment]  # the type only says which texts are untrusted
+    log: list[Untrusted]  # type: ignore[assignment]
+
+
+class OperationResult(Answer, frozen=True, kw_only=True):
+    """The state of a handoff, ``why`` it is ready or not, and the recorded events; with `show`, the handoff."""
+
+    why: Untrusted
+    reasoning: list[CitedReasoning]
+    result_reasoning: list[CitedReasoning]
+    handoff: HandoffInTokens
+    left_out: list[Own]
+    warnings: list[Own]
 
 
 class HandoffTools(Tools):
@@ -156,16 +121,14 @@ class HandoffTools(Tools):
 
     def handoff_next(
         self,
-        agent: Annotated[
-            Id | None, Field(description="The agent whose queue to list, e.g. minimax; default: you.")
-        ] = None,
+        agent: Annotated[Id | None, Field(description="Whose queue; default: yours.")] = None,
         scope: Annotated[
             Literal["waiting", "all"],
             Field(description="waiting: items that wait for `agent`; all: every handoff, newest first."),
         ] = "waiting",
         limit: PageSize = 10,
-        after: Annotated[str, Field(max_length=2_000, description="The `next` of the previous page.")] = "",
-    ) -> WaitingPage:
+        after: Annotated[str, Field(max_length=2_000, description="`next` of the page before.")] = "",
+    ) -> CallToolResult:
         """List the waiting items, most urgent first, each with its next call."""
         if scope == "all":
             return self._listed(limit, after)
@@ -177,11 +140,12 @@ class HandoffTools(Tools):
         answer = self._citations(next_tokens_max).waiting(page(limit))
         people = {agent.name for agent in self._ledger.client.agents() if "human" in agent.roles}
         calls = [None if item["agent"] in people else call_of(item) for item in answer["items"]]
-        items = [waiting_item(item, call) for item, call in zip(with_commands(answer)["items"], calls, strict=True)]
-        head = {"agent": whose, "others": self._ledger.others()}
-        return WaitingPage.model_validate(answers.paged(answer | head, items, "items", page))
+        share = answers.share_of(len(calls))
+        rows = zip(with_commands(answer)["items"], calls, strict=True)
+        items = [waiting_item(item, call, share) for item, call in rows]
+        return self._answered(answers.paged(answer | {"agent": whose}, items, "items", page), ItemPage)
 
-    def _listed(self, limit: int, after: str) -> WaitingPage:
+    def _listed(self, limit: int, after: str) -> CallToolResult:
         if after and not after.isdecimal():
             raise Refused(
                 "INVALID_FIELD",
@@ -191,15 +155,12 @@ class HandoffTools(Tools):
 
         def page(rows: int) -> dict[str, Any]:
             answer = self._ledger.ask("handoffs.list", limit=rows, after=int(after) if after else None)
-            return {
-                "total": answer["total"],
-                "next": answer["next"] and str(answer["next"]),
-                "rows": answer["items"],
-            }
+            return answer | {"next": answer["next"] and str(answer["next"])}
 
-        answer = page(limit) | {"agent": None, "others": self._ledger.others()}
-        items = [listed_item(row) for row in answer.pop("rows")]
-        return WaitingPage.model_validate(answers.paged(answer, items, "items", page))
+        answer = page(limit) | {"agent": None}
+        share = answers.share_of(len(answer["items"]))
+        items = [listed_item(row, share) for row in answer["items"]]
+        return self._answered(answers.paged(answer, items, "items", page), ItemPage)
 
     @_with_arguments
     def handoff_act(
@@ -207,23 +168,24 @@ class HandoffTools(Tools):
         action: Action,
         id: Annotated[  # noqa: A002 - the name in every interface
             Id | None,
-            Field(description="The handoff's id; for create a new id, e.g. fix-login (default: date and title)."),
+            Field(description="For create: a new id, e.g. fix-login (default: date and title)."),
         ] = None,
         idempotency_key: Annotated[
             Label | None,
-            Field(description="A text of your choice; repeating a call with the same key and content adds nothing."),
+            Field(description="Your choice: a repeated call with this key and content adds nothing."),
         ] = None,
         **args: Any,
-    ) -> OperationResult:
+    ) -> CallToolResult:
         """Do one operation on a handoff."""
         args = {name: value for name, value in args.items() if value not in (None, "")}
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_arguments(action, (), id, args)
             return self._answer(id or "", [], with_handoff=action == "show")
         check_arguments(action, OPERATIONS[action].arguments, id, args)
+        args = check_values(OPERATIONS[action].arguments, args)
         return self._operate(action, id, args, idempotency_key)
 
-    def _operate(self, action: ToolVerb, id_: str | None, args: dict[str, Any], key: str | None) -> OperationResult:
+    def _operate(self, action: ToolVerb, id_: str | None, args: dict[str, Any], key: str | None) -> CallToolResult:
         ledger = self._ledger
         author = ledger.author()
         if action in REVIEWS and "reviewer" not in (roles_of(ledger.client, author.name) or ()):
@@ -253,7 +215,7 @@ class HandoffTools(Tools):
 
     def _answer(
         self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool, warnings: list[str] | None = None
-    ) -> OperationResult:
+    ) -> CallToolResult:
         row = self._ledger.ask("handoffs.show", id=id_)
         # An operation describes each cited reasoning, so that an agent notices a wrong ref; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
@@ -261,22 +223,13 @@ class HandoffTools(Tools):
         answer: dict[str, Any] = {name: row[name] for name in ("id", "status", "version", "is_ready")}
         answer |= {name: row[name] for name in ("compromised",) if name in row}
         answer |= {name: cited for name in _CITATIONS if (cited := row.pop(name, None))}
+        answer |= {"why": cut_to_tokens(row["why"]["sentence"], _text_tokens)}
         answer |= {"events": []} | ({"warnings": warnings} if warnings else {})
-        text: dict[str, Any] = {"why": cut_to_tokens(row["why"]["sentence"], _text_tokens)}
-        parties = dict.fromkeys(filter(None, (row["importer"] or row["from"], row["to"], row["reviewer"])))
-        answer |= {
-            "others": self._ledger.others(),
-            "words": untrusted_text(", ".join(parties), row["updated_ms"], text),
-        }
         count = answers.fitting(events, answer)
         answer["events"] = events[:count]
         if count < len(events):
             answer["left_out"] = [f"{len(events) - count} events"]
-        if with_handoff:
-            whole = handoff_in_tokens(row, answer)
-            text["handoff"] = whole.pop("handoff")
-            answer |= whole
-        return OperationResult.model_validate(answer)
+        return self._answered(answer | (handoff_in_tokens(row, answer) if with_handoff else {}), OperationResult)
 
 
 def check_arguments(action: Action, arguments: tuple[Argument, ...], id_: str | None, args: dict[str, Any]) -> None:
@@ -302,39 +255,38 @@ def check_arguments(action: Action, arguments: tuple[Argument, ...], id_: str | 
         raise Refused("USAGE", "version must be complete, sha256:…, as `show` returns it", field="version")
 
 
-def waiting_item(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]:
-    """Return an item of ``handoffs.next`` for the answer, with its texts as ``words`` of its author."""
-    answer = answers.shorten(item, ("why", "title"), _why_tokens) | {"call": call}
-    if not is_plain(item["id"]):
-        answer["command"] = "deed next"
-    if not is_plain(item["from"]):  # the name is a claim of an imported file
-        answer["from"] = item["author"]
-    author, at_ms = answer.pop("author"), answer.pop("since_ms")
-    return answers.quoted(as_citations(answer), author, at_ms, "title", "why")
+def waiting_item(item: dict[str, Any], call: dict[str, Any] | None, tokens: int) -> dict[str, Any]:
+    """Return an item of ``handoffs.next`` for the answer, with its texts cut to its share of the tokens."""
+    answer = as_citations(answers.without(item, "command", "since_ms", "version", "reviewer", "is_imported"))
+    answer |= {"call": call} if call else {"command": item["command"] if is_plain(item["id"]) else "deed next"}
+    answer |= {"at": answers.time_text(item["since_ms"])}
+    rest = tokens - answers.tokens_of(answers.without(answer, "why", "title", *_CITATIONS))
+    return answers.shorten(answer, ("why", "title"), min(_why_tokens, max(rest // 2, _least_tokens)))
 
 
-def listed_item(row: dict[str, Any]) -> dict[str, Any]:
+def listed_item(row: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a row of ``handoffs.list`` as an item; its next call is ``show``."""
     item = {name: row[name] for name in ("id", "status", "from", "to", "title")} | {"agent": row["to"]}
-    item |= {"kind": "handoff", "action": "show", "command": f"deed handoff show {quote(row['id'])}"}
+    item |= {"kind": "handoff", "action": "show", "command": ""}
     item |= {"author": row["importer"] or row["from"], "why": row["reason"]}
     item |= {"since_index": row["updated_index"], "since_ms": row["updated_ms"]}
-    return waiting_item(item, call_of(item | {"act": "show", "arguments": {}}))
+    return waiting_item(item, call_of(item | {"act": "show", "arguments": {}}), tokens)
 
 
 def as_citations(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer whose cited reasonings have our line on each, and the brief as the author's ``words``."""
-    for of in [name for name in _CITATIONS if answer.get(name)]:
-        answer[of] = [
-            {name: citation[name] for name in ("reasoning_ref", "said", "action")}
-            | (
-                {"words": untrusted_text(citation["author"], citation["at_ms"], citation["prompt"])}
-                if citation["prompt"]
-                else {}
-            )
-            for citation in answer[of]
-        ]
-    return {name: value for name, value in answer.items() if name not in _REFS and (value or name not in _CITATIONS)}
+    """Return an answer whose cited reasonings have our line on each, and the brief of its author."""
+    answer = answers.without(answer, *_REFS)
+    for of in _CITATIONS:
+        if cited := answer.pop(of, None):
+            answer[of] = [_citation(row) for row in cited]
+    return answer
+
+
+def _citation(row: dict[str, Any]) -> dict[str, Any]:
+    citation = {name: row[name] for name in ("reasoning_ref", "said", "action")}
+    if row["prompt"]:
+        citation |= {"author": row["author"], "at": answers.time_text(row["at_ms"]), "prompt": row["prompt"]}
+    return citation
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:

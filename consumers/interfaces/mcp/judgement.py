@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.mcp.entries import Alone
+from deedbook.consumers.interfaces.mcp.entries import Judgement
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.snapshots.act import act_on
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
-from deedbook.consumers.sdk.quotation import untrusted_text
+from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Ask
@@ -23,12 +22,14 @@ from deedbook.projections.answers.checked import ask
 problems_max: Final = 5
 
 
-def judged(author: Author, ledger: ToolLedger, entry: Alone, session: str | None, task: str) -> dict[str, Any]:
+def judged(
+    author: Author, ledger: ToolLedger, entry: Judgement | Retraction | Resolution, session: str | None, task: str
+) -> dict[str, Any]:
     """Take a snapshot, validate, ask a human, or correct a session; return the fields of the answer."""
     view = partial(ask, ledger.client)
-    if entry.type in {"retraction", "resolution"}:
-        is_resolved = entry.type == "resolution"
-        correction = (entry.ref, entry.context)
+    if not isinstance(entry, Judgement):
+        is_resolved = isinstance(entry, Resolution)
+        correction = (entry.ref, entry.answer if isinstance(entry, Resolution) else entry.reason)
         done = correct(author, view, ledger.settings, *correction, is_resolved=is_resolved, within=session)
         index = done["event_index"]
         answer = {name: done[name] for name in ("target", "warnings")}
@@ -50,8 +51,5 @@ def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
         done = validate_ref(view, ref, tree=opened)
     report, counts = done.report, done.report.counts()
     answer = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
-    # The messages quote the reasoning.
-    problems = untrusted_text(
-        author.name, time.time_ns() // 10**6, [issue.message for issue in report.issues[:problems_max]]
-    )
+    problems = [issue.message for issue in report.issues[:problems_max]]
     return {**answer, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}

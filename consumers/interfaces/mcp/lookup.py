@@ -13,31 +13,34 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from pydantic import Field
+from mcp.types import CallToolResult
+from pydantic import BeforeValidator, Field
 
 from deedbook.consumers.interfaces.mcp.answers import (
-    Answer,
-    Quoting,
-    Words,
     filled_tokens_max,
     paged,
-    quoted,
+    share_of,
     shorten,
+    time_text,
     tokens_of,
+    without,
 )
+from deedbook.consumers.interfaces.mcp.arguments import as_list
+from deedbook.consumers.interfaces.mcp.fence import Own
 from deedbook.consumers.interfaces.mcp.reports import NUMBER, After, Id, PageSize, Since
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
 from deedbook.consumers.sdk.kinds import check_kinds
-from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused
+from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.gates import check_level
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
+from deedbook.projections.search.answers import SearchHit
 from deedbook.projections.search.queries import Sort
 
 _CURSOR: Final = re.compile(r"(sha256:[0-9a-f]{64})@([0-9]{1,9})\Z")
@@ -48,82 +51,60 @@ _dropped_steps_max: Final = 10
 _page_tokens_min: Final = 500  # together with the prompt of level full this stays under answer_tokens_max
 
 
-class Graph(Answer):
-    """A page of the full graph, or of the delta from ``base`` to it. The server has verified the graph's hash."""
+class Graph(Answer, frozen=True, kw_only=True):
+    """A page of the full graph, or of the delta from ``base`` to it. The server has verified the graph's hash.
 
-    words: Words
-    sent_as: Annotated[str, Field(description="full: the whole graph; chain or squashed: a delta against `base`.")]
-    base: str | None
-    from_char: int
-    chars: Annotated[int, Field(description="The number of characters of all pages together.")]
+    ``sent_as`` is full, or for a delta chain or squashed; ``chars`` counts the characters of all pages together.
+    """
+
+    payload: Untrusted
 
 
-class FetchedReasoning(Quoting):
-    """A brief with its assessment, and at level full the graph; with `have` only the change."""
+class ShownVerdict(Answer, frozen=True, kw_only=True):
+    """The last validation."""
+
+    text: Own
+
+
+class FetchedReasoning(Answer, frozen=True, kw_only=True):
+    """A brief (``prompt``, empty with `have` and on later pages of a graph) with its assessment, and maybe the graph.
+
+    ``gate`` says whether this level is reliable enough, ``action`` and ``may_act`` whether to act on it, ``rejected``
+    is a published brief that failed the check, so that this one replaces it, ``dropped`` what is not in the brief.
+    """
 
     reasoning_ref: str
+    author: str
+    at: str
     level: str
-    words: Annotated[Words, Field(description="The brief; empty with `have` and on later pages of a graph.")]
+    prompt: Untrusted
     tokens: int
     exact: bool
     budget: int
     fidelity: float
-    gate: Annotated[dict[str, Any], Field(description="Whether this level is reliable enough, and which levels are.")]
-    action: Annotated[
-        Action,
-        Field(description="act: on the brief; act_on_full: read level full first; else ask a human first."),
-    ]
-    may_act: Annotated[
-        bool, Field(description="False until a human approves a review that record_reasoning requested.")
-    ]
-    reasons: Words
-    verdict: Annotated[
-        dict[str, Any],
-        Field(description="The last validation: its author, and how much of the evidence was confirmed."),
-    ]
-    dropped: Annotated[
-        dict[str, Any],
-        Field(description="Sections and first steps that are not in the brief; `steps_count` counts all."),
-    ]
+    gate: dict[str, Any]
+    action: Action
+    may_act: bool
+    reasons: list[Untrusted]
+    verdict: ShownVerdict
+    dropped: dict[str, Any]
     published: bool
-    rejected: Annotated[
-        dict[str, Any] | None,
-        Field(
-            description="A published brief that failed the check, its signer and the problems; this brief replaces it."
-        ),
-    ]
-    graph: Graph | None = None
-    next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
+    rejected: dict[str, Any] | None
+    newer: int
+    review: str
+    graph: Graph
+    next: Own
 
 
 _excerpt_tokens = 200
+_least_tokens = 15
 
 
-class Hit(Answer):
-    """One event whose text matches."""
+class Hits(Answer, frozen=True, kw_only=True):
+    """The hits of a search, best first. ``holds``: all words, or only some of them."""
 
-    event_index: int
-    event_id: str
-    kind: str
-    score: float | None = None
-    near: Annotated[str | None, Field(description="How near a hit is that does not contain all words.")] = None
-    correction: Annotated[
-        dict[str, Any] | None,
-        Field(description="It is no longer valid: the agent that retracted or resolved it, and why."),
-    ] = None
-    words: Words
-    shortened: list[str] | None = None
-
-
-class Hits(Quoting):
-    """The hits of a search, best first."""
-
-    hits: list[Hit]
-    total: int
-    holds: Annotated[
-        str, Field(description="all: the hits contain all words; some: no event does, these are the nearest.")
-    ]
-    next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
+    hits: list[SearchHit]
+    shorter: Own
 
 
 class LookupTools(Tools):
@@ -133,7 +114,7 @@ class LookupTools(Tools):
         self,
         ref: Annotated[
             Id,
-            Field(description="A reasoning's id (audit-auth), its ref (sha256:…), or at least 12 digits of the ref."),
+            Field(description="Its id (audit-auth), its ref (sha256:…), or 12 digits of the ref."),
         ],
         level: Annotated[
             Literal["minimal", "standard", "full"] | None,
@@ -145,10 +126,10 @@ class LookupTools(Tools):
             int | None, Field(ge=1, le=100_000, description="The most tokens for the brief, e.g. 300."), NUMBER
         ] = None,
         have: Annotated[
-            Id | None, Field(description="The ref of a version that you have: only the changes since are sent.")
+            Id | None, Field(description="The ref of a version that you have, to get only the changes.")
         ] = None,
-        after: Annotated[str, Field(max_length=100, description="The `next` of the previous page.")] = "",
-    ) -> FetchedReasoning:
+        after: Annotated[str, Field(max_length=100, description="`next` of the page before.")] = "",
+    ) -> CallToolResult:
         """Read another agent's reasoning, as briefly as is reliable."""
         view = partial(ask, self._ledger.client)
         at, ref = read_cursor(after, ref)
@@ -168,12 +149,12 @@ class LookupTools(Tools):
         if budget is not None:  # decide by the text that is sent, which may be far shorter than the level allows
             decision = decide(level=sent, fidelity=fidelity)
             gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, received.verdict)
-        answer = fields_of(received, decision, with_prompt=not at and have is None) | {"others": self._ledger.others()}
+        answer = fields_of(received, decision, with_prompt=not at and have is None)
         answer["gate"] = msgspec.to_builtins(gate)
         is_whole = fidelity == 1 and after == "" and have is None
         if sent is TransferLevel.FULL and not is_whole:  # otherwise the prompt already contains the graph
             self._add_graph(answer, received, have, at or 0)
-        return FetchedReasoning.model_validate(answer)
+        return self._answered(answer, FetchedReasoning)
 
     def _add_graph(self, answer: dict[str, Any], received: ReceivedBrief, have: str | None, at: int) -> None:
         view, ref = partial(ask, self._ledger.client), received.brief.reasoning_ref
@@ -191,7 +172,7 @@ class LookupTools(Tools):
         head = {"sent_as": graph.sent.sent_as, "base": graph.sent.base, "from_char": at, "chars": len(text)}
         room = filled_tokens_max - tokens_of(answer | {"graph": head}) - 120
         page = page_of(text[at:], max(room, _page_tokens_min))
-        answer["graph"] = {"words": untrusted_text(received.author, received.at_ms, page), **head}
+        answer["graph"] = {"payload": page, **head}
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
@@ -201,16 +182,18 @@ class LookupTools(Tools):
             str, Field(min_length=1, max_length=1_000, description="Words to search for, e.g. token expiry.")
         ],
         sort: Annotated[
-            list[Sort] | None, Field(max_length=8, description='Only these stream types, e.g. ["handoff", "session"].')
+            list[Sort] | None, BeforeValidator(as_list), Field(max_length=8, description="Only these stream types.")
         ] = None,
         kind: Annotated[
-            list[Id] | None, Field(max_length=8, description='Only these event kinds, e.g. ["finding.logged"].')
+            list[Id] | None,
+            BeforeValidator(as_list),
+            Field(max_length=8, description="Only these event kinds, e.g. finding.logged."),
         ] = None,
         author: Annotated[Id | None, Field(description="Only events that this agent signed.")] = None,
         since: Since = None,
         limit: PageSize = 10,
         after: After = None,
-    ) -> Hits:
+    ) -> CallToolResult:
         """Find events by their text, in any form of a word: findings, steps, handoffs, reports; else the nearest."""
         check_kinds(kind or ())
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
@@ -221,44 +204,39 @@ class LookupTools(Tools):
             return {"hits": answer["items"]} | {name: answer[name] for name in ("total", "holds", "next")}
 
         answer = page(limit)
-        answer["others"] = self._ledger.others()
-        hits = [hit_of(shorten(row, ("excerpt",), _excerpt_tokens)) for row in answer["hits"]]
-        return Hits.model_validate(paged(answer, hits, "hits", page))
+        share = share_of(len(answer["hits"]))
+        hits = [hit_of(row, share) for row in answer["hits"]]
+        return self._answered(paged(answer, hits, "hits", page), Hits)
 
 
-def hit_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a search with the stream name and the excerpt as ``words`` of the author."""
-    author, at_ms = row.pop("author"), row.pop("accepted_ms")
+def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
+    """Return a row of a search with its texts cut to its share of the tokens."""
     row = {name: value for name, value in row.items() if value is not None}
-    if "correction" in row:
-        correction = shorten(row["correction"], ("words",), _excerpt_tokens)
-        by, done_ms = correction.pop("author"), correction.pop("happened_ms")
-        row["correction"] = correction | {"words": untrusted_text(by, done_ms, correction["words"])}
-    return quoted(row, author, at_ms, "stream", "excerpt")
+    row["at"] = time_text(row.pop("accepted_ms"))
+    if correction := row.pop("correction", None):
+        correction["at"] = time_text(correction.pop("happened_ms"))
+        row["correction"] = shorten(correction, ("words",), _least_tokens * 2)
+    rest = max(tokens - tokens_of(without(row, "excerpt")), _least_tokens)
+    return shorten(row, ("excerpt",), min(_excerpt_tokens, rest))
 
 
 def fields_of(received: ReceivedBrief, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:
     """Return the fields of the answer for a brief; later pages do not repeat the prompt."""
     described = describe(received)
-    names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others", "reasons"}
+    names = set(FetchedReasoning.__struct_fields__) - {"graph", "gate", "newer"}
     answer = {name: value for name, value in described.items() if name in names}
+    answer |= {"author": received.author, "at": time_text(received.at_ms)}
     steps = answer["dropped"]["steps"]  # all steps of a long graph would leave no room for its page
     answer["dropped"] |= {"steps": steps[:_dropped_steps_max], "steps_count": len(steps)}
     answer |= {"next": None, "exact": described["exact"] and tokenizer().exact}
     answer["verdict"] = {"outcome": received.verdict.outcome, "text": received.verdict.text}
-    # Reasons may quote evidence or the answer of a human, so they are untrusted text.
-    answer["reasons"] = untrusted_text(received.author, received.at_ms, decision.reasons)
+    answer["reasons"] = decision.reasons  # they may quote evidence or the answer of a human
     answer |= {"action": decision.action, "may_act": decision.may_act}
     answer |= {"newer": received.newer} if received.newer else {}
     answer |= {"review": decision.review.id} if decision.review is not None else {}
     if received.rejected is not None:
         answer["rejected"] |= {"problems": answer["rejected"]["problems"][:_problems_max]}
-    prompt = described["prompt"] if with_prompt else ""
-    return (
-        answer
-        | {"words": untrusted_text(received.author, received.at_ms, prompt)}
-        | ({} if with_prompt else {"tokens": 0})
-    )
+    return answer if with_prompt else answer | {"prompt": "", "tokens": 0}
 
 
 def read_cursor(after: str, ref: str) -> tuple[int | None, str]:

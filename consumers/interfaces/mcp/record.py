@@ -21,19 +21,30 @@ import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
-from pydantic import Field
+from mcp.types import CallToolResult
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from deedbook.consumers.interfaces.mcp.answers import Answer, Quoting, Words, fitting
-from deedbook.consumers.interfaces.mcp.entries import Alone, AnyEntry, Assessment, SessionEntry, Step, Thoughts
+from deedbook.consumers.interfaces.mcp.answers import fitting, time_text
+from deedbook.consumers.interfaces.mcp.arguments import as_list
+from deedbook.consumers.interfaces.mcp.entries import (
+    ALONE,
+    Alone,
+    StepEntry,
+    Thoughts,
+    Work,
+    entries_schema,
+    read_entry,
+)
+from deedbook.consumers.interfaces.mcp.fence import Own
 from deedbook.consumers.interfaces.mcp.judgement import judged
 from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.thoughts import search_thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
+from deedbook.consumers.reasoning.operations import Settlement, check_assumption
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import default_id, json_text
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.open_sessions import choose_session
@@ -44,12 +55,16 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted
-from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.events.session import AssessmentRecorded, SessionStarted
 from deedbook.ledger.home.environment import present_session, wants_traceback
+from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.answers.checked import ask
+from deedbook.projections.search.answers import RelatedDeadEnd
+from deedbook.projections.thoughts.answers import ShownFailure, ShownVerification
 
 _log: Final = logging.getLogger(__name__)
 
+OfReasoning: TypeAlias = StepEntry | Settlement
 entries_max: Final = 100
 plans_max: Final = 4
 warnings_max: Final = 8
@@ -58,30 +73,24 @@ _digest_digits: Final = 40
 _AGAIN: Final = frozenset({"IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY"})
 
 
-class Recorded(Answer):
-    """One recorded event."""
+class Recorded(Answer, frozen=True, kw_only=True):
+    """The recorded events, the ids for the next call, and the results of an entry that is the only one of its call.
 
-    kind: str
-    event_index: int
-    event_id: str
-    step: int | None = None
+    ``report_id`` is the report that a POSTFLIGHT made; ``dead_ends`` failed in sessions with a similar task;
+    ``is_repeat``: an earlier call with this key recorded this, and nothing was added.
+    """
 
-
-class RecordedAll(Quoting):
-    """The recorded events, and the ids for the next call."""
-
-    session_id: Annotated[str | None, Field(description="Send it with every later call of this session.")]
-    reasoning_id: Annotated[str | None, Field(description="Send it to add steps; fetch_reasoning takes it as ref.")]
-    events: list[Recorded]
-    events_left_out: int | None = None
-    first_index: int | None
-    last_index: int | None
-    is_repeat: Annotated[
-        bool, Field(description="true: an earlier call with this key recorded this; nothing was added.")
-    ]
-    report_id: Annotated[str | None, Field(description="The report made by a POSTFLIGHT assessment.")]
-    dead_ends: Annotated[list[Words], Field(description="Approaches that failed in sessions with a similar task.")]
-    warnings: list[str]
+    dead_ends: list[RelatedDeadEnd]
+    warnings: list[Own]
+    problems: list[Untrusted]
+    problem: Untrusted
+    answer: Untrusted
+    message: Untrusted
+    reasoning_trace: list[Untrusted]
+    validation_errors: list[Untrusted]
+    timeline: list[Untrusted]
+    verification: ShownVerification
+    error: ShownFailure
 
 
 class RecordTool(Tools):
@@ -92,7 +101,12 @@ class RecordTool(Tools):
 
     def record_reasoning(
         self,
-        entries: Annotated[list[AnyEntry], Field(min_length=1, max_length=entries_max)],
+        entries: Annotated[
+            list[dict[str, Any]],
+            BeforeValidator(as_list),
+            Field(min_length=1, max_length=entries_max),
+            WithJsonSchema(entries_schema()),
+        ],
         session_id: Annotated[
             Id | None,
             Field(description="Default: your newest open session; a new one if `task` is set or none is open."),
@@ -106,37 +120,32 @@ class RecordTool(Tools):
         ] = "",
         idempotency_key: Annotated[
             Annotated[str, Field(min_length=1, max_length=100)] | None,
-            Field(description="A text of your choice; repeating a call with the same key and content adds nothing."),
+            Field(description="Your choice: a repeated call with this key and content adds nothing."),
         ] = None,
-    ) -> RecordedAll:
+    ) -> CallToolResult:
         """Record assessments, findings, failed approaches and reasoning steps."""
         author = self._ledger.author()
-        work_entries = [entry for entry in entries if not isinstance(entry, Alone | Thoughts)]
-        for entry in entries:
-            if isinstance(entry, Alone | Thoughts):
-                if len(entries) > 1 or idempotency_key is not None:
-                    message = f"a {entry.type} must be the only entry of its call, and takes no idempotency_key"
-                    raise Refused("USAGE", message, field="entries")
-                return self._record_alone(author, entry, session_id, task)
-        content = {
-            "entries": [entry.model_dump(mode="json") for entry in entries],
-            "session_id": session_id,
-            "reasoning_id": reasoning_id,
-            "task": task,
-        }
+        read = [read_entry(number, entry) for number, entry in enumerate(entries, 1)]
+        work = [entry for entry in read if not isinstance(entry, Alone)]
+        if alone := [entry for entry in read if isinstance(entry, Alone)]:
+            if len(read) > 1 or idempotency_key is not None:
+                message = f"{', '.join(ALONE)} must be the only entry of a call, and take no idempotency_key"
+                raise Refused("USAGE", message, field="entries")
+            return self._record_alone(author, alone[0], session_id, task)
+        content = {"entries": entries, "session_id": session_id, "reasoning_id": reasoning_id, "task": task}
         digest = sha256(json_text([author.name, idempotency_key, content]).encode()).hexdigest()[:_digest_digits]
         corr = None if idempotency_key is None else f"record:{digest}"
         if corr is not None and (earlier := self._earlier(author, corr)):
-            return self._answer(earlier, self._report(author, entries, earlier), is_repeat=True)
+            return self._answer(earlier, self._report(author, work, earlier), is_repeat=True)
         seed = corr or str(uuid.uuid4())
 
         warnings: list[str] = []
 
         def planned() -> Batch:
-            is_left_out = session_id is None and not task and not all(isinstance(entry, Step) for entry in work_entries)
+            is_left_out = session_id is None and not task and not all(isinstance(entry, OfReasoning) for entry in work)
             session = present_session() or self._still_open() if is_left_out else session_id
-            target = target_of(self._ledger, author.name, work_entries, session, reasoning_id, task, seed=seed)
-            batch = plan(work_entries, target, corr=corr, key=idempotency_key)
+            target = target_of(self._ledger, author.name, work, session, reasoning_id, task, seed=seed)
+            batch = plan(work, target, corr=corr, key=idempotency_key)
             cited, warnings[:] = cite([draft.data for draft in batch.drafts], partial(ask, self._ledger.client))
             drafts = [
                 msgspec.structs.replace(draft, data=data) for draft, data in zip(batch.drafts, cited, strict=True)
@@ -150,18 +159,18 @@ class RecordTool(Tools):
         except Refused as refusal:
             # If another call with the same key was first, its events are the answer.
             if refusal.code in _AGAIN and corr is not None and (earlier := self._earlier(author, corr)):
-                return self._answer(earlier, self._report(author, entries, earlier), is_repeat=True)
+                return self._answer(earlier, self._report(author, work, earlier), is_repeat=True)
             raise
         # Build the answer from the drafts: after the submission nothing may fail.
         events = [
             event_dict(kind_of(draft), draft.stream, event.index, event.id, draft.data)
             for draft, event in zip(batch.drafts, accepted, strict=True)
         ]
-        report = self._report(author, entries, events)
+        report = self._report(author, work, events)
         is_repeat = any(event.is_repeat for event in accepted)
         return self._answer(events, report, dead_ends=dead_ends, is_repeat=is_repeat, warnings=warnings)
 
-    def _record_alone(self, author: Author, entry: Alone | Thoughts, session_id: str | None, task: str) -> RecordedAll:
+    def _record_alone(self, author: Author, entry: Alone, session_id: str | None, task: str) -> CallToolResult:
         """Record an entry that is the only one of its call: a judgement, or thoughts to search."""
         if isinstance(entry, Thoughts):
             judgement = search_thoughts(self._ledger, entry)
@@ -186,17 +195,15 @@ class RecordTool(Tools):
         if not isinstance(first, SessionStarted) or not first.task.strip():
             return []
         dead_ends = self._ledger.ask("search.related", task=first.task, limit=_dead_ends_max)["dead_ends"]
-        names = ("approach", "why_failed", "session_id")
-        return [
-            untrusted_text(row["author"], row["happened_ms"], {name: row[name] for name in names}) for row in dead_ends
-        ]
+        names = ("session_id", "author", "approach", "why_failed")
+        return [{name: row[name] for name in names} | {"at": time_text(row["happened_ms"])} for row in dead_ends]
 
-    def _report(self, author: Author, entries: list[AnyEntry], events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    def _report(self, author: Author, entries: list[Work], events: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Return the result of making a POSTFLIGHT's report; a failure is a warning, as the assessment is recorded.
 
         The same report made again adds nothing, so a repeated call can make a report that the first call did not.
         """
-        if not any(isinstance(entry, Assessment) and entry.phase == "POSTFLIGHT" for entry in entries):
+        if not any(isinstance(entry, AssessmentRecorded) and entry.phase == "POSTFLIGHT" for entry in entries):
             return None
         ledger = self._ledger
         name = next(row["stream"] for row in events if row["kind"] == "assessment.recorded").removeprefix("session/")
@@ -220,7 +227,7 @@ class RecordTool(Tools):
         dead_ends: list[dict[str, Any]] | None = None,
         judgement: dict[str, Any] | None = None,
         warnings: Sequence[str] = (),
-    ) -> RecordedAll:
+    ) -> CallToolResult:
         streams = [event["stream"].partition("/") for event in events]
         handoff_report = {} if report is None else report.get("handoff_report") or {}
         rows = [{name: value for name, value in event.items() if name != "stream"} for event in events]
@@ -235,7 +242,6 @@ class RecordTool(Tools):
             "is_repeat": is_repeat,
             "report_id": handoff_report.get("report_id"),
             "dead_ends": dead_ends or [],
-            "others": self._ledger.others(),
             "warnings": [*warnings[:warnings_max], *([] if report is None else report["warnings"])],
         }
         if answer["dead_ends"] and fitting(answer["dead_ends"], answer | {"dead_ends": []}) < len(answer["dead_ends"]):
@@ -245,7 +251,7 @@ class RecordTool(Tools):
             )
         count = fitting(rows, answer)
         rest = {"events_left_out": len(rows) - count} if count < len(rows) else {}
-        return RecordedAll.model_validate(answer | {"events": rows[:count]} | rest | (judgement or {}))
+        return self._answered(answer | {"events": rows[:count]} | rest | (judgement or {}), Recorded)
 
 
 def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> tuple[Batch, list[Accepted]]:
@@ -306,7 +312,7 @@ class Batch(NamedTuple):
 def target_of(  # noqa: PLR0917 - what a call gives
     ledger: ToolLedger,
     agent: str,
-    entries: Sequence[SessionEntry | Step],
+    entries: Sequence[Work],
     session_id: str | None,
     reasoning_id: str | None,
     task: str,
@@ -318,29 +324,32 @@ def target_of(  # noqa: PLR0917 - what a call gives
     Raises Refused: ``REF_AMBIGUOUS`` if no session is named and several are open, or if an id is the beginning of
     several; ``USAGE`` for a reasoning without an id and a task.
     """
-    of_reasoning = [entry for entry in entries if isinstance(entry, Step)]
+    of_reasoning = [entry for entry in entries if isinstance(entry, OfReasoning)]
     session: tuple[str | None, SessionStarted | None] = (None, None)
     if len(of_reasoning) < len(entries) or session_id is not None:
         session = _session(ledger, agent, session_id, task, seed)
     if not of_reasoning:
         return Target(*session, None, None, 1)
-    reasoning, start, following = _reasoning(ledger, agent, reasoning_id, task, session[0])
+    settled = [entry.step for entry in of_reasoning if isinstance(entry, Settlement)]
+    reasoning, start, following = _reasoning(ledger, agent, reasoning_id, task, session[0], settled)
     return Target(*session, reasoning, start, following)
 
 
-def plan(entries: Sequence[SessionEntry | Step], target: Target, *, corr: str | None, key: str | None) -> Batch:
+def plan(entries: Sequence[Work], target: Target, *, corr: str | None, key: str | None) -> Batch:
     """Return the drafts of the start events and then of ``entries``, in order."""
     session, reasoning = f"session/{target.session_id}", f"reasoning/{target.reasoning_id}"
     starts = ((session, target.session_start), (reasoning, target.reasoning_start))
     planned: list[tuple[str, EventData, int | None]] = [(of, data, None) for of, data in starts if data is not None]
     following = target.next_step
     for number, entry in enumerate(entries, 1):
-        if isinstance(entry, Step):
-            step = entry.step or following
+        if isinstance(entry, StepEntry):
+            step = entry.step_number or following
             following = max(following, step + 1)
             planned += [(reasoning, data, number) for data in entry.events(step)]
+        elif isinstance(entry, Settlement):
+            planned.append((reasoning, entry.extension(), number))
         else:
-            planned.append((session, entry.event(), number))
+            planned.append((session, entry, number))
     drafts = [
         Draft(stream=stream, data=data, corr=corr, idem=None if key is None else f"record:{key}:{at}")
         for at, (stream, data, _) in enumerate(planned)
@@ -368,14 +377,21 @@ def _session(
     return name, SessionStarted(task=task, ai_id=agent)
 
 
-def _reasoning(
-    ledger: ToolLedger, agent: str, reasoning_id: str | None, task: str, session_id: str | None
+def _reasoning(  # noqa: PLR0917 - as of ``target_of``
+    ledger: ToolLedger,
+    agent: str,
+    reasoning_id: str | None,
+    task: str,
+    session_id: str | None,
+    settled: Sequence[int],
 ) -> tuple[str, ReasoningStarted | None, int]:
     if reasoning_id is None and not task.strip():
         raise Refused("USAGE", "a reasoning needs a name: set reasoning_id, or set task to start one", field="task")
     name = default_id(task) if reasoning_id is None else reasoning_id.removeprefix("reasoning/")
     reasoning = _found(ledger, "reasoning.show", name, task)
     if reasoning is not None:
+        for number in settled:
+            check_assumption(reasoning, number)
         numbers = [step["step_number"] for step in reasoning["memory"]["steps"]]
         return reasoning["id"], None, max(numbers, default=0) + 1
     return name, ReasoningStarted(task=task.strip() or name, ai_id=agent, session=session_id or ""), 1

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
+from mcp.types import CallToolResult
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from deedbook.consumers.interfaces.mcp import answers
+from deedbook.consumers.interfaces.mcp.arguments import as_list
+from deedbook.consumers.interfaces.mcp.fence import Own
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
-from deedbook.consumers.sdk.quotation import is_plain, untrusted_text
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sdk.tokens import Budget
 from deedbook.consumers.sessions.copies import with_copies
@@ -24,11 +27,14 @@ from deedbook.consumers.sessions.query import mode_of, query_reports
 from deedbook.consumers.sessions.report import publish_report
 from deedbook.consumers.sessions.resume import resume, whose
 from deedbook.ledger.limits import json_integer_max
+from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.briefs.tokens import count_tokens, most_tokens, strictest
+from deedbook.projections.reports.report import ListedReport
+from deedbook.projections.search.answers import RelatedDeadEnd
 
 Id = Annotated[str, Field(min_length=1, max_length=400)]
 Text = Annotated[str, Field(max_length=40_000)]
-Lines = Annotated[list[Annotated[str, Field(max_length=40_000)]], Field(max_length=200)]
+Lines = Annotated[list[Annotated[str, Field(max_length=40_000)]], Field(max_length=200), BeforeValidator(as_list)]
 
 
 def _number(value: Any) -> Any:
@@ -41,93 +47,61 @@ NUMBER = BeforeValidator(_number)
 """Validates an integer: JSON's 3.0 is one; ``true`` and ``"3"`` are not, although pydantic accepts them."""
 
 PageSize = Annotated[int, Field(ge=1, le=100), NUMBER]
-After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="The `next` of the previous page."), NUMBER]
+After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="`next` of the page before."), NUMBER]
 Since = Annotated[
     Annotated[str, Field(max_length=100)] | None,
-    Field(description='A date or time (UTC) as 2026-02-12 or 2026-02-12T09:30Z, or "7 days ago".'),
+    Field(description="2026-02-12, 2026-02-12T09:30Z or 7 days ago."),
 ]
 
 resumed_tries_max = 4
 _slack_tokens = 8
 _task_tokens = 160
 _findings_tokens = 400
-_head_tokens = 90
-"""The tokens of a found report without its task and findings."""
-
 _least_tokens = 40
 
 
-class ReportMade(answers.Answer):
-    """The answer of ``generate_handoff_report``."""
+class ReportMade(Answer, frozen=True, kw_only=True):
+    """A report that was signed; ``left_out`` are the sections that ``resource`` has and ``markdown`` has not.
+
+    ``token_count`` is of the compressed report that other sessions resume from. ``is_repeat``: nothing was added.
+    """
 
     session_id: str
-    report_id: Annotated[str, Field(description="The id of the signed event that holds the report.")]
-    markdown: Annotated[str, Field(description="The report; whole sections as far as they fit.")]
-    storage_location: str
-    token_count: Annotated[int, Field(description="Tokens of the compressed report that other sessions resume from.")]
+    report_id: str
+    markdown: Untrusted
+    storage_location: Own
+    token_count: int
     exact: bool
     status: str
     report_type: str
     event_index: int
-    is_repeat: Annotated[bool, Field(description="true: this report existed already; nothing was added.")]
-    warnings: list[str]
-    left_out: Annotated[list[str], Field(description="Sections left out; `resource` has the full report.")] | None = (
-        None
-    )
-    resource: str
+    is_repeat: bool
+    warnings: list[Own]
+    resource: Own
+    left_out: list[Untrusted]
 
 
-class ResumedSession(answers.Answer):
-    """One earlier session; a higher level adds fields, and ``left_out`` names the parts that did not fit."""
+class ResumedSession(ListedReport, frozen=True, kw_only=True):
+    """An earlier session; a higher level adds fields, and ``left_out`` names the parts that did not fit."""
 
-    session_id: str
-    ai_id: str
-    timestamp: str
-    epistemic_deltas: dict[str, float]
-    calibration_status: str
-    words: Annotated[
-        answers.Words, Field(description="task, key_findings, remaining_unknowns, next_steps; more at higher levels")
-    ]
-    no_report: bool | None = None
-    left_out: dict[str, Any] | None = None
+    next_steps: list[Untrusted]
+    duration: Own
 
 
-_OURS = frozenset({*ResumedSession.model_fields, "duration", "report_type", "report_id"})
-
-
-class Resumed(answers.Quoting):
-    """The answer of ``resume_previous_session``, with approaches that failed before."""
+class Resumed(Answer, frozen=True, kw_only=True):
+    """The last sessions, and approaches that failed before."""
 
     sessions: list[ResumedSession]
-    total_sessions: int
-    token_estimate: int
-    tokens_exact: bool
-    tokenizer: str
-    detail_level: str
-    dead_ends: Annotated[list[answers.Words], Field(description="Approaches that failed: do not try them again.")]
-    dead_ends_left_out: int | None = None
-    message: str | None = None
+    dead_ends: list[RelatedDeadEnd]
+    tokenizer: Own
+    message: Own
 
 
-class ReportFound(answers.Answer):
-    """One report in an answer of ``query_handoff_reports``."""
+class ReportsFound(Answer, frozen=True, kw_only=True):
+    """A page of reports; ``next`` is the cursor of the next page."""
 
-    session_id: str
-    ai_id: str
-    timestamp: str
-    words: Annotated[answers.Words, Field(description="task, outcome, key_findings")]
-    epistemic_growth: Annotated[float, Field(description="Change of overall confidence; 0 if not assessed.")]
-    is_assessed: bool
-    shortened: list[str] | None = None
-    findings_left_out: int | None = None
-
-
-class ReportsFound(answers.Quoting):
-    """The answer of ``query_handoff_reports``."""
-
-    reports: list[ReportFound]
-    total_found: int
-    next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
+    reports: list[ListedReport]
+    shorter: Own
 
 
 class ReportTools(Tools):
@@ -135,7 +109,7 @@ class ReportTools(Tools):
 
     def generate_handoff_report(  # noqa: PLR0917 - clients rely on these names
         self,
-        session_id: Annotated[Id, Field(description="The session's id, or an unambiguous beginning of it.")],
+        session_id: Annotated[Id, Field(description="Its id, or the beginning of it.")],
         task_summary: Annotated[Text | None, Field(description="The results, in 2 or 3 sentences.")] = None,
         key_findings: Annotated[
             Lines | None, Field(description="3 to 5 things that you learned, one text each.")
@@ -143,15 +117,15 @@ class ReportTools(Tools):
         remaining_unknowns: Annotated[Lines | None, Field(description="Open questions, one text each.")] = None,
         next_session_context: Annotated[Text | None, Field(description="Facts that the next session needs.")] = None,
         artifacts_created: Annotated[
-            Lines | None, Field(description='Files, commits or pages, e.g. ["src/auth.py"].')
+            Lines | None, Field(description="Files, commits or pages, e.g. src/auth.py.")
         ] = None,
-    ) -> ReportMade:
+    ) -> CallToolResult:
         """Sign the report of a session and store it where the project stores reports."""
         ledger = self._ledger
         inputs = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
         report = publish_report(ledger.author(), ledger.client.view, session_id, inputs)
         report = with_copies(ledger.client.view, ledger.settings, report)
-        return fit_report(report)
+        return self._answered(fit_report(report), ReportMade)
 
     def resume_previous_session(
         self,
@@ -160,16 +134,14 @@ class ReportTools(Tools):
         ] = None,
         resume_mode: Annotated[
             Literal["last", "last_n", "session_id"] | None,
-            Field(description="Default: chosen by the other arguments."),
+            Field(description="Default: as the other arguments say."),
         ] = None,
-        session_id: Annotated[Id | None, Field(description="The id of the session, for mode session_id.")] = None,
-        count: Annotated[
-            int | None, Field(ge=1, le=5, description="The number of last sessions, for mode last_n."), NUMBER
-        ] = None,
+        session_id: Annotated[Id | None, Field(description="For mode session_id.")] = None,
+        count: Annotated[int | None, Field(ge=1, le=5, description="For mode last_n."), NUMBER] = None,
         detail_level: Annotated[
             Literal["summary", "detailed", "full"], Field(description="At most 400, 800 or 1,250 tokens per session.")
         ] = "summary",
-    ) -> Resumed:
+    ) -> CallToolResult:
         """Read the findings and open questions of the last sessions."""
         agent, less = self._ledger.settings.agent, 0
         args = (ai_id, mode_of(resume_mode, session_id, count), session_id, count or 1, detail_level)
@@ -179,17 +151,15 @@ class ReportTools(Tools):
             if over <= 0 or not strictest().exact:
                 break
             less += over + _slack_tokens  # naming the authors takes tokens, too
-        return Resumed.model_validate(answer | {"token_estimate": most_tokens(json_text(answer))})
+        # The fence is not counted: it would take a third of a summary.
+        return self._answered(answer | {"token_estimate": most_tokens(json_text(answer))}, Resumed)
 
     def _resumed(self, *args: Any, agent: str | None, less: int) -> dict[str, Any]:
         client = self._ledger.client
         answer = resume(client.view, client.get_blob, *args, agent=agent, less=less)
         by = whose(client.view, answer)
-        answer["sessions"] = [
-            labelled(row, by[row["session_id"]][0], *(row.keys() - _OURS)) for row in answer["sessions"]
-        ]
-        answer["dead_ends"] = [untrusted_text(*by[row.get("session", "")], row) for row in answer["dead_ends"]]
-        answer["others"] = self._ledger.others()
+        answer["sessions"] = [row | {"author": by[row["session_id"]][0]} for row in answer["sessions"]]
+        answer["dead_ends"] = [row | {"author": by[row.get("session", "")][0]} for row in answer["dead_ends"]]
         return answer
 
     def query_handoff_reports(
@@ -198,28 +168,26 @@ class ReportTools(Tools):
         since: Since = None,
         task_pattern: Annotated[
             Annotated[str, Field(max_length=1_000)] | None,
-            Field(description="A regular expression (RE2, case-insensitive) for task or outcome, e.g. auth|login."),
+            Field(description="An RE2 pattern for task or outcome, e.g. auth|login."),
         ] = None,
         limit: PageSize = 10,
         after: After = None,
-    ) -> ReportsFound:
+    ) -> CallToolResult:
         """Find reports by agent, date and task."""
 
         def page(rows: int) -> dict[str, Any]:
             return query_reports(self._ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, rows, after)
 
         answer = page(limit)
-        answer["others"] = self._ledger.others()
-        share = answers.filled_tokens_max // max(1, len(answer["reports"])) - _head_tokens
-        reports = [fit_found(row, max(share, _least_tokens)) for row in answer["reports"]]
-        return ReportsFound.model_validate(answers.paged(answer, reports, "reports", page))
+        share = answers.share_of(len(answer["reports"]))
+        reports = [fit_found(row, share) for row in answer["reports"]]
+        return self._answered(answers.paged(answer, reports, "reports", page), ReportsFound)
 
 
-def fit_report(report: dict[str, Any]) -> ReportMade:
+def fit_report(report: dict[str, Any]) -> dict[str, Any]:
     """Return the answer for a published report, with as many whole sections of its Markdown as fit."""
-    names = set(ReportMade.model_fields) - {"left_out", "resource"}
-    answer = {name: value for name, value in report.items() if name in names}
-    answer["resource"] = f"deedbook://report/{report['session_id']}"
+    answer = {name: value for name, value in report.items() if name in ReportMade.__struct_fields__}
+    answer["resource"] = f"deedbook://report/{quote(report['session_id'], safe='')}"
     answer["warnings"] = report["warnings"][:10]
     head, *sections = report["markdown"].split("\n## ")
     left_out: list[str] = []
@@ -230,18 +198,13 @@ def fit_report(report: dict[str, Any]) -> ReportMade:
             answer["markdown"] += text
         else:
             left_out.append(text.partition("\n\n")[0].strip("\n# ")[:80])
-    return ReportMade.model_validate(answer | ({"left_out": left_out} if left_out else {}))
+    return answer | ({"left_out": left_out} if left_out else {})
 
 
 def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a found report with task and findings cut to their share of the answer."""
+    findings, report = report["key_findings"], report | {"key_findings": []}
+    tokens = max(tokens - answers.tokens_of(answers.without(report, "task", "outcome")), _least_tokens)
     row = answers.shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
-    findings, left_out = answers.shorten_list(row["key_findings"], min(_findings_tokens, tokens // 2))
-    row |= {"key_findings": findings} | ({"findings_left_out": left_out} if left_out else {})
-    return labelled(row, row.pop("author"), "task", "outcome", "key_findings", "imported")
-
-
-def labelled(item: dict[str, Any], author: str, *names: str) -> dict[str, Any]:
-    """Return a session or report with these texts as ``words`` of the author, and the label unless it is plain."""
-    names = names if is_plain(item["ai_id"]) else (*names, "ai_id")
-    return {"ai_id": author} | answers.quoted(item, author, item["timestamp"], *names)
+    findings, left_out = answers.shorten_list(findings, min(_findings_tokens, tokens // 2))
+    return row | {"key_findings": findings} | ({"findings_left_out": left_out} if left_out else {})

@@ -1,4 +1,4 @@
-"""The server: eight tools under published schemas, typed errors, compact answers, resources and instructions.
+"""The server: eight tools, typed errors, compact answers, resources and instructions.
 
 Tools are plain functions. The SDK runs each call in its own thread, so calls do not wait for each other, and a call
 runs to its end even if its client cancels: the ledger has all of a submission or nothing. This class changes only the
@@ -28,8 +28,9 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from deedbook.consumers.handoffs.operations import REVIEWS, ToolVerb
-from deedbook.consumers.interfaces.mcp.answers import check_arguments, error_dict, failed, fault_of, plain
-from deedbook.consumers.interfaces.mcp.handoffs import HandoffTools
+from deedbook.consumers.interfaces.mcp.answers import check_arguments, error_dict, failed, fault_of
+from deedbook.consumers.interfaces.mcp.entries import ALONE
+from deedbook.consumers.interfaces.mcp.handoffs import OF_MOST, HandoffTools
 from deedbook.consumers.interfaces.mcp.lookup import LookupTools
 from deedbook.consumers.interfaces.mcp.record import RecordTool
 from deedbook.consumers.interfaces.mcp.reports import ReportTools
@@ -38,7 +39,7 @@ from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.compressor.transfer import receive_brief
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.resume import whole
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.prompt import TransferLevel
 
@@ -48,6 +49,8 @@ NAME: Final = "deedbook"
 listed_max: Final = 5
 MARKDOWN: Final = "text/markdown"
 TEXT: Final = "text/plain"
+_SIZES: Final = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
+"""The bounds that schemas do not have: a call that breaks one is refused with the reason."""
 
 INSTRUCTIONS: Final = Path(__file__).with_name("instructions.md").read_text("utf-8")
 """The instructions for agents, sent when a client connects."""
@@ -65,31 +68,26 @@ class ToolText(NamedTuple):
 TEXTS: Final[dict[str, ToolText]] = {
     "generate_handoff_report": ToolText(
         "Make a handoff report",
-        "Sign the report of a session so that the next agent can resume from it. Call it at the end of the work. Parts"
-        " that you omit are taken from the session's records. Making the same report again adds nothing.",
+        "Sign the report of a session, from which the next agent resumes. Call it at the end of the work. Parts that"
+        " you omit come from the session's records.",
         reads=False,
     ),
     "resume_previous_session": ToolText(
         "Resume from earlier sessions",
         "Read the last session's findings, failed approaches, open questions and next steps. Call it first.",
     ),
-    "query_handoff_reports": ToolText(
-        "Find handoff reports",
-        "Find reports by agent, date and task pattern, e.g. the work of minimax in the last week.",
-    ),
+    "query_handoff_reports": ToolText("Find handoff reports", "Find reports by agent, date and task."),
     "record_reasoning": ToolText(
         "Record work and reasoning",
-        "Record assessments, findings, unknowns, dead ends and tools of a session, and reasoning steps. All entries are"
-        " signed together, or none. With `task`, the call starts a session or reasoning that does not exist and"
-        " returns its id. An assessment of phase POSTFLIGHT makes the session's report. With an entry of type thoughts,"
-        " six agents search a hard problem while you work.",
+        "Sign all entries together, or none. With `task`, a session or reasoning that does not exist is started. A"
+        f" POSTFLIGHT assessment makes the session's report. Alone in a call: {', '.join(ALONE)}.",
         reads=False,
         repeatable=False,
     ),
     "fetch_reasoning": ToolText(
         "Read another agent's reasoning",
         "Get a brief of a reasoning with its measured fidelity, the state of its evidence, and whether you may act on"
-        " it. Level full returns the whole graph in pages; the server has recomputed its hash.",
+        " it.",
     ),
     "handoff_next": ToolText(
         "My queue of handoffs",
@@ -97,9 +95,9 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "handoff_act": ToolText(
         "Act on a handoff",
-        f"Use an operation on a handoff ({', '.join(verb for verb in get_args(ToolVerb) if verb not in REVIEWS)}), show"
-        f" it, or ask why it is not ready. {', '.join(verb for verb in get_args(ToolVerb) if verb in REVIEWS)} are only"
-        " for an agent that is its reviewer; people do these in a terminal.",
+        f"Do an operation on a handoff, show it, or ask why it is not ready. Only its reviewing agent may"
+        f" {', '.join(verb for verb in get_args(ToolVerb) if verb in REVIEWS)}; people do these in a terminal."
+        f" Arguments without a verb are of {OF_MOST}.",
         reads=False,
         repeatable=False,
     ),
@@ -138,24 +136,18 @@ class DeedbookServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Call a tool; return its answer as structured data and compact JSON, or its error with a ledger code."""
+        """Call a tool; return its answer, or its error with a ledger code."""
         try:
             if name not in self._arguments:
-                raise Refused(
-                    "NOT_FOUND", f"there is no tool {name[:80]!r}: the tools are {', '.join(self._arguments)}"
-                )
+                rest = did_you_mean(near(name, self._arguments)) or f": the tools are {', '.join(self._arguments)}"
+                raise Refused("NOT_FOUND", f"there is no tool {name[:80]!r}{rest}")
             await asyncio.to_thread(getattr, self._ledger, "client")  # an untrusted folder refuses every call
             check_arguments(name, self._arguments[name], arguments)
-            result = await super().call_tool(name, arguments, context)
+            return await super().call_tool(name, arguments, context)
         except DeedbookError as error:
             return _refused(name, error)
         except ToolError as error:
             return _refused(name, fault_of(error, name))
-        if isinstance(result, types.CallToolResult):
-            answer = plain(result.structured_content)
-            content = types.TextContent(type="text", text=json_text(answer))
-            return result.model_copy(update={"content": [content], "structured_content": answer})
-        return result
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:
         """Refuse every prompt: this server has none, and the SDK would send an error without a code."""
@@ -181,41 +173,34 @@ class DeedbookServer(MCPServer[Any]):
 def make_tool(function: Callable[..., Any]) -> Tool:
     """Return the tool of a function, with annotations; it refuses unknown arguments."""
     name, text = function.__name__, TEXTS[function.__name__]
-    annotations = types.ToolAnnotations(
-        title=text.title,
-        read_only_hint=text.reads,
-        idempotent_hint=text.repeatable,
-        open_world_hint=False,
-        destructive_hint=False,  # events are only added, never changed
-    )
+    annotations = types.ToolAnnotations(read_only_hint=text.reads, open_world_hint=False)
+    if not text.reads:  # events are only added, never changed
+        annotations.destructive_hint, annotations.idempotent_hint = False, text.repeatable
     tool = Tool.from_function(
         function,
         name=name,
         title=text.title,
         description=text.description,
-        structured_output=True,
         annotations=annotations,
     )
-    tool.parameters["additionalProperties"] = False
-    slim(tool.parameters)
-    slim(tool.fn_metadata.output_schema)
+    tool.parameters = slim(tool.parameters)
     return tool
 
 
-def slim(schema: Any) -> None:
-    """Remove from a schema the parts that cost tokens in vain: titles that repeat names, null for optional fields."""
+def slim(schema: Any) -> Any:
+    """Return a schema without parts that cost tokens in vain: titles, null for optional fields, bounds of sizes."""
     if isinstance(schema, list):
-        for part in schema:
-            slim(part)
-    elif isinstance(schema, dict):
-        if isinstance(schema.get("title"), str):
-            del schema["title"]
-        if "default" in schema and schema["default"] is None and {"type": "null"} in schema.get("anyOf", []):
-            rest = [part for part in schema.pop("anyOf") if part != {"type": "null"}]
-            del schema["default"]
-            schema.update(rest[0] | schema if len(rest) == 1 else {"anyOf": rest})
-        for part in schema.values():
-            slim(part)
+        return [slim(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    rest = [part for part in schema.get("anyOf", ()) if part != {"type": "null"}]
+    schema = rest[0] | schema if len(rest) == 1 else schema
+    dropped = {"anyOf"} if len(rest) == 1 else set()
+    dropped |= {name for name in _SIZES if name in schema}
+    dropped |= {"title"} if isinstance(schema.get("title"), str) else set()
+    dropped |= {"default"} if schema.get("default") in (None, "") else set()
+    dropped |= {"type"} if "enum" in schema else set()
+    return {name: slim(part) for name, part in schema.items() if name not in dropped}
 
 
 def _refused(name: str, error: DeedbookError) -> types.CallToolResult:

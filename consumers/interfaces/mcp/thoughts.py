@@ -12,10 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.mcp.answers import shorten_list
+from deedbook.consumers.interfaces.mcp.answers import shorten_list, time_text
 from deedbook.consumers.interfaces.mcp.entries import Thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
-from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import shorten
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.consumers.thoughts.logs import entries_of
@@ -37,7 +36,11 @@ _NAME: Final = "thoughts of "
 
 
 def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
-    """Start or continue a search, and return its state."""
+    """Start or continue a search, and return its state. Raises Refused: ``INVALID_FIELD``."""
+    if bool(entry.problem.strip()) == bool(entry.ref.strip()):
+        raise Refused(
+            "INVALID_FIELD", "set either problem, to start a search, or ref, to get its state", field="entries"
+        )
     if not entry.ref:
         task_id = new_task_id()
         search = partial(run_task, ledger.settings, entry.problem, TaskOptions(entry.task_type), task_id=task_id)
@@ -87,10 +90,11 @@ def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
     lines = lines[:lines_max] if after else lines[-lines_max:]
     texts = result | {"problem": row["problem"], "message": error.get("message")}
     texts |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}
-    words: dict[str, Any] = {name: cut_to_tokens(texts[name], tokens) for name, tokens in _texts.items() if texts[name]}
-    words |= {name: shorten_list(texts[name], tokens)[0] for name, tokens in _lists.items() if texts[name]}
     report = {"task_id": task_id, "status": row["status"], "thinker": row["thinker"], "stats": row["stats"]}
+    report |= {"author": events[0].author, "at": time_text(events[-1].accepted_ms)}
+    report |= {name: cut_to_tokens(texts[name], tokens) for name, tokens in _texts.items() if texts[name]}
+    report |= {name: shorten_list(texts[name], tokens)[0] for name, tokens in _lists.items() if texts[name]}
     report |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
     report |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
     report |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
-    return report | {"words": untrusted_text(events[0].author, events[-1].accepted_ms, words)}
+    return report

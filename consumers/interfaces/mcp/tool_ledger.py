@@ -10,8 +10,11 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from mcp.types import CallToolResult
+
+from deedbook.consumers.interfaces.mcp.answers import answered
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, age, origin_of, untrusted_block
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, origin_of, untrusted_block
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -20,6 +23,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.membership import read_membership
 from deedbook.ledger.lifecycle.authority import RESERVED_NAMES
+from deedbook.projections.answers.answer import Answer
 
 NEVER_SIGNED_AS: Final = ("human", "admin")
 """Roles whose signature means that a person decided; no tool signs with them."""
@@ -67,14 +71,15 @@ class ToolLedger(Ledger):
             raise Refused("USAGE", message)
         return client
 
-    def others(self) -> dict[str, str]:
-        """Return the notice that every answer with untrusted text carries."""
-        return origin_of(self.client, Home(self.settings.home)).label()
+    @property
+    def origin(self) -> Origin:
+        """The origin of the ledger's texts."""
+        return origin_of(self.client, Home(self.settings.home))
 
     def quote(self, author: str, at: str | int, text: str) -> str:
         """Return untrusted text as a self-contained block with author, age and notice."""
         text = f"{author}, {age(at, datetime.now(UTC))}:\n{text}"
-        return f"{UNTRUSTED_NOTICE}\n{untrusted_block(text, origin_of(self.client, Home(self.settings.home)))}\n"
+        return f"{UNTRUSTED_NOTICE}\n{untrusted_block(text, self.origin)}\n"
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs. Raises Refused: ``USAGE`` without an agent; as ``check_may_sign``."""
@@ -104,6 +109,9 @@ class Tools:
 
     def __init__(self, ledger: ToolLedger) -> None:
         self._ledger = ledger
+
+    def _answered(self, answer: dict[str, Any], type_: type[Answer]) -> CallToolResult:
+        return answered(answer, type_, self._ledger.origin)
 
 
 def roles_of(client: Client, name: str) -> tuple[str, ...] | None:

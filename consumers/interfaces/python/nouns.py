@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, Ty
 
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
 from deedbook.consumers.reasoning.compressor import transfer
+from deedbook.consumers.reasoning.operations import NewStep, Settlement
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.batch import present_batch
 from deedbook.consumers.sessions.report import correction
@@ -44,6 +45,9 @@ _lists = (
     "depends_on",
     "evidence",
     "limitations",
+    "premises",
+    "alternatives_considered",
+    "assumptions",
     "artifacts",
     "reasoning",
     "tested_by",
@@ -284,11 +288,32 @@ class Reasoning(_Noun[R], Generic[R, S, A]):
         rests_on: Sequence[int] = (),
         evidence: Sequence[str] = (),
         confidence: float = 1.0,
-        **fields: Any,
+        reasoning_type: reasonings.ReasoningType = "",
+        premises: Sequence[str] = (),
+        alternatives_considered: Sequence[str] = (),
+        assumptions: Sequence[str] = (),
+        conclusion: str | None = None,
+        needs_validation: bool | None = None,
+        validation_method: str | None = None,
+        step_number: int | None = None,
     ) -> R:
-        """Add one step, numbered after the last; ``fields`` are others of ``ledger.events.reasoning.Step``."""
-        _check_lists({"evidence": evidence})
-
+        """Add one step, which rests on the earlier steps of these numbers; its own default is the next number."""
+        _check_lists(locals())
+        new_step = NewStep(
+            content=content,
+            type=type,
+            rests_on=list(rests_on),
+            evidence=list(evidence),
+            confidence=confidence,
+            reasoning_type=reasoning_type,
+            premises=list(premises),
+            alternatives_considered=list(alternatives_considered),
+            assumptions=list(assumptions),
+            conclusion=conclusion,
+            needs_validation=needs_validation,
+            validation_method=validation_method,
+            step_number=step_number,
+        )
         pending = self._pending()
 
         def make(author: Author) -> list[EventData]:
@@ -296,13 +321,7 @@ class Reasoning(_Noun[R], Generic[R, S, A]):
             if not any(isinstance(data, reasonings.ReasoningStarted) for data in pending):
                 steps = author.client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
                 numbers += [step["step_number"] for step in steps]
-            number = max(numbers, default=0) + 1
-            step = reasonings.Step(
-                step_number=number, type=type, content=content, evidence=list(evidence), confidence=confidence, **fields
-            )
-            dependencies = {number: list(rests_on)} if rests_on else {}
-
-            extended = reasonings.ReasoningExtended(steps=[step], dependencies=dependencies)
+            extended = new_step.extension(new_step.step_number or max(numbers, default=0) + 1)
             cited, warned = cite([extended], partial(ask, author.client))
             for warning in warned:
                 logging.getLogger("deedbook").warning(warning)
@@ -312,11 +331,11 @@ class Reasoning(_Noun[R], Generic[R, S, A]):
 
     def assume(self, content: str, *, check: str | None = None) -> R:
         """Add an assumption that needs validation, and how somebody could find out."""
-        return self.step(content, type="assumption", needs_validation=True, validation_method=check)
+        return self.step(content, type="assumption", validation_method=check)
 
     def settle(self, step: int, how: str) -> R:
         """Say how an assumption was settled."""
-        return self._publish(reasonings.ReasoningExtended(assumptions_updated={step: how}))
+        return self._publish(Settlement(step=step, how=how).extension())
 
     def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> R:
         """Record the conclusion, the confidence in it (0 to 1), and its known limitations."""
@@ -363,13 +382,18 @@ class Session(_Noun[R], Generic[R, S]):
         *,
         reasoning: str = "",
         round: int = 0,  # noqa: A002 - the field's name
+        overall_confidence: float | None = None,
     ) -> R:
         """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
         if unknown := vectors.keys() - set(sessions.Vectors.__struct_fields__):
             there_are = ", ".join(sessions.Vectors.__struct_fields__)
             raise Refused("UNKNOWN_FIELD", f"there is no vector {min(unknown)!r}; there are: {there_are}")
         data = sessions.AssessmentRecorded(
-            phase=phase, vectors=sessions.Vectors(**vectors), reasoning=reasoning, round=round
+            phase=phase,
+            vectors=sessions.Vectors(**vectors),
+            reasoning=reasoning,
+            round=round,
+            overall_confidence=overall_confidence,
         )
         return self._publish(data)
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 from msgspec.structs import asdict
 
-from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read_text, with_contents
+from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, with_contents
+from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands import session_report
 from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from, print_made
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import append, session_and
 from deedbook.consumers.sdk.text import sanitize_text
+from deedbook.consumers.sessions.operations import OPERATIONS
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import AssessmentRecorded, Phase, Vectors
 from deedbook.ledger.home.environment import wants_traceback
@@ -25,10 +27,11 @@ from deedbook.projections.snapshots.vectors import read_vectors
 if TYPE_CHECKING:
     from deedbook.consumers.sessions.generator import ReportInputs
 
+OF_EVENT: Final = [argument for argument in OPERATIONS["assess"].arguments if argument.name not in {"phase", "vectors"}]
 REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "artifacts", "no_report")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, params=parameters(OF_EVENT))
 @click.argument("arguments", nargs=-1, metavar="[ID] PHASE")
 @click.option(
     "--vector",
@@ -40,9 +43,6 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.option(
     "--vectors", "document", metavar="JSON|@FILE|-", help='Several vectors at once, such as {"know": 0.7, "do": 0.9}.'
 )
-@click.option("--reasoning", metavar="TEXT|@FILE", help="The reason for this assessment.")
-@click.option("--round", "round_", type=click.IntRange(0), default=0, help="The round of work it belongs to.")
-@click.option("--overall-confidence", type=float, help="Your own value instead of the mean of the vectors.")
 @click.option("--task-summary", metavar="TEXT|@FILE", help="With POSTFLIGHT: what was done (default: the task).")
 @click.option("--finding", "findings", multiple=True, help="With POSTFLIGHT: a finding of the report.")
 @click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: an open question of the report.")
@@ -50,7 +50,7 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="With --artifact: store the content of each artifact that is a local file.")
 @click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report.")
-def assess(app: App, /, arguments: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
+def assess(app: App, /, arguments: tuple[str, ...], **more: Any) -> None:
     """Assess your knowledge, ability and uncertainty at one phase of the work.
 
     PHASE is PREFLIGHT, THINK, PLAN, INVESTIGATE, CHECK, ACT or POSTFLIGHT. Vectors, each from 0 to 1: engagement, know,
@@ -66,14 +66,9 @@ def assess(app: App, /, arguments: tuple[str, ...], reasoning: str | None, **mor
     if phase is None:
         raise Refused("USAGE", f"{word!r} is not a phase: {', '.join(phases)}")
     vectors = read_vectors(parse_vectors(more["vector_options"], more["document"]))
-    check_assessment(phase, vectors, reasoning, more)
-    data = AssessmentRecorded(
-        phase=phase,
-        vectors=vectors,
-        reasoning=read_text(reasoning, "--reasoning"),
-        round=more["round_"],
-        overall_confidence=more["overall_confidence"],
-    )
+    check_assessment(phase, vectors, more)
+    given = values_of(OF_EVENT, {argument.name: more[argument.name] for argument in OF_EVENT})
+    data = AssessmentRecorded(phase=phase, vectors=vectors, **given)
     inputs: ReportInputs | None = None
     if phase == "POSTFLIGHT" and not more["no_report"]:
         more["artifacts"] = with_contents(app, more["artifacts"]) if more["keep"] else more["artifacts"]
@@ -86,12 +81,9 @@ def assess(app: App, /, arguments: tuple[str, ...], reasoning: str | None, **mor
     app.show("assessment", answer, lambda: _print_assessment(answer, vectors))
 
 
-def check_assessment(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
+def check_assessment(phase: Phase, vectors: Vectors, more: dict[str, Any]) -> None:
     """Refuse what says nothing, and what only a report can hold."""
-    overall = more["overall_confidence"]
-    if overall is not None and not 0 <= overall <= 1:
-        raise Refused("INVALID_FIELD", "--overall-confidence is not between 0 and 1", field="overall_confidence")
-    if vectors == Vectors() and overall is None and not reasoning:
+    if vectors == Vectors() and more["overall_confidence"] is None and not more["reasoning"]:
         raise Refused("USAGE", "there are no vectors: give --vector NAME=VALUE or --vectors JSON")
     if phase != "POSTFLIGHT":
         for option in REPORT_OPTIONS:

@@ -14,11 +14,12 @@ from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.receiver import missing
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
-from deedbook.consumers.interfaces.cli.app import App, Command, read_text, with_contents
+from deedbook.consumers.interfaces.cli import arguments
+from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
 from deedbook.consumers.interfaces.cli.output import print_command, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
-from deedbook.consumers.interfaces.cli.verbs import ListOption, load
+from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
@@ -29,23 +30,12 @@ from deedbook.ledger.format.forms import REF_PATTERN
 
 def parameters(verb: operations.Verb) -> list[click.Parameter]:
     """Return how the command line takes the arguments of an operation."""
-    return [_parameter(argument) for argument in operations.OPERATIONS[verb].arguments]
+    return arguments.parameters(operations.OPERATIONS[verb].arguments)
 
 
-def _parameter(argument: operations.Argument) -> click.Parameter:
-    if not argument.option.startswith("-"):
-        return click.Argument([argument.name], metavar=argument.option)
-    is_number, is_several = argument.form in ("number", "numbers"), argument.form in ("texts", "names", "numbers")
-    choices = click.Choice(argument.choices) if argument.choices else None
-    return (ListOption if argument.form in ("names", "numbers") else click.Option)(
-        [argument.option, argument.name],
-        type=click.IntRange(1, argument.most) if is_number else choices,
-        multiple=is_several,
-        is_flag=argument.form == "flag",
-        required=argument.is_needed,
-        metavar="N,N…" if argument.form == "numbers" else argument.metavar,
-        help=f"{argument.words or ''}{' May be given more than once.' * is_several}".strip(),
-    )
+def values_of(verb: operations.Verb, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the options of an operation that were given."""
+    return arguments.values_of(operations.OPERATIONS[verb].arguments, options)
 
 
 @click.command(cls=Command, params=parameters("create"))
@@ -56,22 +46,8 @@ def create(app: App, /, id_: str | None, **options: Any) -> None:
     Tell the receiver the facts that only you know, with --tested-by, --touches, --trap and --tried. Your session's
     records are attached automatically (see --session).
     """
-    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, content_options(options))
+    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, values_of("create", options))
     emit(app, name, data, warnings=missing(data.notes, name))
-
-
-def content_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the content that options give; ``@FILE`` reads a text from a file."""
-    texts = {name: read_text(options[name], f"--{name}") for name in ("body", "context") if options[name] is not None}
-    return _present(options) | texts
-
-
-def _present(options: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in options.items()
-        if value not in (None, ())
-    }
 
 
 @click.command(cls=Command, params=parameters("amend"))
@@ -87,7 +63,7 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     --tried. Only the present reviewer may name another reviewer, with --reviewer alone.
     """
     handoff = app.query("handoffs.show", id=id_)
-    changes = content_options(options)
+    changes = values_of("amend", options)
     for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
         if added := changes.pop(option, ()):
             changes[name] = [*changes.get(name, [item["text"] for item in handoff[name]]), *added]
@@ -104,7 +80,7 @@ def command_of(verb: operations.Verb) -> click.Command:
 
     def sign(app: App, /, id_: str, **options: Any) -> None:
         has_said_yes = options.pop("yes", False)
-        options = _present(options)
+        options = values_of(verb, options)
         if options.pop("keep", False):
             options["artifacts"] = with_contents(app, options.get("artifacts", ()))
         if "version" in options and not re.match(REF_PATTERN, options["version"]):

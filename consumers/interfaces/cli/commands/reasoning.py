@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from shlex import quote
 from textwrap import shorten
-from typing import Any, get_args
+from typing import Any, Final
 
 import click
 import msgspec
@@ -15,13 +15,15 @@ from msgspec.structs import asdict, replace
 
 from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from deedbook.consumers.interfaces.cli.app import App, Group, read_argument
+from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_fields, warn
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
-from deedbook.consumers.interfaces.cli.verbs import Lazy, ListOption
+from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
+from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, Settlement, check_assumption
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_text
 from deedbook.ledger.client.author import Author, Draft
@@ -34,6 +36,7 @@ from deedbook.projections.briefs.tokens import tokenizer
 from deedbook.projections.reasoning.delta import describe_change
 from deedbook.projections.reasoning.memory import compute_reasoning_ref
 
+ID: Final = click.Argument(["id_"], metavar="ID")
 task_columns = 100
 
 
@@ -51,109 +54,44 @@ def reasoning() -> None:
     """Record reasoning as signed steps; share briefs with measured fidelity, or the whole graph."""
 
 
-@reasoning.command()
-@click.option("--task", required=True, help="The question or task.")
+@reasoning.command(params=parameters(OPERATIONS["start"].arguments), help=OPERATIONS["start"].words)
 @click.option("--id", "id_", help="Its id (default: day and task).")
-@click.option("--ai-id", default="", help="A label of the model, such as claude-sonnet-4.5.")
-@click.option(
-    "--strategy",
-    "reasoning_strategy",
-    default="",
-    help="The strategy, such as top-down, bottom-up or hypothesis-driven.",
-)
-@click.option(
-    "--domain", default="", help="The domain. Graphs of security, medical and legal are always fetched in full."
-)
-@click.option("--session", default="", help="The session it belongs to.")
-def start(app: App, /, task: str, id_: str | None, **options: str) -> None:
-    """Start a reasoning; the acting agent owns it."""
-    emit(app, id_ or default_id(task), kinds.ReasoningStarted(task=task, **options))
+def start(app: App, /, id_: str | None, **options: Any) -> None:
+    """Start a reasoning."""
+    data = kinds.ReasoningStarted(**values_of(OPERATIONS["start"].arguments, options))
+    emit(app, id_ or default_id(data.task), data)
 
 
-@reasoning.command()
-@click.argument("id_", metavar="ID")
-@click.option("--content", required=True, help="The step in words.")
-@click.option(
-    "--type",
-    type=click.Choice(get_args(kinds.StepType)),
-    default="inference",
-    show_default=True,
-    help="The type of step.",
-)
-@click.option("--reasoning-type", type=click.Choice(get_args(kinds.ReasoningType)[1:]), help="The type of inference.")
-@click.option(
-    "--evidence",
-    multiple=True,
-    metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
-    help="Evidence, such as src/auth.py:5-9. Repeatable.",
-)
-@click.option(
-    "--rests-on",
-    cls=ListOption,
-    type=click.IntRange(1),
-    metavar="N",
-    help="The number of a step that this one follows from.",
-)
-@click.option("--premise", "premises", multiple=True, help="A premise in words.")
-@click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
-@click.option("--assuming", "assumptions", multiple=True, help="An assumption of the step.")
-@click.option("--conclusion", help="The step's own conclusion.")
-@click.option(
-    "--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Confidence, from 0 to 1."
-)
-@click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
-def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **options: Any) -> None:
+@reasoning.command(params=[ID, *parameters(OPERATIONS["step"].arguments)], help=OPERATIONS["step"].words)
+def step(app: App, /, id_: str, **options: Any) -> None:
     """Record one step."""
-    name, following, notices = next_number(app, id_)
-    number = number or following
-    fields = {option: list(value) if isinstance(value, tuple) else value for option, value in options.items()}
-    new_step = kinds.Step(step_number=number, **fields | {"reasoning_type": options["reasoning_type"] or ""})
-    data = kinds.ReasoningExtended(steps=[new_step], dependencies={number: list(rests_on)} if rests_on else {})
-    (data,), warnings = cite([data], app.query_with)
+    _extend(app, id_, NewStep(**values_of(OPERATIONS["step"].arguments, options)))
+
+
+@reasoning.command(params=[ID, *parameters(OPERATIONS["assume"].arguments)], help=OPERATIONS["assume"].words)
+def assume(app: App, /, id_: str, **options: Any) -> None:
+    """Record an assumption."""
+    _extend(app, id_, NewStep(type="assumption", **values_of(OPERATIONS["assume"].arguments, options)))
+
+
+def _extend(app: App, ref: str, new_step: NewStep) -> None:
+    name, following, notices = next_number(app, ref)
+    (data,), warnings = cite([new_step.extension(new_step.step_number or following)], app.query_with)
     emit(app, name, data, [*notices, *warnings])
 
 
-@reasoning.command()
-@click.argument("id_", metavar="ID")
-@click.option("--content", help="The assumption.")
-@click.option("--check", "method", help="How to check it.")
-@click.option("--step", "number", type=click.IntRange(1), help="Settle this assumption instead of adding one.")
-@click.option(
-    "--settled", metavar="TEXT", help="How it was settled, such as 'Validated: logs encrypted since 2024-10'."
-)
-def assume(
-    app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
-) -> None:
-    """Record an assumption to validate, or how one was settled (--step N --settled TEXT)."""
-    name, following, notices = next_number(app, id_)
-    if (number is None) != (settled is None) or (content is None) == (settled is None):
-        raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
-    if settled is not None and number is not None:
-        steps = app.query("reasoning.show", id=name)["memory"]["steps"]
-        target = next((row for row in steps if row["step_number"] == number), None)
-        if target and not (target["type"] == "assumption" or "needs_validation" in target or target["assumptions"]):
-            remedy = f"see `deed reasoning show {quote(name)}` for those that are"
-            raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
-        emit(app, name, kinds.ReasoningExtended(assumptions_updated={number: settled}))
-        return
-    assumed = kinds.Step(
-        step_number=following, type="assumption", content=content or "", needs_validation=True, validation_method=method
-    )
-    emit(app, name, kinds.ReasoningExtended(steps=[assumed]), notices)
+@reasoning.command(params=[ID, *parameters(OPERATIONS["settle"].arguments)], help=OPERATIONS["settle"].words)
+def settle(app: App, /, id_: str, **options: Any) -> None:
+    """Settle an assumption."""
+    settlement, graph = Settlement(**options), app.query("reasoning.show", id=id_)
+    check_assumption(graph, settlement.step)
+    emit(app, graph["id"], settlement.extension())
 
 
-@reasoning.command()
-@click.argument("id_", metavar="ID")
-@click.option("--conclusion", required=True, help="The conclusion, in one sentence.")
-@click.option(
-    "--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Confidence, from 0 to 1."
-)
-@click.option("--limitation", "limitations", multiple=True, help="A limitation. Repeatable.")
-def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
-    """Record the conclusion. The compressor then publishes briefs."""
-    concluded = kinds.ReasoningConcluded(
-        conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
-    )
+@reasoning.command(params=[ID, *parameters(OPERATIONS["conclude"].arguments)], help=OPERATIONS["conclude"].words)
+def conclude(app: App, /, id_: str, **options: Any) -> None:
+    """Record the conclusion."""
+    concluded = kinds.ReasoningConcluded(**values_of(OPERATIONS["conclude"].arguments, options))
     emit(app, app.query("reasoning.show", id=id_)["id"], concluded)
 
 

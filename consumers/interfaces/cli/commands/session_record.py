@@ -9,8 +9,9 @@ An entry is a line ``KIND: TEXT``. An indented line below it is an option, ``NAM
     step: check() reads no time
       evidence: src/auth.py:12-15
 
-Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume`` and
-``conclude`` belong to the ``reasoning`` above them, which is started if it has a ``task``, otherwise extended.
+Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume``,
+``settle`` and ``conclude`` belong to the ``reasoning`` above them, which is started if it has a ``task``, otherwise
+extended.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -30,43 +31,41 @@ from deedbook.consumers.interfaces.cli.app import App, Command, read_text, store
 from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import DEFAULT_SESSION, chosen_session
+from deedbook.consumers.reasoning import operations as of_reasoning
+from deedbook.consumers.reasoning.operations import NewStep, Settlement
 from deedbook.consumers.reasoning.validator.evidence import cite
+from deedbook.consumers.sdk.operations import Operation
+from deedbook.consumers.sessions import operations as of_session
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import reasoning as graphs
 from deedbook.ledger.events import session as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.limits import batch_events_max
 
-# The type that an entry becomes, and which of its fields its own line is.
-FORMS: Final[dict[str, tuple[type[EventData], str]]] = {
-    "finding": (kinds.FindingLogged, "finding"),
-    "unknown": (kinds.UnknownLogged, "unknown"),
-    "dead-end": (kinds.DeadEndLogged, "approach"),
-    "tool": (kinds.ToolUsed, "tool"),
-    "artifact": (kinds.ToolUsed, "tool"),
-    "reasoning": (graphs.ReasoningStarted, "id"),
-    "step": (graphs.Step, "content"),
-    "assume": (graphs.Step, "content"),
-    "conclude": (graphs.ReasoningConcluded, "conclusion"),
+# The operation of each kind of entry, and the argument that the entry's own line is.
+KINDS: Final[dict[str, tuple[Operation, str]]] = {
+    "finding": (of_session.OPERATIONS["finding"], "finding"),
+    "unknown": (of_session.OPERATIONS["unknown"], "unknown"),
+    "dead-end": (of_session.OPERATIONS["dead_end"], "approach"),
+    "tool": (of_session.OPERATIONS["tool"], "tool"),
+    "artifact": (of_session.OPERATIONS["artifact"], "tool"),
+    "reasoning": (of_reasoning.OPERATIONS["start"], "id"),
+    "step": (of_reasoning.OPERATIONS["step"], "content"),
+    "assume": (of_reasoning.OPERATIONS["assume"], "content"),
+    "settle": (of_reasoning.OPERATIONS["settle"], "how"),
+    "conclude": (of_reasoning.OPERATIONS["conclude"], "conclusion"),
 }
-# As the options of the verbs are spelled.
-_SPELLED: Final = {
-    "why": "why_failed",
-    "check": "validation_method",
-    "premise": "premises",
-    "assuming": "assumptions",
-    "alternative": "alternatives_considered",
-    "limitation": "known_limitations",
-    "strategy": "reasoning_strategy",
+# The options of each kind, as on the command line, and the fields that they set.
+_FIELDS: Final = {
+    kind: {
+        argument.option.lstrip("-"): argument
+        for argument in operation.arguments
+        if argument.name not in {main, "step_number"}
+    }
+    for kind, (operation, main) in KINDS.items()
 }
-_CONFIDENCE: Final = {"conclude": {"confidence": "confidence_in_reasoning"}}
-_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "step": {"type": "inference"},
-    "assume": {"type": "assumption", "needs_validation": True},
-}
-_OPTIONS: Final = frozenset(_SPELLED) | {"evidence", "impact", "subject", "purpose", "rests-on", "confidence", "task"}
+_OPTIONS: Final = frozenset(option for fields in _FIELDS.values() for option in fields)
 _as_near: Final = 0.8  # a misspelled option is none of the text, which is signed for ever
 _LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
 
@@ -75,14 +74,13 @@ class Entry(NamedTuple):
     """One entry of the file: its line, its kind, and the data to sign.
 
     ``of`` is the id of the reasoning that a ``reasoning`` entry names or a step belongs to. ``data`` is None for a
-    reasoning that is extended, not started; ``rests_on`` are the steps that a step follows from.
+    reasoning that is extended, not started.
     """
 
     line: int
     kind: str
-    data: EventData | None
+    data: msgspec.Struct | None
     of: str = ""
-    rests_on: tuple[int, ...] = ()
 
 
 @click.command(cls=Command)
@@ -93,9 +91,9 @@ def record(app: App, file: str, session_id: str | None) -> None:
 
     Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
     most used options, are finding, unknown, dead-end (why), tool (purpose), artifact (purpose), reasoning (task), step
-    (type, evidence, rests-on), assume (check) and conclude (confidence). The content of an artifact's file is stored.
-    `reasoning` with a task starts one; without a task it extends an existing one. Recording the same file again adds
-    nothing.
+    (type, evidence, rests-on), assume (check), settle (step) and conclude (confidence). The content of an artifact's
+    file is stored. `reasoning` with a task starts one; without a task it extends an existing one. Recording the same
+    file again adds nothing.
     """
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
     entries = read_entries(text)
@@ -147,11 +145,12 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
         if entry.kind == "reasoning":
             numbers[entry.of] = 1
             data = replace(data, session=session)
-        elif isinstance(data, graphs.Step):
-            number = numbers[entry.of] = numbers.get(entry.of) or _following(app, entry, data, notices)
-            rests_on = {number: list(entry.rests_on)} if entry.rests_on else {}
-            data = graphs.ReasoningExtended(steps=[replace(data, step_number=number)], dependencies=rests_on)
-            numbers[entry.of] += 1
+        elif isinstance(data, NewStep):
+            number = numbers.get(entry.of) or _following(app, entry, data, notices)
+            data = data.extension(number)
+            numbers[entry.of] = number + 1
+        elif isinstance(data, Settlement):
+            data = data.extension()
         elif entry.kind != "conclude":
             stream = f"session/{session}"
             if entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
@@ -160,7 +159,7 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
     return drafts
 
 
-def _following(app: App, entry: Entry, first: graphs.Step, notices: list[str]) -> int:
+def _following(app: App, entry: Entry, first: NewStep, notices: list[str]) -> int:
     """Return the number of the first step: that of the recorded step with the same text, else the next number."""
     try:
         reasoning = app.query("reasoning.show", id=entry.of)
@@ -191,7 +190,7 @@ def read_entries(text: str) -> list[Entry]:
         except ValueError as error:
             faults.append({"line": line, "message": f"{kind}: {error}"})
     if not faults and all(entry.data is None for entry in entries):
-        faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(FORMS)}"})
+        faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(KINDS)}"})
     if faults:
         lines = "; ".join(f"line {fault['line']}: {fault['message']}" for fault in faults)
         raise Refused("INVALID_FORMAT", f"nothing was recorded: {lines}", faults=faults)
@@ -201,14 +200,17 @@ def read_entries(text: str) -> list[Entry]:
 def _fault(kind: str, error: msgspec.ValidationError) -> str:
     """Return what is wrong with an entry in the words of the file: its option, or its text."""
     problem, _, field = schema_error(error).message.rpartition(" at $")
-    for option, spelled in (_SPELLED | _CONFIDENCE.get(kind, {})).items():
-        problem, field = problem.replace(spelled, option), field.replace(spelled, option)
-    if "required field" in problem:
-        return f"add a line below it, indented: {problem.split('`')[1]}: TEXT"
-    of = "its text" if field[1:] == FORMS[kind][1] else f"its {field[1:]}"
-    if "enum value" in problem:
-        choices = filter(None, get_args(graphs.ReasoningType if "reasoning_type" in field else graphs.StepType))
-        return f"{of} is one of {', '.join(choices)}"
+    arguments = {argument.name: (option, argument) for option, argument in _FIELDS[kind].items()}
+    named = next((name for name in arguments if f"`{name}`" in problem or field == f".{name}"), None)
+    if named is None:
+        of = "its text"
+    else:
+        option, argument = arguments[named]
+        if "required field" in problem:
+            return f"add a line below it, indented: {option}: TEXT"
+        of = f"its {option}"
+        if argument.choices:
+            return f"{of} is one of {', '.join(argument.choices)}"
     return f"{of} is empty" if "length >= 1" in problem else f"{of}: {problem}"
 
 
@@ -225,49 +227,43 @@ def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str,
             if entry is not None:
                 yield entry
             entry = None
-            if name not in FORMS:
-                what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(FORMS)}"
+            if name not in KINDS:
+                what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(KINDS)}"
                 faults.append({"line": number, "message": what})
                 continue
             assert parts is not None  # noqa: S101 - it has a name
             last = [parts[2] or ""]
-            entry = number, name, {FORMS[name][1]: last}
+            entry = number, name, {KINDS[name][1]: last}
         elif entry is not None:
-            field = _field(entry[1], name)
-            if field is None and (near := get_close_matches(name, _OPTIONS, 1, _as_near)):
+            argument = _FIELDS[entry[1]].get(name)
+            if argument is None and (near := get_close_matches(name, _OPTIONS, 1, _as_near)):
                 meant = "" if near == [name] else f": did you mean {near[0]}?"
                 faults.append({"line": number, "message": f"a {entry[1]} takes no {name}{meant}"})
-            elif parts is None or field is None:  # the text goes on
+            elif parts is None or argument is None:  # the text goes on
                 last[-1] = f"{last[-1]}\n{line.strip()}".strip()
             else:
-                last = entry[2].setdefault(field, [])
+                last = entry[2].setdefault(argument.name, [])
                 last.append(parts[2] or "")
     if entry is not None:
         yield entry
 
 
-def _field(kind: str, name: str) -> str | None:
-    """Return the field that an option of an entry sets; None where it is none, and part of a text."""
-    field = _CONFIDENCE.get(kind, {}).get(name) or _SPELLED.get(name, name.replace("-", "_"))
-    is_known = field in FORMS[kind][0].__struct_fields__ or (kind == "step" and field == "rests_on")
-    return field if is_known else None
-
-
 def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -> Entry:
-    if kind in ("step", "assume", "conclude") and not reasoning:
+    if kind in ("step", "assume", "settle", "conclude") and not reasoning:
         raise ValueError("it belongs to a reasoning: write `reasoning: ID` above it")
-    numbers = [number for text in fields.pop("rests_on", ()) for number in re.split(r"[,\s]+", text.strip())]
-    if not all(number.isdecimal() for number in numbers):
-        raise ValueError("rests-on takes the numbers of steps, as 1,2")
     if kind == "reasoning":
         fields.pop("id")
         if not fields:
             return Entry(line, kind, None, reasoning)
-    form = FORMS[kind][0]
-    lists = {field.name for field in msgspec.structs.fields(form) if field.default_factory is list}
-    values: dict[str, Any] = _DEFAULTS.get(kind, {}) | {
-        name: texts if name in lists else "\n".join(texts) for name, texts in fields.items()
-    }
-    if form is graphs.Step:
-        values["step_number"] = 1  # until all of the reasoning is known
-    return Entry(line, kind, convert(values, form, strict=False), reasoning, tuple(map(int, numbers)))
+    operation, _ = KINDS[kind]
+    values: dict[str, Any] = {"type": "assumption"} if kind == "assume" else {}
+    for argument in operation.arguments:
+        texts = fields.get(argument.name)
+        if texts is not None and argument.form == "numbers":
+            values[argument.name] = numbers = [part for text in texts for part in re.split(r"[,\s]+", text.strip())]
+            if not all(number.isdecimal() for number in numbers):
+                raise ValueError("rests-on takes the numbers of steps, as 1,2")
+        elif texts is not None:
+            values[argument.name] = texts if argument.is_list else "\n".join(texts)
+    assert operation.form is not None  # noqa: S101 - each row of these tables has a form
+    return Entry(line, kind, convert(values, operation.form, strict=False), reasoning)

@@ -11,12 +11,14 @@ import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App, Group, read_text
+from deedbook.consumers.interfaces.cli.app import App, Command, Group
+from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
 from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, sanitize_text, shorten
+from deedbook.consumers.sessions.operations import OPERATIONS, Resolution, Retraction, Verb
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -25,6 +27,7 @@ from deedbook.ledger.events.fields import EventData
 
 dead_ends_max = 5
 
+RECORDED: Final[tuple[Verb, ...]] = ("finding", "unknown", "dead_end", "tool")
 VECTOR_NAMES: Final = kinds.Vectors.__struct_fields__
 columns_max: Final = 6
 lines_max: Final = 50
@@ -39,8 +42,6 @@ LAZY: Final = {
     "sweep": Lazy("session_report:sweep", "End your idle sessions, and make missing reports."),
 }
 
-impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="Impact, from 0 to 1.")
-subject_option: Final = click.option("--subject", default="", help="The subject, such as a module or topic.")
 of_session_option: Final = click.option(
     "--session", "within", metavar="ID", help="Refuse REF if it belongs to another session."
 )
@@ -55,23 +56,19 @@ def session() -> None:
     """
 
 
-@session.command()
+@session.command(params=parameters(OPERATIONS["start"].arguments))
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--task", metavar="TEXT|@FILE", help="The task.")
-@click.option("--ai-id", help="The label that reports are found by (default: the acting agent's name).")
-@click.option("--resumes", metavar="ID", help="The session that this one continues.")
-def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resumes: str | None) -> None:
+def start(app: App, /, id_: str | None, **options: Any) -> None:
     """Start a session of the acting agent. Without ID one is generated.
 
     Prints approaches that failed in sessions with a similar task.
     """
     author = app.author()
     name = str(uuid.uuid4()) if id_ is None else id_.removeprefix("session/")
-    data = kinds.SessionStarted(
-        task=read_text(task, "--task"),
-        ai_id=author.name if ai_id is None else ai_id,
-        resumes="" if resumes is None else app.query("sessions.show", id=resumes)["id"],
-    )
+    fields = {"ai_id": author.name} | values_of(OPERATIONS["start"].arguments, options)
+    if "resumes" in fields:
+        fields["resumes"] = app.query("sessions.show", id=fields["resumes"])["id"]
+    data = kinds.SessionStarted(**fields)
     # Asked before anything is signed: where the views fail, no session has begun whose id nobody was told.
     similar = {"task": data.task, "limit": dead_ends_max}
     dead_ends = app.query("search.related", **similar)["dead_ends"] if data.task.strip() else []
@@ -90,65 +87,46 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
     app.show("session", answer, text)
 
 
-@session.command()
-@click.argument("arguments", nargs=-1, metavar="[ID] TEXT")
-@click.option(
-    "--evidence", multiple=True, metavar="PATH:LINE", help="The position of the evidence, as path:line. Repeatable."
-)
-@impact_option
-@subject_option
-def finding(app: App, arguments: tuple[str, ...], *, evidence: tuple[str, ...], **fields: Any) -> None:
-    """Record what you found out."""
-    name, text = session_and(app, arguments, "TEXT")
-    data = kinds.FindingLogged(finding=text, evidence=list(evidence), **fields)
-    record(app, name, data, "finding")
-    if evidence and not app.as_json:
-        output.warn(cite([data], app.query_with)[1])
+def _recording(verb: Verb) -> click.Command:
+    """Return the command that records one thing in a session, with its text after the ID."""
+    operation, what = OPERATIONS[verb], verb.replace("_", " ")
+    main, *others = operation.arguments
+    kind: Any = operation.form
+
+    def record_text(app: App, /, arguments: tuple[str, ...], **options: Any) -> None:
+        name, text = session_and(app, arguments, main.option)
+        data = kind(**{main.name: text} | values_of(others, options))
+        record(app, name, data, what)
+        if not app.as_json:
+            output.warn(cite([data], app.query_with)[1])
+
+    text = click.Argument(["arguments"], nargs=-1, metavar=f"[ID] {main.option}")
+    params = [text, *parameters(others)]
+    return Command(verb.replace("_", "-"), params=params, callback=record_text, help=operation.words)
 
 
-@session.command()
-@click.argument("arguments", nargs=-1, metavar="[ID] TEXT")
-@impact_option
-@subject_option
-def unknown(app: App, arguments: tuple[str, ...], **fields: Any) -> None:
-    """Record what you do not know yet."""
-    name, text = session_and(app, arguments, "TEXT")
-    record(app, name, kinds.UnknownLogged(unknown=text, **fields), "unknown")
+for _verb in RECORDED:
+    session.add_command(_recording(_verb))
 
 
-@session.command("dead-end")
-@click.argument("arguments", nargs=-1, metavar="[ID] APPROACH")
-@click.option("--why", required=True, metavar="TEXT", help="Why it failed.")
-@click.option("--tried", "basis", flag_value="tried", help="It was tried and failed.")
-@click.option("--argued", "basis", flag_value="argued", help="It was not tried; arguments speak against it.")
-@impact_option
-@subject_option
-def dead_end(app: App, arguments: tuple[str, ...], *, why: str, **fields: Any) -> None:
-    """Record an approach that failed, so that nobody tries it again."""
-    name, approach = session_and(app, arguments, "APPROACH")
-    record(app, name, kinds.DeadEndLogged(approach=approach, why_failed=why, **fields), "dead end")
-
-
-@session.command()
-@click.argument("ref", metavar="REF")
-@click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it is wrong.")
+@session.command(params=parameters(OPERATIONS["retract"].arguments))
 @of_session_option
-def retract(app: App, ref: str, reason: str, within: str | None) -> None:
+def retract(app: App, /, within: str | None, **options: Any) -> None:
     """Retract a finding or dead end of your session, also after its end. An admin may retract any.
 
     REF is its entry's index (`deed session show` prints it) or id. It stays in the log and is struck out in reports.
     Resumes and searches for similar work leave it out.
     """
-    _correct(app, ref, read_text(reason, "--reason"), within, is_resolved=False)
+    retraction = Retraction(**values_of(OPERATIONS["retract"].arguments, options))
+    _correct(app, retraction.ref, retraction.reason, within, is_resolved=False)
 
 
-@session.command()
-@click.argument("ref", metavar="REF")
-@click.option("--with", "answer", required=True, metavar="TEXT|@FILE", help="The answer.")
+@session.command(params=parameters(OPERATIONS["resolve"].arguments))
 @of_session_option
-def resolve(app: App, ref: str, answer: str, within: str | None) -> None:
+def resolve(app: App, /, within: str | None, **options: Any) -> None:
     """Record the answer to an unknown of your session, also after its end. REF as in `retract`."""
-    _correct(app, ref, read_text(answer, "--with"), within, is_resolved=True)
+    resolution = Resolution(**values_of(OPERATIONS["resolve"].arguments, options))
+    _correct(app, resolution.ref, resolution.answer, within, is_resolved=True)
 
 
 def _correct(app: App, ref: str, text: str, within: str | None, *, is_resolved: bool) -> None:
@@ -158,21 +136,12 @@ def _correct(app: App, ref: str, text: str, within: str | None, *, is_resolved: 
     app.show("session", done, f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})")
 
 
-@session.command()
-@click.argument("arguments", nargs=-1, metavar="[ID] NAME")
-@click.option("--purpose", default="", help="The purpose.")
-def tool(app: App, arguments: tuple[str, ...], *, purpose: str) -> None:
-    """Record a tool that you used to find something out."""
-    name, used = session_and(app, arguments, "NAME")
-    record(app, name, kinds.ToolUsed(tool=used, purpose=purpose), "tool")
-
-
-@session.command()
+@session.command(params=parameters(OPERATIONS["end"].arguments), help=OPERATIONS["end"].words)
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--summary", metavar="TEXT|@FILE", help="The outcome.")
-def end(app: App, id_: str | None, summary: str | None) -> None:
-    """End a session. Its report can still be made later."""
-    record(app, chosen_session(app, id_), kinds.SessionEnded(summary=read_text(summary, "--summary")), "end")
+def end(app: App, /, id_: str | None, **options: Any) -> None:
+    """End a session."""
+    data = kinds.SessionEnded(**values_of(OPERATIONS["end"].arguments, options))
+    record(app, chosen_session(app, id_), data, "end")
 
 
 @session.command(looks_back=True)

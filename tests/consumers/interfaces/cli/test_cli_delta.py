@@ -28,7 +28,7 @@ def recorded(deed: Deed, fresh: Fresh) -> list[str]:
     assumed = deed.data(
         "reasoning", "assume", name, "--content", "No one else writes there", "--check", "lsof", *acting
     )
-    settled = deed.data("reasoning", "assume", name, "--step", 4, "--settled", "Validated: lsof shows one", *acting)
+    settled = deed.data("reasoning", "settle", name, "--step", 4, "--how", "Validated: lsof shows one", *acting)
     deed("reasoning", "step", name, "--content", "Backups fill the disk", "--rests-on", 1, "--rests-on", 4, *acting)
     limits = ["--confidence", 0.8, "--limitation", "One night was looked at"]
     concluded = deed.data("reasoning", "conclude", name, "--conclusion", "Move the backups", *limits, *acting)

@@ -98,9 +98,8 @@ def test_assessment_of_nothing_or_for_no_report_is_refused(
 
 def test_overall_confidence_is_between_0_and_1(deed: Deed, fresh: Fresh) -> None:
     name = start(deed, fresh("overall"))
-    for value in ("1.5", "nan"):
-        assess = ["session", "assess", name, "PLAN", *AS_A, "--overall-confidence", value]
-        assert deed.refuses("INVALID_FIELD", *assess)["details"]["field"] == "overall_confidence"
+    for value, code in (("1.5", "USAGE"), ("nan", "INVALID_FORMAT")):
+        deed.refuses(code, "session", "assess", name, "PLAN", *AS_A, "--overall-confidence", value)
     deed("session", "assess", name, "PLAN", *AS_A, "--overall-confidence", 0.4)
     assert deed.data("session", "show", name)["assessments"][0]["overall_confidence"] == 0.4
 

@@ -93,18 +93,19 @@ def test_each_fault_is_named_by_its_line() -> None:
     assert faults("reasoning: r\nconclude: x\n  confidence: 3\n")[2].startswith("conclude: its confidence: ")
     assert "write `reasoning: ID` above it" in found[6]
     assert faults("")[1].startswith("there is no entry")
+    assert faults("reasoning: r\nsettle: so\n")[2] == "settle: add a line below it, indented: step: TEXT"
     assert faults("reasoning: r\n")[1].startswith("there is no entry")
 
 
 def test_a_word_that_is_none_of_a_few_is_answered_with_them() -> None:
     step = "reasoning: r\n  task: t\nstep: a\n"
     assert faults(f"{step}  type: fact\n")[3].startswith("step: its type is one of observation, inference, ")
-    assert faults(f"{step}  reasoning-type: fun\n")[3].startswith("step: its reasoning_type is one of deductive, ")
+    assert faults(f"{step}  reasoning-type: fun\n")[3].startswith("step: its reasoning-type is one of deductive, ")
 
 
 def test_steps_are_named_with_commas_or_blanks() -> None:
     text = "reasoning: r\n  task: t\nstep: a\nstep: b\nstep: c\n  rests-on: 1 2\n  rests-on: 1, 2\n"
-    assert read_entries(text)[-1].rests_on == (1, 2, 1, 2)
+    assert getattr(read_entries(text)[-1].data, "rests_on", None) == [1, 2, 1, 2]
 
 
 def test_what_looks_like_an_option_in_a_text_is_text() -> None:

@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-import jsonschema
 from mcp import Client, StdioServerParameters, stdio_client
 from node_packages import install
 
@@ -24,6 +23,8 @@ from deedbook.consumers.interfaces.mcp.answers import answer_tokens_max
 from deedbook.consumers.interfaces.mcp.server import DeedbookServer
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE
+from deedbook.consumers.sdk.text import json_text
 from deedbook.ledger.errors import CODES
 from deedbook.projections.briefs.tokens import count_tokens
 
@@ -71,15 +72,58 @@ class Caller:
     async def __call__(self, tool: str, **arguments: Any) -> Called:
         """Call a tool; its answer is small and says the same twice, or it is an error with a code of ours."""
         result = await self.client.call_tool(tool, arguments)
-        (content,) = result.content
-        document = json.loads(content.text)
-        assert count_tokens(content.text) <= answer_tokens_max
+        answer = read_answer([content.text for content in result.content], result.structured_content)
+        assert count_tokens(json_text(answer)) <= max(answer_tokens_max, arguments.get("limit", 0) * 250)
         if result.is_error:
-            assert set(document) == {"code", "message", "recoverable", "details"}
-            assert document["code"] in CODES
-            return Called({}, document)
-        assert document == result.structured_content
-        return Called(document, {})
+            assert set(answer) == {"code", "message", "recoverable", "details"}
+            assert answer["code"] in CODES
+            return Called({}, answer)
+        return Called(answer, {})
+
+
+def read_answer(texts: list[str], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a structured answer after checking that the texts say the same, with all untrusted texts in a block."""
+    own, *blocks = texts
+    whole = {name: value for name, value in answer.items() if name != "others"}
+    if "others" in answer:
+        (block,) = blocks
+        notice, label, untrusted, end = block.split("\n")
+        assert notice == answer["others"]["words"] == UNTRUSTED_NOTICE
+        assert label == '<others root="{root}" gate="{gate}">'.format(**answer["others"])
+        assert "<" not in untrusted
+        assert end == "</others>"
+        for pointer in answer["others"]["fields"]:
+            assert resolve_pointer(answer, pointer), pointer
+    else:
+        assert not blocks
+        untrusted = "{}"
+    assert merged(json.loads(own), json.loads(untrusted)) == whole
+    return answer
+
+
+def resolve_pointer(document: Any, pointer: str) -> Any:
+    """Return the value at a JSON pointer."""
+    for name in pointer.split("/")[1:]:
+        part = name.replace("~1", "/").replace("~0", "~")
+        document = document[int(part) if isinstance(document, list) else part]
+    return document
+
+
+def merged(own: Any, untrusted: Any) -> Any:
+    """Return an answer from its two parts; where both have a value, both are objects, or lists of the same length."""
+    if isinstance(own, dict) and isinstance(untrusted, dict):
+        names = [*own, *(name for name in untrusted if name not in own)]
+        return {
+            name: merged(own[name], untrusted[name])
+            if name in own and name in untrusted
+            else own.get(name, untrusted.get(name))
+            for name in names
+        }
+    if untrusted == {}:
+        return own
+    if own == {}:
+        return untrusted
+    return [merged(*pair) for pair in zip(own, untrusted, strict=True)]
 
 
 @contextlib.asynccontextmanager
@@ -145,11 +189,13 @@ class HttpServer:
 
 
 class Inspector:
-    """The command line of the MCP Inspector."""
+    """The command line of the MCP Inspector, and beside it the client in TypeScript."""
 
-    def __init__(self, modules: Path) -> None:
+    def __init__(self, folder: Path) -> None:
+        modules, self._folder = folder / "node_modules", folder
+        self._node = str(modules / "node" / "bin" / "node")
         self._command = [
-            str(modules / "node" / "bin" / "node"),
+            self._node,
             str(modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"),
             "--cli",
         ]
@@ -163,20 +209,26 @@ class Inspector:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
+    def typescript(self, server: HttpServer, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+        """Return the tools of a server and its answers to calls, as the client in TypeScript sees them."""
+        command = [self._node, str(self._folder / "client.ts"), server.url, server.token, json.dumps(calls)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=call_max_s, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
 
 def install_inspector() -> Inspector:
     """Return the Inspector, installed from its lock once."""
-    return Inspector(install(HERE, "mcp-inspector") / "node_modules")
+    return Inspector(install(HERE, "mcp-inspector"))
 
 
-def check_answer(tools: dict[str, dict[str, Any]], name: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the structured content of a result that keeps its output schema and the tokens of an answer."""
+def check_answer(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the structured content of a result that says the same as text, within the tokens of an answer."""
     assert not result.get("isError"), result
-    jsonschema.Draft202012Validator(tools[name]["outputSchema"]).validate(result["structuredContent"])
-    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
-    assert count_tokens(json.dumps(result["structuredContent"])) <= answer_tokens_max
-    found: dict[str, Any] = result["structuredContent"]
-    return found
+    answer = read_answer([content["text"] for content in result["content"]], result["structuredContent"])
+    assert count_tokens(json_text(answer)) <= answer_tokens_max
+    return answer
 
 
 def kinds_in(home: Path) -> list[str]:

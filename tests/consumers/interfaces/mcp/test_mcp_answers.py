@@ -51,7 +51,7 @@ def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(own_home:
             assert page["total_found"] == 6
             for one in page["reports"]:
                 assert one["shortened"] == ["outcome"]
-                assert one["words"]["text"]["outcome"].removesuffix("…").strip() in f"{one['session_id']} {text}"
+                assert one["outcome"].removesuffix("…").strip() in f"{one['session_id']} {text}"
                 assert one["findings_left_out"] >= 1
             seen += [one["session_id"] for one in page["reports"]]
             cursor = page["next"]
@@ -74,7 +74,7 @@ def test_first_page_of_a_long_graph_holds_some_of_it(own_home: Path) -> None:
         ]
         await call("record_reasoning", task="Which is it?", reasoning_id="rows", entries=steps)
         page = (await call("fetch_reasoning", ref="rows", level="full")).data
-        assert len(page["graph"]["words"]["text"]) > 700
+        assert len(page["graph"]["payload"]) > 700
         assert len(page["dropped"]["steps"]) < page["dropped"]["steps_count"]
 
     call_tools(own_home, work)
@@ -91,13 +91,13 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> No
         assert made.data["events_left_out"] + len(made.data["events"]) == 43
         page = (await call("fetch_reasoning", ref="why", level="full")).data
         first = page["reasoning_ref"]
-        assert page["words"]["text"]
-        texts = [page["graph"]["words"]["text"]]
+        assert page["prompt"]
+        texts = [page["graph"]["payload"]]
         while page["next"] is not None:
             assert texts[-1][-1] in " ,"
             page = (await call("fetch_reasoning", ref="why", after=page["next"])).data
-            assert page["words"]["text"] == ""
-            texts.append(page["graph"]["words"]["text"])
+            assert page["prompt"] == ""
+            texts.append(page["graph"]["payload"])
         whole = "".join(texts)
         assert "sha256:" + hashlib.sha256(whole.encode()).hexdigest() == first
         assert (await call("fetch_reasoning", ref="why", after=f"{first}@{len(whole) + 1}")).code == "INVALID_FIELD"
@@ -110,7 +110,7 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> No
         brief = (await call("fetch_reasoning", ref="why", level="standard", budget=120)).data
         assert brief["tokens"] <= 120
         tiny = (await call("fetch_reasoning", ref="why", level="standard", budget=12)).data
-        assert tiny["reasons"]["text"][0] == f"The fidelity is {tiny['fidelity']:.2f}, below 0.75."
+        assert tiny["reasons"][0] == f"The fidelity is {tiny['fidelity']:.2f}, below 0.75."
         assert (tiny["gate"]["gate"], tiny["may_act"]) == ("failed", False)
 
     call_tools(own_home, work)
@@ -137,11 +137,11 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
         for number in range(12):
             await call("handoff_act", action="log", id="long", text=f"line {number} {WORDS * 20}")
         shown = (await call("handoff_act", action="show", id="long")).data
-        assert shown["words"]["text"]["handoff"]["notes"][0] == {"of": "traps", "text": "two configs"}
-        *known, last = shown["words"]["text"]["handoff"]["notes"]
+        assert shown["handoff"]["notes"][0] == {"of": "traps", "text": "two configs"}
+        *known, last = shown["handoff"]["notes"]
         assert len(known) == 6 + 5 - 1, "its own, and the newest that its sender logged"
         assert (last["of"], last["text"][:7]) == ("later", "line 11")
-        assert shown["words"]["text"]["handoff"]["criteria"][0]["text"].startswith("criterion 0")
+        assert shown["handoff"]["criteria"][0]["text"].startswith("criterion 0")
         assert "the rest of task" in shown["left_out"]
         assert any(one.endswith("of 30 tasks") for one in shown["left_out"])
         found = (await call("search", text="pool", limit=50)).data

@@ -13,7 +13,6 @@ from credentials import jwt
 from mcp_clients import DEEDBOOK, Caller, call_tools, over_stdio
 
 from deedbook.consumers.interfaces.mcp.answers import arguments_size_max_bytes
-from deedbook.consumers.interfaces.mcp.server import DeedbookServer
 from deedbook.consumers.interfaces.mcp.stdio import bounded, line_size_max_bytes
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.client.local import LocalClient
@@ -37,7 +36,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("record_reasoning", {"entries": [FOUND | {"impact": 2}]}, "INVALID_FIELD"),
     ("record_reasoning", {"entries": [FOUND | {"impact": "0.5"}]}, "INVALID_FIELD"),
     ("record_reasoning", {"entries": [FOUND | {"mood": "good"}]}, "UNKNOWN_FIELD"),
-    ("record_reasoning", {"entries": [FOUND | {"finding": "x" * 40_001}]}, "TOO_LARGE"),
+    ("record_reasoning", {"entries": [FOUND | {"finding": "x" * 40_001}]}, "INVALID_FIELD"),
     ("record_reasoning", {"entries": [FOUND] * 101}, "TOO_LARGE"),
     ("record_reasoning", {"entries": [FOUND] * 2}, "PARTIAL_RETRY"),
     ("record_reasoning", {"entries": [FOUND | {"finding": "x" * 39_000}] * 30}, "TOO_LARGE"),
@@ -117,6 +116,20 @@ def test_wrong_calls_left_nothing_in_the_ledger(
 ) -> None:
     with Ledger(home=shared_home) as opened:
         assert opened.client.head().size == size_before
+
+
+def test_refusals_name_what_is_near(shared_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        for entry, near in (
+            ({"type": "findng", "finding": "x"}, "did you mean finding?"),
+            (FOUND | {"impct": 0.5}, "entry 1: an entry of type finding has no 'impct': did you mean impact?"),
+            ({"type": "dead_end", "approach": "x"}, "why_failed"),
+        ):
+            assert near in (await call("record_reasoning", entries=[entry], task="t")).error["message"]
+        assert "did you mean title?" in (await call("handoff_act", action="create", titel="x")).error["message"]
+        assert "did you mean search?" in (await call("serch", text="x")).error["message"]
+
+    call_tools(shared_home, work)
 
 
 def test_arguments_beyond_their_size_are_refused_by_their_size(shared_home: Path) -> None:
@@ -276,5 +289,12 @@ def test_parallel_calls_over_stdio_are_all_answered(own_home: Path) -> None:
     asyncio.run(work())
 
 
-def test_server_offers_exactly_eight_tools() -> None:
-    assert len(asyncio.run(DeedbookServer(None).list_tools())) == 8  # type: ignore[arg-type]  # no call is made
+def test_list_of_the_eight_tools_is_small(shared_home: Path) -> None:
+    async def work(call: Caller) -> list[dict[str, Any]]:
+        tools = (await call.client.list_tools()).tools
+        return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+
+    tools = call_tools(shared_home, work)
+    size = len(json.dumps({"tools": tools}, separators=(",", ":")).encode())
+    print(f"the list of tools has {size} bytes")
+    assert (len(tools), size < 12_000) == (8, True), size

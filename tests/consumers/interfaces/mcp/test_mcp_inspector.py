@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp_clients import DEEDBOOK, HttpServer, Inspector, call_tools, check_answer
+from mcp_clients import DEEDBOOK, HttpServer, Inspector, call_tools, check_answer, read_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,8 +55,6 @@ def test_inspector_lists_the_tools_and_calls_all_three_of_the_seed(
 
     call_tools(shared_home, begin)
     made = check_answer(
-        tools,
-        "generate_handoff_report",
         inspector(
             target,
             "tools/call",
@@ -71,29 +69,49 @@ def test_inspector_lists_the_tools_and_calls_all_three_of_the_seed(
     )
     assert made["status"] == "success"
     resumed = check_answer(
-        tools,
-        "resume_previous_session",
         inspector(target, "tools/call", "--tool-name", "resume_previous_session", ai_id="alice"),
     )
     assert [one["session_id"] for one in resumed["sessions"]] == [name]
     found = check_answer(
-        tools,
-        "query_handoff_reports",
         inspector(target, "tools/call", "--tool-name", "query_handoff_reports", task_pattern="LEAK", limit="1"),
     )
-    assert [one["words"]["text"]["outcome"] for one in found["reports"]] == ["Found the leak"]
+    assert [one["outcome"] for one in found["reports"]] == ["Found the leak"]
+
+
+def test_typescript_client_sees_the_same_tools_and_answers_as_the_one_in_python(
+    inspector: Inspector, http_server: HttpServer, shared_home: Path
+) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("record_reasoning", {"session_id": "ts", "task": "t", "entries": [{"type": "finding", "finding": "<b>"}]}),
+        ("search", {"text": "b"}),
+        ("resume_previous_session", {"session_id": "ts"}),
+        ("fetch_reasoning", {"ref": "nothing"}),
+    ]
+
+    async def look(call: Any) -> tuple[list[Any], list[Any]]:
+        tools = (await call.client.list_tools()).tools
+        return tools, [await call.client.call_tool(*arguments) for arguments in calls[1:]]
+
+    seen = inspector.typescript(http_server, calls)
+    tools, answers = call_tools(shared_home, look)
+
+    def plain(models: list[Any]) -> list[dict[str, Any]]:
+        return [model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models]
+
+    assert seen["tools"] == plain(tools)
+    for got, expected in zip(seen["answers"][1:], plain(answers), strict=True):
+        for name in ("content", "structuredContent", "isError"):
+            assert got.get(name, False) == expected.get(name, False)
+        read_answer([content["text"] for content in got["content"]], got["structuredContent"])
 
 
 def check_announced(name: str, tool: dict[str, Any]) -> None:
-    """A tool has a title, words, every annotation, and closed arguments."""
+    """A tool has a title, words, each annotation that says more than the default, and no schema of its answer."""
     hints = tool["annotations"]
     assert hints == {
-        "title": tool["title"],
         "readOnlyHint": name in READING,
-        "destructiveHint": False,
-        "idempotentHint": name not in {"record_reasoning", "handoff_act"},
         "openWorldHint": False,
-    }
+    } | ({} if name in READING else {"destructiveHint": False, "idempotentHint": name == "generate_handoff_report"})
+    assert tool["title"]
     assert tool["description"]
-    assert tool["inputSchema"]["additionalProperties"] is False
-    assert tool["outputSchema"]["type"] == "object"
+    assert "outputSchema" not in tool

@@ -64,7 +64,7 @@ def test_receiver_reads_the_reasoning_with_the_state_of_its_evidence(own_home: P
     async def review(call: Caller) -> None:
         (item,) = (await call("handoff_next")).data["items"]
         shown = (await call("handoff_act", **item["call"]["arguments"])).data
-        assert "CONCLUSION: Compare the age with TTL" in shown["reasoning"][0]["words"]["text"]
+        assert "CONCLUSION: Compare the age with TTL" in shown["reasoning"][0]["prompt"]
         assert (await validated(call, "expiry"))["stand"] == 3
         await call("handoff_act", action="approve", id="fix", version=shown["version"])
 
@@ -72,8 +72,8 @@ def test_receiver_reads_the_reasoning_with_the_state_of_its_evidence(own_home: P
         (item,) = (await call("handoff_next")).data["items"]
         ground, unknown = item["reasoning"]
         assert re.search(r"3 of 3 stand, validated by critic (just now|\d+ min ago); act on the brief", ground["said"])
-        assert (ground["action"], ground["words"]["author"]) == ("act", "alice")
-        assert "CONCLUSION: Compare the age with TTL" in ground["words"]["text"]
+        assert (ground["action"], ground["author"]) == ("act", "alice")
+        assert "CONCLUSION: Compare the age with TTL" in ground["prompt"]
         assert unknown.keys() == {"reasoning_ref", "said", "action"}
 
     call_tools(own_home, hand_over)
@@ -135,11 +135,11 @@ def test_a_delta_is_sent_instead_of_the_graph(own_home: Path) -> None:
         await call("record_reasoning", reasoning_id="expiry", entries=[more])
         whole = (await call("fetch_reasoning", ref="expiry", level="full")).data
         delta = (await call("fetch_reasoning", ref="expiry", have=first["reasoning_ref"])).data
-        assert (delta["words"]["text"], delta["tokens"]) == ("", 0)
+        assert (delta["prompt"], delta["tokens"]) == ("", 0)
         assert delta["graph"]["base"] == first["reasoning_ref"]
-        told = delta["words"]["text"] + delta["graph"]["words"]["text"]
+        told = delta["prompt"] + delta["graph"]["payload"]
         assert "A restart logs everybody out" in told
         assert "read nowhere" not in told
-        assert count_tokens(told) < count_tokens(whole["words"]["text"]) / 2
+        assert count_tokens(told) < count_tokens(whole["prompt"]) / 2
 
     call_tools(own_home, work)

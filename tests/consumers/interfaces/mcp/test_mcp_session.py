@@ -51,13 +51,13 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     """Another agent, in another process, goes on from what the first one left."""
     (session,) = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data["sessions"]
     assert name.startswith(session["session_id"])
-    words = session["words"]["text"]
+    words = session
     assert (words["task"], words["outcome"]) == ("Find the leak in the pool", "Found and closed the leak in the pool.")
     assert session["epistemic_deltas"]["uncertainty"] == -0.4
     again = await call("record_reasoning", task="Another leak in the pool", entries=[BEFORE])
-    assert again.data["dead_ends"][0]["text"]["approach"] == "collecting garbage"
+    assert again.data["dead_ends"][0]["approach"] == "collecting garbage"
     brief = (await call("fetch_reasoning", ref=reasoning)).data
-    assert "Close the pool at shutdown" in brief["words"]["text"]
+    assert "Close the pool at shutdown" in brief["prompt"]
     assert brief["gate"]["gate"] == "passed"
     found = (await call("search", text="referenced")).data
     assert "dead_end.logged" in [one["kind"] for one in found["hits"]]
@@ -70,6 +70,49 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     assert "Close the pool at shutdown" in text.contents[0].text
     with pytest.raises(MCPError, match="NOT_FOUND"):
         await call.client.read_resource("deedbook://report/nobody")
+
+
+def test_answers_have_the_keys_of_the_reports_that_the_examples_read(own_home: Path) -> None:
+    """The four usage examples of handoff reports, called over MCP; a single text, where a list is meant, is a list."""
+
+    async def work(call: Caller) -> None:
+        begun = await call("record_reasoning", session_id="s", task="Validate Phase 1", entries=[BEFORE, REASONED[3]])
+        assert not begun.error
+        await call("record_reasoning", session_id="s", entries=REASONED[0] | {"evidence": "pool.py:3"})
+        await call("record_reasoning", session_id="s", entries=[AFTER])
+        handoff = await call(
+            "generate_handoff_report",
+            session_id="s",
+            task_summary="Validated Phase 1 - all tests passing",
+            key_findings="All 4 test categories passed",
+            remaining_unknowns=["Performance with 100+ goals", "Response times"],
+            next_session_context="Phase 1 is ready for production.",
+            artifacts_created="manual_test_goals.py",
+        )
+        assert {"report_id", "token_count", "storage_location"} <= handoff.data.keys()
+
+        resumed = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data
+        previous = resumed["sessions"][0]
+        assert (previous["task"], previous["key_findings"]) == ("Validate Phase 1", ["All 4 test categories passed"])
+        assert previous["remaining_unknowns"] == ["Performance with 100+ goals", "Response times"]
+        assert previous["investigation_tools"] == ["tracemalloc"]
+        assert previous["artifacts_created"] == ["manual_test_goals.py"]
+        assert previous["epistemic_deltas"] == {"overall_confidence": 0.4, "know": 0.4, "uncertainty": -0.4}
+        assert "" not in {previous["calibration_status"], previous["next_steps"][0]}
+        assert resumed["token_estimate"] <= 800
+
+        brief = (await call("resume_previous_session", ai_id="alice")).data
+        assert brief["sessions"][0]["key_findings"] == previous["key_findings"]
+        assert brief["token_estimate"] <= 400
+
+        (report,) = (await call("query_handoff_reports", since="7 days ago", limit=20)).data["reports"]
+        assert (report["ai_id"], report["task"]) == ("alice", "Validate Phase 1")
+        assert f"{report['timestamp']} {report['epistemic_growth']:+.2f}".endswith("Z +0.40")
+        assert report["key_findings"] == ["All 4 test categories passed"]
+        found = await call("query_handoff_reports", ai_id="alice", task_pattern="test|validat", limit=10)
+        assert found.data["total_found"] == 1
+
+    call_tools(own_home, work)
 
 
 def test_repeated_call_under_its_key_adds_nothing(own_home: Path) -> None:
@@ -140,21 +183,17 @@ def test_session_left_out_is_that_of_the_call_before_and_ends_when_told(own_home
     call_tools(own_home, work)
 
 
-def test_a_page_of_reports_has_nearly_what_was_asked_for_and_says_what_it_has_not(own_home: Path) -> None:
+def test_limit_is_honoured_also_where_texts_are_long(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         for number in range(15):
             entries = [{"type": "finding", "finding": f"Finding {number}: " + "the pool is never closed " * 20}]
             entries += [{"type": "assessment", "phase": "POSTFLIGHT", "vectors": {"know": 0.9}}]
             task = f"Task {number}: " + "why the pool leaks " * 20
             await call("record_reasoning", session_id=f"s{number}", task=task, entries=entries)
-        page = (await call("query_handoff_reports", limit=15)).data
-        assert len(page["reports"]) >= 8
-        assert (
-            page["shorter"] == f"{len(page['reports'])} of 15 fit into an answer; get the rest with `next` as `after`"
-        )
-        rest = (await call("query_handoff_reports", limit=15, after=page["next"])).data
-        assert len(page["reports"]) + len(rest["reports"]) == 15
-        assert "shorter" not in (await call("query_handoff_reports", limit=3)).data
+        for tool, name in (("query_handoff_reports", "reports"), ("search", "hits")):
+            for limit in (3, 10, 15):
+                page = (await call(tool, limit=limit, **({"text": "leaks"} if tool == "search" else {}))).data
+                assert len(page[name]) == limit
 
     call_tools(own_home, work)
 
@@ -231,15 +270,15 @@ def test_what_no_longer_holds_is_taken_back_and_an_unknown_resolved_by_a_call_al
     async def work(call: Caller) -> None:
         recorded = (await call("record_reasoning", task="Find the leak", entries=REASONED[:4])).data
         places = {one["kind"]: one["event_index"] for one in recorded["events"]}
-        wrong = {"type": "retraction", "ref": str(places["finding.logged"]), "context": "It is closed at shutdown"}
+        wrong = {"type": "retraction", "ref": str(places["finding.logged"]), "reason": "It is closed at shutdown"}
         taken = (await call("record_reasoning", entries=[wrong])).data
         assert (taken["session_id"], taken["first_index"]) == (recorded["session_id"], places["tool.used"] + 1)
-        known = {"type": "resolution", "ref": str(places["unknown.logged"]), "context": "The loader"}
+        known = {"type": "resolution", "ref": str(places["unknown.logged"]), "answer": "The loader"}
         await call("record_reasoning", entries=[known])
-        failed = {"type": "retraction", "ref": str(places["dead_end.logged"]), "context": "It works"}
+        failed = {"type": "retraction", "ref": str(places["dead_end.logged"]), "reason": "It works"}
         await call("record_reasoning", entries=[failed])
         (session,) = (await call("resume_previous_session")).data["sessions"]
-        told = session["words"]["text"]
+        told = session
         assert (told["key_findings"], told["remaining_unknowns"]) == ([], [])
         for text, kind, words in (
             ("pool is never closed", "finding.retracted", "It is closed at shutdown"),
@@ -248,8 +287,8 @@ def test_what_no_longer_holds_is_taken_back_and_an_unknown_resolved_by_a_call_al
         ):
             hit = (await call("search", text=text, sort=["session"])).data["hits"][0]
             correction = hit["correction"]
-            assert (correction["kind"], correction["words"]["author"]) == (kind, "alice")
-            assert correction["words"]["text"] == words
+            assert (correction["kind"], correction["author"]) == (kind, "alice")
+            assert correction["words"] == words
         again = await call("record_reasoning", entries=[wrong])
         assert again.error["code"] == "TRANSITION_NOT_ALLOWED"
 

@@ -39,18 +39,18 @@ def test_search_is_begun_asked_about_and_answered_over_stdio(own_home: Path) -> 
     begun, data = asyncio.run(work())
     assert begun["status"] in {"started", "searching"}
     assert begun["is_searched_here"]
-    assert begun["words"]["text"]["problem"] == "4 9 10 13"
+    assert begun["problem"] == "4 9 10 13"
     assert (data["task_id"], data["status"], data["thinker"]) == (begun["task_id"], "solved", "game24")
     assert data["verification"] == {"is_valid": True, "by": "program"}
-    assert data["words"]["text"]["answer"] == ANSWER
+    assert data["answer"] == ANSWER
     assert data["stats"]["total_nodes"] == 51
 
     async def look(call: Caller) -> tuple[Called, Called]:
         return await thought(call, ref=data["task_id"], after=1), await thought(call, ref=data["task_id"], resume=True)
 
     first, again = call_tools(own_home, look)
-    assert len(first.data["words"]["text"]["timeline"]) == thoughts.lines_max
-    assert again.data["words"]["text"]["answer"] == ANSWER
+    assert len(first.data["timeline"]) == thoughts.lines_max
+    assert again.data["answer"] == ANSWER
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,10 @@ from deedbook_use import awaited, fresh, opened, refusal
 import deedbook
 from deedbook import AsyncLedger, DeedbookError, Event, Unavailable
 from deedbook.consumers.handoffs.operations import OPERATIONS
+from deedbook.consumers.interfaces.python import nouns
+from deedbook.consumers.reasoning.operations import OPERATIONS as REASONING
+from deedbook.consumers.sdk.operations import Operation
+from deedbook.consumers.sessions.operations import OPERATIONS as SESSION
 from deedbook.ledger.events.session import SessionStarted
 
 
@@ -224,6 +228,24 @@ def test_every_argument_of_creating_is_one_of_the_noun() -> None:
 
     taken = set(inspect.signature(Handoff.create).parameters) - {"self"}
     assert taken == {argument.name for argument in OPERATIONS["create"].arguments}
+
+
+@pytest.mark.parametrize(
+    ("noun", "verb", "operation"),
+    [
+        *(("Session", verb, row) for verb, row in SESSION.items() if verb != "artifact"),
+        *(("Reasoning", verb, row) for verb, row in REASONING.items()),
+    ],
+)
+def test_every_argument_of_an_operation_is_one_of_its_verb(noun: str, verb: str, operation: Operation) -> None:
+    """A verb of Python names an argument as the event does, or as the option of the command line is spelled."""
+    taken = {*inspect.signature(getattr(nouns, noun).__dict__[verb]).parameters} - {"self"}
+    for argument in operation.arguments:
+        option = argument.option.removeprefix("--").replace("-", "_")
+        names = {argument.name, option, f"{option}s"} & taken
+        assert len(names) == 1, (argument.name, taken)
+        taken -= names
+    assert not taken
 
 
 def test_the_package_offers_what_it_names_and_nothing_else() -> None:

@@ -1,0 +1,52 @@
+"""The arguments of operations (``sdk.operations``) as parameters of the command line, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import read_text
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.sdk.operations import Argument
+
+
+def parameters(arguments: Iterable[Argument]) -> list[click.Parameter]:
+    """Return how the command line takes arguments."""
+    return [_parameter(argument) for argument in arguments]
+
+
+def _parameter(argument: Argument) -> click.Parameter:
+    if not argument.option.startswith("-"):
+        return click.Argument([argument.name], metavar=argument.option)
+    type_: click.ParamType[Any] | None = click.Choice(argument.choices) if argument.choices else None
+    if argument.form in ("number", "numbers"):
+        type_ = click.IntRange(argument.least, argument.most)
+    elif argument.form == "share":
+        type_ = click.FloatRange(0, 1)
+    return (ListOption if argument.form in ("names", "numbers") else click.Option)(
+        [argument.option, argument.name],
+        type=type_,
+        multiple=argument.is_list,
+        is_flag=argument.form == "flag",
+        default=argument.default or None,
+        show_default=True,
+        required=argument.is_needed,
+        metavar="N,N…" if argument.form == "numbers" else argument.metavar,
+        help=f"{argument.words or ''}{' May be given more than once.' * argument.is_list}".strip(),
+    )
+
+
+def values_of(arguments: Iterable[Argument], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the options that were given, lists as lists; texts may come from files."""
+    known = {argument.name: argument for argument in arguments}
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        if value in (None, ()) or (value is False and name in known):
+            continue
+        argument = known.get(name)
+        if argument is not None and "@FILE" in (argument.metavar or ""):
+            value = read_text(value, argument.option)  # noqa: PLW2901
+        values[name] = list(value) if isinstance(value, tuple) else value
+    return values

@@ -1,0 +1,110 @@
+"""The table of operations on a reasoning, read by the command line, MCP, files of entries and the Python interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from deedbook.consumers.sdk.operations import Operation, operation_on
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import reasoning as kinds
+from deedbook.ledger.events.fields import Passage, StepNumber
+
+OptionalNumber = Annotated[StepNumber | None, msgspec.Meta(description="Its number (default: the next).")]
+Verb: TypeAlias = Literal["start", "step", "assume", "settle", "conclude"]
+
+
+class NewStep(kinds.Step, frozen=True, kw_only=True):
+    """A step as its author gives it, with the earlier steps that it rests on. Its number may be left out."""
+
+    step_number: OptionalNumber = None  # type: ignore[assignment]  # the event always has one
+    type: Annotated[kinds.StepType, msgspec.Meta(description="The type of step.")] = "inference"
+    rests_on: Annotated[
+        list[StepNumber], msgspec.Meta(description="The number of a step that this one follows from.")
+    ] = []
+
+    def extension(self, number: int) -> kinds.ReasoningExtended:
+        """Return the event that adds the step under a number. An assumption needs validation unless it says no."""
+        fields = {name: getattr(self, name) for name in kinds.Step.__struct_fields__}
+        if self.type == "assumption" and self.needs_validation is None:
+            fields["needs_validation"] = True
+        step = kinds.Step(**fields | {"step_number": number})
+        return kinds.ReasoningExtended(steps=[step], dependencies={number: self.rests_on} if self.rests_on else {})
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settles an assumption."""
+
+    step: Annotated[StepNumber, msgspec.Meta(description="The number of the assumption.")]
+    how: Annotated[Passage, msgspec.Meta(description="How it was settled, such as 'Validated: logs are encrypted'.")]
+
+    def extension(self) -> kinds.ReasoningExtended:
+        """Return the event that settles it."""
+        return kinds.ReasoningExtended(assumptions_updated={self.step: self.how})
+
+
+def check_assumption(reasoning: Mapping[str, Any], number: int) -> None:
+    """Refuse to settle a step of a reasoning (an answer of ``reasoning.show``) that is no assumption and states none.
+
+    Raises Refused: ``USAGE``. A number without a step is left to the gate.
+    """
+    steps = reasoning["memory"]["steps"]
+    target = next((row for row in steps if row["step_number"] == number), None)
+    if target and not (target["type"] == "assumption" or "needs_validation" in target or target["assumptions"]):
+        remedy = f"see `deed reasoning show {quote(reasoning['id'])}` for those that are"
+        message = f"step {number} of {reasoning['id']} is no assumption and states none: {remedy}"
+        raise Refused("USAGE", message, step=number)
+
+
+_STEP: Final = (
+    "content",
+    "type",
+    "reasoning_type",
+    "evidence",
+    "rests_on",
+    "premises",
+    "alternatives_considered",
+    "assumptions",
+    "conclusion",
+    "confidence",
+    "needs_validation",
+    "validation_method",
+    "step_number",
+)
+_EXTENDED: Final = (kinds.ReasoningExtended,)
+
+OPERATIONS: Final[dict[Verb, Operation]] = {
+    "start": operation_on(
+        kinds.ReasoningStarted, "Start a reasoning; the acting agent owns it.", reasoning_strategy="--strategy"
+    ),
+    "step": operation_on(
+        NewStep,
+        "Record one step.",
+        _STEP,
+        signs=_EXTENDED,
+        evidence="--evidence PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
+        rests_on="--rests-on N",
+        premises="--premise",
+        alternatives_considered="--alternative",
+        assumptions="--assuming",
+        validation_method="--check",
+        step_number="--number",
+    ),
+    "assume": operation_on(
+        NewStep,
+        "Record an assumption to validate.",
+        ("content", "validation_method"),
+        signs=_EXTENDED,
+        validation_method="--check",
+    ),
+    "settle": operation_on(Settlement, "Record how an assumption was settled.", signs=_EXTENDED),
+    "conclude": operation_on(
+        kinds.ReasoningConcluded,
+        "Record the conclusion. The compressor then publishes briefs.",
+        confidence_in_reasoning="--confidence",
+        known_limitations="--limitation",
+    ),
+}
