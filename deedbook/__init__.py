@@ -5,6 +5,8 @@
     with Ledger(agent="kuro") as ledger:
         ledger.handoff("event-bus").create(to="claude-code", reviewer="alex", title="Event bus")
         print(ledger.handoff("event-bus").why().sentence)
+        for item in ledger.handoffs.next(agent="alex"):
+            print(item.act, item.title)
 
 ``AsyncLedger`` has the same methods for programs with an event loop. A refused call raises ``Refused`` with a ``code``
 of ``proto/errors.json``. Each name is imported when it is first used, so ``import deedbook`` opens and loads nothing.
@@ -16,7 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from deedbook.consumers.interfaces.python.ledger import AsyncLedger, Ledger
+    from deedbook.consumers.interfaces.python.async_ledger import AsyncLedger
+    from deedbook.consumers.interfaces.python.ledger import Ledger
     from deedbook.consumers.sessions.api import (
         generate_handoff_report,
         query_handoff_reports,
@@ -26,15 +29,17 @@ if TYPE_CHECKING:
     from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
     from deedbook.ledger.events.body import Event
     from deedbook.ledger.proof.receipt import Receipt
+    from deedbook.projections.answers.answer import Page
     from deedbook.projections.briefs.sentences import expand
 else:
     _MODULES: Final = {
         "Accepted": "ledger.admission.decide",
-        "AsyncLedger": "consumers.interfaces.python.ledger",
+        "AsyncLedger": "consumers.interfaces.python.async_ledger",
         "Corrupted": "ledger.errors",
         "DeedbookError": "ledger.errors",
         "Event": "ledger.events.body",
         "Ledger": "consumers.interfaces.python.ledger",
+        "Page": "projections.answers.answer",
         "Receipt": "ledger.proof.receipt",
         "Refused": "ledger.errors",
         "Unavailable": "ledger.errors",
@@ -62,6 +67,7 @@ __all__ = [
     "DeedbookError",
     "Event",
     "Ledger",
+    "Page",
     "Receipt",
     "Refused",
     "Unavailable",

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Any, Final, Self, TypeVar, assert_never
+from functools import cached_property
+from typing import Any, Final, NoReturn, Self, TypeVar, assert_never
 
 import msgspec
 
@@ -216,6 +217,38 @@ def near(name: str, names: Iterable[str]) -> list[str]:
 def did_you_mean(names: Sequence[str]) -> str:
     """Return the end of a refusal that suggests similar names; empty when there are none (see ``near``)."""
     return f": did you mean {' or '.join(names)}?" if names else ""
+
+
+class UnknownName(Refused, AttributeError):
+    """A program named an attribute that an object lacks; ``details`` has the similar names."""
+
+    code = "UNKNOWN_FIELD"
+
+    def __init__(self, owner: object, name: str) -> None:
+        # Nothing is searched or written yet, because ``getattr`` with a default drops this error unread.
+        AttributeError.__init__(self, owner, name)
+
+    @cached_property
+    def details(self) -> dict[str, Any]:  # type: ignore[override]  # it can be assigned, as in the base class
+        """The unknown name, and the similar ones."""
+        owner, name = self.args
+        return {"field": name, "near": near(name, [known for known in dir(owner) if not known.startswith("_")])}
+
+    @cached_property
+    def message(self) -> str:  # type: ignore[override]
+        """The refusal in words."""
+        owner, name = self.args
+        return f"{type(owner).__name__} has no {name!r}{did_you_mean(self.details['near'])}"
+
+
+def refuse_name(owner: object, name: str) -> NoReturn:
+    """Refuse an attribute that an object lacks, and name similar ones; it is the ``__getattr__`` of public classes.
+
+    Raises UnknownName: ``UNKNOWN_FIELD``. AttributeError: the name is private, so no program means a public one.
+    """
+    if name[:1] == "_":
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+    raise UnknownName(owner, name)
 
 
 def or_none(call: Callable[..., T], *args: Any) -> T | None:

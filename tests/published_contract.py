@@ -1,5 +1,7 @@
 """The published contract, generated: what ``proto/`` says about types, codes, limits and addresses.
 
+Two modules of the Python interface (``python_queries``) are written and compared with it.
+
 ``generate`` is pure and deterministic: the same code gives the same bytes in every process. ``make contract`` writes
 them and ``make check`` compares them (``--check``), so the published files cannot drift from the types that the gate
 decodes with. Kept rules: every file stands alone (a schema refers to nothing outside itself, ids are
@@ -24,6 +26,7 @@ from handoff_page import handoff_page
 from msgspec import inspect
 from openapi import description, tidy
 from operations_page import operations_page
+from python_queries import python_modules
 from sql_page import sql_page
 
 from deedbook.ledger import limits
@@ -259,8 +262,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.check:
         write(options.folder)
+        for path, text in python_modules().items():
+            path.write_text(text, "utf-8")
         return 0
     lines = drift(options.folder)
+    lines += [f"changed: {path}" for path, text in python_modules().items() if path.read_text("utf-8") != text]
     if lines:
         sys.stderr.write("\n".join([f"{options.folder} is not what the code says: run `make contract`", *lines, ""]))
     return 1 if lines else 0

@@ -103,7 +103,7 @@ def programs(tmp_path: Path) -> Path:
     for program in blocks("python", "README.md", "consumers/sdk/README.md"):
         name = program.splitlines()[0].removeprefix("# ")
         (folder / name).write_text(program)
-    assert len(list(folder.glob("*.py"))) == 5
+    assert len(list(folder.glob("*.py"))) == 6
     return folder
 
 
@@ -160,6 +160,20 @@ def test_programs_on_the_pages_publish_react_and_audit(
     assert verdict.startswith("VALID: ")
     assert approval.startswith("alex approved ten-lines at index ")
     assert receipt[0] == "c2sp.org/tlog-proof@v1"
+    if not suffix:
+        with Ledger(agent="kuro", home=home) as kuro, Ledger(agent="alex", home=home) as alex:
+            for name, waits_for in (("first", []), ("second", ["first"])):
+                kuro.handoff(name).create(
+                    to="claude-code", reviewer="alex", title=name, criteria=["shown"], depends_on=waits_for
+                )
+                alex.handoff(name).approve(alex.handoff(name).show().version)
+        with start("agent") as working:
+            try:
+                assert working.stdout is not None
+                lines = [working.stdout.readline() for _ in range(3)]
+            finally:
+                working.kill()
+        assert lines[1:] == ["first is done: first works\n", "second is done: second works\n"]
 
 
 def position(store: Path | str, name: str) -> int | None:

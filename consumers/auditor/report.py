@@ -254,7 +254,7 @@ class Anchor:
         actual = "nothing" if root_key is None else fingerprint(bytes.fromhex(root_key))
         message = f"the root key has the fingerprint {actual}, not {self._root}: this is another history"
         if self._root == head:
-            message = f"--root was given the tree head; it takes the fingerprint of the root key, which is {actual}"
+            message = f"this is the tree head; the fingerprint of the root key is {actual}"
         self._findings.problem(0, "VERIFICATION_FAILED", message)
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,14 @@ class Batch:
         self._ledger = ledger
         self._outer = outer
         self._drafts: list[Draft] | None = []
+        self._lock = threading.Lock()  # tasks of an event loop add in several threads
 
     def add(self, drafts: Sequence[Draft]) -> None:
         """Add events. Raises Refused: ``USAGE`` after the block, for example in a task that outlives it."""
-        if self._drafts is None:
-            raise Refused("USAGE", "this batch is closed: publish outside of it, or open another")
-        self._drafts.extend(drafts)
+        with self._lock:
+            if self._drafts is None:
+                raise Refused("USAGE", "this batch is closed: publish outside of it, or open another")
+            self._drafts.extend(drafts)
 
     def pending(self, stream: str) -> list[EventData | dict[str, Any]]:
         """Return the batch's drafts for a stream; no view shows them yet."""
@@ -37,7 +40,8 @@ class Batch:
 
     def close(self) -> list[Draft]:
         """Close the batch and return its drafts."""
-        drafts, self._drafts = self._drafts or [], None
+        with self._lock:
+            drafts, self._drafts = self._drafts or [], None
         return drafts
 
     def of(self, ledger: object) -> Batch | None:

@@ -1,11 +1,30 @@
-"""The kinds of events that callers may name."""
+"""The kinds of events that callers name: by the kind's name, or by the class of its data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KINDS
+
+if TYPE_CHECKING:
+    from deedbook.ledger.events.fields import EventData
+
+
+def kinds_of(kinds: Sequence[str | type[EventData]]) -> tuple[str, ...]:
+    """Return the names of kinds. Raises Refused: ``UNKNOWN_KIND``."""
+    names = tuple(kind if isinstance(kind, str) else _kind_of(kind) for kind in kinds)
+    check_kinds(names)
+    return names
+
+
+def _kind_of(data: type[EventData]) -> str:
+    module, name = data.__module__.rpartition(".")[2], data.__name__
+    for kind, known in KINDS.items():
+        if (known.module, known.name) == (module, name) and known.data is data:
+            return kind
+    raise Refused("UNKNOWN_KIND", f"{data.__qualname__} is not the class of any kind's data", near=[])
 
 
 def check_kinds(kinds: Sequence[str]) -> None:

@@ -14,13 +14,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import msgspec
 
 from deedbook.consumers.sdk.batch import collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
-from deedbook.consumers.sdk.kinds import check_kinds
+from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
 from deedbook.ledger.client.author import Author
@@ -34,11 +34,11 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.system.resource import Resource
-from deedbook.projections.answers.checked import ask, formed
-from deedbook.projections.views.registry import QUERIES
+from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.batch import Batch
+    from deedbook.consumers.sdk.kind_names import KindName
     from deedbook.ledger.admission.decide import Accepted
     from deedbook.ledger.events.body import Event
     from deedbook.ledger.events.fields import EventData
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from deedbook.ledger.proof.receipt import Receipt
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    D = TypeVar("D", bound=EventData)
 
 Passphrase = str | Callable[[str], str | None] | None
 """The passphrase of a sealed key, or a function that returns it for an agent's name."""
@@ -55,7 +57,7 @@ _index_digits_max: Final = 12
 
 
 class LedgerBase:
-    """The base of both ledgers: settings, keys and drafts."""
+    """The base of both ledgers: their settings."""
 
     def __init__(
         self,
@@ -105,30 +107,8 @@ class LedgerBase:
             message = "this ledger was opened before the process was forked: open it in the process that uses it"
             raise Refused("USAGE", message)
 
-    def _acting(self) -> str:
-        if self.agent is None:
-            raise Refused("USAGE", "no agent is named that could sign this: pass agent=NAME, or set DEEDBOOK_AGENT")
-        return self.agent
 
-    def _author(self, client: Client, name: str | None) -> Author:
-        who = name or self._acting()
-
-        trust.demand(self.settings.home, ledger=client.ledger)
-        return Author(client, who, partial(self._key, who))
-
-    def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
-        if self.home.is_rotating(name):
-            settle(self._client_beside(), self.home, name)
-        return self.home.signing_key(name, signed, self._ask_passphrase)
-
-    def _client_beside(self) -> Client:
-        raise NotImplementedError
-
-    def _ask_passphrase(self, name: str) -> str | None:
-        return self._passphrase(name) if callable(self._passphrase) else self._passphrase
-
-
-class Ledger(LedgerBase, Resource):
+class OpenLedger(LedgerBase, Resource):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
     def _prepare(self) -> None:
@@ -150,8 +130,20 @@ class Ledger(LedgerBase, Resource):
             raise Refused("USAGE", "this ledger was closed: open it again")
         return self._client
 
-    def _client_beside(self) -> Client:
-        return self.client
+    def _author(self, client: Client, name: str | None) -> Author:
+        who = name or self.agent
+        if who is None:
+            raise Refused("USAGE", "no agent is named that could sign this: pass agent=NAME, or set DEEDBOOK_AGENT")
+        trust.demand(self.settings.home, ledger=client.ledger)
+        return Author(client, who, partial(self._key, who))
+
+    def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
+        if self.home.is_rotating(name):
+            settle(self.client, self.home, name)
+        return self.home.signing_key(name, signed, self._ask_passphrase)
+
+    def _ask_passphrase(self, name: str) -> str | None:
+        return self._passphrase(name) if callable(self._passphrase) else self._passphrase
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs as ``name`` or as the acting agent. Raises Refused: ``USAGE`` without either."""
@@ -196,33 +188,39 @@ class Ledger(LedgerBase, Resource):
         if drafts := batch.close():
             batch.accepted = self.author().emit(*drafts)
 
-    def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
-        """Return the answer of a query, for example ``ask("handoffs.show", id="event-bus")``.
+    @overload
+    def events(self, *kinds: KindName, stream: str | None = None, after: int = -1) -> Iterator[Event[Any]]: ...
 
-        Arguments that are None are left out. The answer includes everything that was in the log at the call.
-        ``projections.views.registry.QUERIES`` lists the queries. Queries that usually precede a write (``CHECKED``
-        there) are answered from signed entries, all others from views. With ``as_of`` the answer is as of a past entry
-        (its index) or time (ISO 8601). Raises Refused: as the query, for example ``NOT_FOUND``; ``INVALID_FIELD`` for
-        an invalid ``as_of``. Corrupted: ``VERIFICATION_FAILED``: the entries do not prove the answer.
+    @overload
+    def events(
+        self, kind: type[D], /, *more: type[D], stream: str | None = None, after: int = -1
+    ) -> Iterator[Event[D]]: ...
+
+    def events(self, *kinds: Any, stream: str | None = None, after: int = -1) -> Iterator[Event[Any]]:
+        """Yield the events of ``kinds`` (default: all) that are in the log now, after the index ``after``.
+
+        A kind is named by its name (``"handoff.completed"``) or by the class of its data (``HandoffCompleted``).
         """
-        return ask(self.client, query, given(arguments), as_of)
-
-    def answer(self, query: str, *, as_of: When | None = None, **arguments: Any) -> Any:
-        """Return the answer of a query as its type (``QUERIES[query].returns``). Otherwise as ``ask``."""
-        return typed(query, self.ask(query, as_of=as_of, **arguments))
-
-    def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
-        """Yield the events of ``kinds`` (default: all) that are in the log now, after the index ``after``."""
-        check_kinds(kinds)
-        for index, data in entries_now(self.client, after + 1, kinds=kinds, stream=stream):
+        for index, data in entries_now(self.client, after + 1, kinds=kinds_of(kinds), stream=stream):
             yield read_event(index, data)
 
-    def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> Iterator[Event]:
-        """Yield events after the index ``after`` (default: only new ones) as they are appended, until ``stop``."""
-        check_kinds(kinds)
+    @overload
+    def follow(self, *kinds: KindName, stream: str | None = None, after: int | None = None) -> Iterator[Event[Any]]: ...
+
+    @overload
+    def follow(
+        self, kind: type[D], /, *more: type[D], stream: str | None = None, after: int | None = None
+    ) -> Iterator[Event[D]]: ...
+
+    def follow(self, *kinds: Any, stream: str | None = None, after: int | None = None) -> Iterator[Event[Any]]:
+        """Yield events after the index ``after`` (default: only new ones) as they are appended, until ``stop``.
+
+        Kinds are named as for ``events``.
+        """
+        names = kinds_of(kinds)
         start = self.client.head().size if after is None else after + 1
         try:
-            for item in follow(self.client, start, kinds=kinds, stream=stream, stop=self._stop):
+            for item in follow(self.client, start, kinds=names, stream=stream, stop=self._stop):
                 if not isinstance(item, int):
                     yield item
         except (Refused, Unavailable):
@@ -236,7 +234,7 @@ class Ledger(LedgerBase, Resource):
     def index_of(self, ref: int | str) -> int:
         """Return an event's index; ``ref`` is the index, the id, the body's SHA-256, or 12 first digits of one."""
         number = index_in(ref)
-        return int(self.ask("resolve", id=ref)["event_index"]) if number is None else number
+        return int(ask(self.client, "resolve", {"id": ref})["event_index"]) if number is None else number
 
     def get(self, ref: int | str) -> Event:
         """Return one event; ``ref`` is as for ``index_of``. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
@@ -273,6 +271,17 @@ class Ledger(LedgerBase, Resource):
         return self.client.get_blob(ref)
 
 
+class Ledger(OpenLedger):
+    """An open ledger whose answers are plain values, for interfaces that pass them on as JSON or text."""
+
+    def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a query, for example ``ask("handoffs.show", id="event-bus")``.
+
+        Arguments that are None are left out. Raises as ``projections.answers.checked.ask``.
+        """
+        return ask(self.client, query, {name: value for name, value in arguments.items() if value is not None}, as_of)
+
+
 def entries_now(
     client: Client, start: int = 0, *, kinds: Sequence[str] = (), stream: str | None = None
 ) -> Iterator[tuple[int, bytes]]:
@@ -284,11 +293,6 @@ def entries_now(
         start = page.next_index
 
 
-def typed(query: str, answer: dict[str, Any]) -> Any:
-    """Return an answer as the type that its query names. Raises Corrupted: ``VERIFICATION_FAILED`` for another form."""
-    return formed(answer, QUERIES[query].returns)
-
-
 def asking(settings: Settings) -> Settings:
     """Return the settings for a server; without an agent, the owner of the ledger's folder connects as root."""
     if settings.server is None or settings.agent is not None:
@@ -297,11 +301,6 @@ def asking(settings: Settings) -> Settings:
     # Only for reading: signing still needs a named agent.
     is_here = Home(settings.home).nkey_file("root").exists()
     return msgspec.structs.replace(settings, agent="root") if is_here else settings
-
-
-def given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a query without those that are None."""
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def index_in(ref: int | str) -> int | None:

@@ -5,24 +5,50 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
-from deedbook.consumers.sdk.kinds import check_kinds
-from deedbook.consumers.sdk.ledger import Ledger, LedgerBase
-from deedbook.consumers.sdk.reactor import EffectT, Handlers, Reactor, Where
+from deedbook.consumers.sdk.kinds import kinds_of
+from deedbook.consumers.sdk.ledger import OpenLedger
+from deedbook.consumers.sdk.reactor import Handlers, Reactor
 from deedbook.consumers.sdk.subscription_store import SubscriptionStore
 from deedbook.consumers.sdk.subscriptions import open_subscriptions
 from deedbook.ledger.errors import Refused, Unavailable
 
+if TYPE_CHECKING:
+    from deedbook.consumers.sdk.kind_names import KindName
+    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.events.fields import EventData
 
-class ReactingBase(LedgerBase):
-    """The base of reacting ledgers: functions that ``on`` registers, and the store of positions."""
+    D = TypeVar("D", bound=EventData)
+    Database = TypeVar("Database")
+    Result = TypeVar("Result")
+
+    class Register(Protocol[D]):
+        """Registers a function that takes such events."""
+
+        def __call__(
+            self, function: Callable[[Event[D], Database], Result], /
+        ) -> Callable[[Event[D], Database], Result]:
+            """Register the function, and return it."""
+
+
+class Subscriber:
+    """The base of ledgers that call functions with events: the functions that ``on`` registers."""
 
     _awaits: ClassVar = False
     _handlers: Handlers | None = None
 
-    def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
+    @overload
+    def on(self, *kinds: KindName, where: Callable[[Event[Any]], bool] | None = None) -> Register[Any]: ...
+
+    @overload
+    def on(self, kind: type[D], /, *more: type[D], where: Callable[[Event[D]], bool] | None = None) -> Register[D]: ...
+
+    def on(self, *kinds: Any, where: Callable[[Event[Any]], bool] | None = None) -> Any:
         """Register a function that ``run`` calls with events of ``kinds`` (default: all) for which ``where`` is true.
+
+        A kind is named by its name (``"handoff.completed"``) or by the class of its data (``HandoffCompleted``). With
+        the class, the function gets an ``Event[HandoffCompleted]``, and a type checker knows the fields of its data.
 
         The function gets the event and the connection to the subscription's store: a SQLite file, or a PostgreSQL
         database (psycopg). Its writes there commit in one transaction with the position, so they happen once, even if
@@ -30,22 +56,23 @@ class ReactingBase(LedgerBase):
         Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function without these two parameters, or a coroutine function that
         this ledger cannot await.
         """
-        check_kinds(kinds)
+        names = kinds_of(kinds)
         if self._handlers is None:
             self._handlers = Handlers(awaits=self._awaits)
-        return self._handlers.on(*kinds, where=where)
+        return self._handlers.on(*names, where=where)
 
-    def _subscriptions(self, name: str, store: Path | str | None) -> SubscriptionStore:
+    def _subscriptions(self, folder: Path, name: str, store: Path | str | None) -> SubscriptionStore:
+        """Return the store of a subscription; by default it is a file in ``folder``, that of the ledger."""
         if self._handlers is None:
             raise Refused("USAGE", 'no function is registered: add one with @ledger.on("handoff.completed") first')
         is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
         if not is_text or (store is None and (not name or name.startswith(".") or "/" in name or "\0" in name)):
             message = f"{name!r} cannot name a subscription, because a file gets that name: use letters and digits"
             raise Refused("USAGE", message)
-        return open_subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else store)
+        return open_subscriptions(folder / "subscribers" / f"{name}.db" if store is None else store)
 
 
-class ReactingLedger(ReactingBase, Ledger):
+class ReactingLedger(Subscriber, OpenLedger):
     """A ledger that also calls functions with events."""
 
     def run(
@@ -60,7 +87,7 @@ class ReactingLedger(ReactingBase, Ledger):
         becomes a dead letter, and the next event follows. Raises Refused: ``USAGE`` if no function is registered.
         Unavailable: ``STORE_IN_USE`` if ``name`` is already running; the ledger cannot be read: run it again.
         """
-        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
+        with contextlib.closing(self._subscriptions(self.settings.home, name, store)) as subscriptions:
             reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
             if after is not None:
                 reactor.start_at(after + 1)

@@ -67,10 +67,10 @@ def generate(session: Mapping[str, Any], inputs: ReportInputs, accomplished: Seq
     """
     report = derived(session, inputs, accomplished)
     if not report.task_summary:
-        message = "a report needs a summary: give task_summary (--task-summary) in one or two sentences"
+        message = "a report needs a summary: give one or two sentences as task_summary"
         raise Refused("INVALID_FIELD", f"{message}, or start the session with a task", field="task_summary")
     if not report.key_findings:
-        message = "a report needs findings, and there is none: give key_findings (--finding, 3 to 5 times)"
+        message = "a report needs findings, and there is none: give three to five as key_findings"
         other = "record them in the session before it ends (`deed session finding`)"
         raise Refused("INVALID_FIELD", f"{message}, or {other}", field="key_findings")
     return report

@@ -95,32 +95,7 @@ class RemoteReads(ABC):
         return self._read("view", query=query, arguments=arguments, as_of=as_of)
 
 
-class _RemoteBase:
-    """The part of both remote clients that needs no connection."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._agent, self._home = settings.agent or "", Home(settings.home)
-        self.ledger: str = read_key_file(self._home.key_file(self._agent)).ledger
-        self._submit_subject = subjects.submit_subject(self.ledger, self._agent)
-        self._greeter = _Greeter(self.ledger, settings)
-        self.spool = Spool(settings.home, self._agent)
-        self._has_submitted = False
-
-    def _connect_by(self, connection: type[C]) -> C:
-        """Return a connection of this agent with its bus key, which a rotation may replace while it is open."""
-        settings, agent = self.settings, self._agent
-        return connection(
-            settings.server or "",
-            agent,
-            self._home.bus_seed(agent),
-            self._greeter.greet,
-            may_be_absent=settings.spool,
-            read_seeds=partial(self._home.bus_seeds, agent),
-        )
-
-
-class RemoteClient(_RemoteBase, RemoteReads, Resource):
+class RemoteClient(RemoteReads, Resource):
     """A ``Client`` of the ledger at ``settings.server``, connected as ``settings.agent``."""
 
     def __init__(self, settings: Settings) -> None:
@@ -129,9 +104,23 @@ class RemoteClient(_RemoteBase, RemoteReads, Resource):
         Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``,
         unless the settings have a spool.
         """
-        super().__init__(settings)
-        self._connection = self._connect_by(Connection)
+        self.settings = settings
+        agent = self._agent = settings.agent or ""
+        self._home = Home(settings.home)
+        self.ledger: str = read_key_file(self._home.key_file(agent)).ledger
+        self._submit_subject = subjects.submit_subject(self.ledger, agent)
+        self._greeter = _Greeter(self.ledger, settings)
+        self.spool = Spool(settings.home, agent)
+        self._has_submitted = False
         self._uploading = threading.Lock()
+        self._connection = Connection(
+            settings.server or "",
+            agent,
+            self._home.bus_seed(agent),
+            self._greeter.greet,
+            may_be_absent=settings.spool,
+            read_seeds=partial(self._home.bus_seeds, agent),  # a rotation may replace the key while this is open
+        )
 
     @property
     def trust_store(self) -> TrustStore:
@@ -239,72 +228,6 @@ class _Greeter(RemoteReads):
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         subject = subjects.read_subject(self._ledger, self._agent, verb)
         return decode_answer(self._send(subject, encode_arguments(arguments, verb)))
-
-
-class AsyncRemoteClient(_RemoteBase):
-    """The calls of agents and subscribers to the ledger at ``settings.server``, on the caller's event loop."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Read the agent's bus key from the ledger's folder. ``open`` connects.
-
-        Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``.
-        """
-        super().__init__(settings)
-        self._connection = self._connect_by(AsyncConnection)
-
-    async def open(self) -> None:
-        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``, unless there is a spool."""
-        await self._connection.open()
-
-    async def close(self) -> None:
-        """Trust the head that includes everything submitted here, and close the connection."""
-        if self._has_submitted:
-            with contextlib.suppress(DeedbookError, TimeoutError):  # the next connection reports it
-                self._has_submitted = False
-                await self._connection.greet_again()
-        await self._connection.close()
-
-    async def submit(self, submission: Submission) -> list[Accepted]:
-        loop = asyncio.get_running_loop()
-        if not self.settings.spool and not await asyncio.to_thread(self.spool.waiting):
-            return await self._send(submission)
-
-        def send(next_submission: Submission) -> list[Accepted]:
-            return asyncio.run_coroutine_threadsafe(self._send(next_submission), loop).result()
-
-        # In a thread: the spool is a folder, and this may wait while another process sends from it.
-        return await asyncio.to_thread(self.spool.submit, submission, send, may_store=self.settings.spool)
-
-    async def _send(self, submission: Submission) -> list[Accepted]:
-        self._has_submitted = True
-        return _convert_list(
-            Accepted, "accepted", await self._connection.request(self._submit_subject, submission.encode())
-        )
-
-    async def head(self) -> HeadView:
-        return _convert(HeadView, await self._read("head"))
-
-    async def entry(self, index: int) -> bytes:
-        return _convert_field(bytes, "entry", await self._read("entry", index=index))
-
-    async def entries(
-        self,
-        start: int,
-        *,
-        limit: int = limits.range_events_max,
-        kinds: Collection[str] = (),
-        stream: str | None = None,
-        wait_s: float = 0.0,
-    ) -> Page:
-        return _convert(Page, await self._read("range", **_range(start, limit, kinds, stream, wait_s)))
-
-    async def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
-        return await self._read("view", query=query, arguments=arguments, as_of=as_of)
-
-    async def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
-        wait_s = float(arguments.get("wait_s", 0.0))
-        subject = subjects.read_subject(self.ledger, self._agent, verb)
-        return await self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
 
 
 def _range(start: int, limit: int, kinds: Collection[str], stream: str | None, wait_s: float) -> dict[str, Any]:

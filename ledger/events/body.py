@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import date
 from functools import cache, lru_cache
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal
 
 import msgspec
 
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, refuse_name
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time
 from deedbook.ledger.events.imported import RecordImported, read_mapped
@@ -27,6 +27,15 @@ from deedbook.ledger.format.codec import (
 )
 from deedbook.ledger.format.forms import STREAM_PATTERN
 from deedbook.ledger.limits import causes_max, stream_name_max_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    D_co = TypeVar("D_co", covariant=True, default=Any)
+else:  # Python 3.13 has a default itself; at run time nobody asks for it
+    from typing import TypeVar
+
+    D_co = TypeVar("D_co", covariant=True)
 
 heads_known_max: Final = 4_096
 decoders_known_max: Final = 1_024
@@ -53,8 +62,11 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     idem: Label | None = None
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
     """A decoded event with its index in the log, for rules and folds.
+
+    ``data`` is of the class of the kind: ``Event[HandoffCompleted]`` is an event of ``handoff.completed``. A kind never
+    changes (a new version is a new kind), so the class has all fields that any such event ever had.
 
     ``key`` is the signing key in hex, ``accepted_ms`` the ledger's time (Unix ms), ``at`` the author's claimed time.
     """
@@ -69,7 +81,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     author: str
     at: str
     causes: list[str]
-    data: Any
+    data: D_co
     corr: str | None = None
     expect: int | None = None
     idem: str | None = None
@@ -78,6 +90,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The id in the stream's name, of the handoff, session, reasoning or agent."""
         return self.stream.partition("/")[2]
+
+    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+        __getattr__ = refuse_name
 
 
 _KIND: Final = b'"kind":"'

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 
+from deedbook.ledger.errors import refuse_name
 from deedbook.ledger.format import forms
 from deedbook.ledger.limits import json_integer_max
 
@@ -51,3 +52,6 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     is_free: ClassVar[bool] = False
+
+    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+        __getattr__ = refuse_name

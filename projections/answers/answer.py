@@ -6,10 +6,12 @@ form. The names of fields are those of JSON unless ``rename`` says otherwise: ``
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from deedbook.ledger.errors import refuse_name
 
 T = TypeVar("T")
 
@@ -33,6 +35,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         """Return the answer as plain values, as JSON has them."""
         plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return plain
+
+    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+        __getattr__ = refuse_name
 
 
 class Marked(Answer, frozen=True, kw_only=True):

@@ -252,7 +252,8 @@ def added(state: HandoffRecord | None, logged: Logged) -> Rows:
     if state is None or state.content is None or state.lifecycle is None:
         return ()
     text = log_text(event, state.content)
-    day, position = day_of(event.accepted_ms), getattr(event.data, "position", None)
+    day, data = day_of(event.accepted_ms), event.data
+    position = data.position if "position" in data.__struct_fields__ else None
     line = LogRow(event.index, event.name, day, event.at, event.accepted_ms, event.author, event.kind, text, position)
     if state.content_index != event.index:
         return (line,)
@@ -301,7 +302,8 @@ def log_text(event: Event, content: kinds.HandoffContent) -> str:
     text = _TEXTS.get(type(event.data))
     if text is not None:
         return text(event.data, content)
-    texts = (getattr(event.data, field, "") for field in ("reason", "comment", "summary"))
+    known = event.data.__struct_fields__
+    texts = (getattr(event.data, field) for field in ("reason", "comment", "summary") if field in known)
     return _with(event.kind.partition(".")[2].replace("_", " "), next(filter(None, texts), ""))
 
 

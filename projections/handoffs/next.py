@@ -240,7 +240,7 @@ def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
 def _why_to_amend(facts: HandoffFacts) -> str:
     if facts.is_orphaned:
         return receiver_removed_text(facts)
-    return reviewer_removed_text(facts) if facts.is_unreviewed else f"{stuck_text(facts)}: amend it with --depends-on"
+    return reviewer_removed_text(facts) if facts.is_unreviewed else f"{stuck_text(facts)}: amend its dependencies"
 
 
 def _why_to_approve(facts: HandoffFacts) -> str:

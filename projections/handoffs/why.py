@@ -83,9 +83,9 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
 
 def _reasons_of_receiver(handoff: HandoffFacts) -> list[Reason]:
     if not handoff.receiver:
-        return [Reason(code="NOT_AUTHORIZED", text="its file names no receiver: amend it with --to NAME")]
+        return [Reason(code="NOT_AUTHORIZED", text="its file names no receiver: amend it to name one")]
     if not handoff.is_receiver_registered:
-        text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff with --to NAME"
+        text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff to name another"
         return [Reason(code="AGENT_UNKNOWN", text=text, by=handoff.sender)]
     return []
 
@@ -135,14 +135,14 @@ def _never_text(status: Status, reason: str) -> str:
 
 def receiver_removed_text(handoff: HandoffFacts) -> str:
     """Return what to do with work whose receiver was removed."""
-    advice = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
+    advice = "amend it to name another" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
     return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {advice}"
 
 
 def reviewer_removed_text(handoff: HandoffFacts) -> str:
     """Return what to do with a handoff whose reviewer must act, and was removed."""
     is_done = handoff.status == "completed"
-    advice = "cancel it and hand it over again" if is_done else "amend it with --reviewer NAME"
+    advice = "cancel it and hand it over again" if is_done else "amend it to name another"
     return f"its reviewer {handoff.reviewer} was removed at entry {handoff.reviewer_removed}: {advice}"
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import hashlib
 import json
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, refuse_name
 from deedbook.ledger.format.codec import convert, halves, schema_error
 from deedbook.projections.answers.answer import Untrusted
 
@@ -58,6 +58,9 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the step as it is hashed: every field, the optional ones only if present."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
 
+    if not TYPE_CHECKING:
+        __getattr__ = refuse_name
+
 
 class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole reasoning graph; ``dependencies`` maps a step to the steps it rests on."""
@@ -77,6 +80,9 @@ class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         dependencies = {number: list(rests_on) for number, rests_on in self.dependencies.items()}
         steps = [step.to_dict() for step in self.steps]
         return msgspec.structs.asdict(self) | {"steps": steps, "dependencies": dependencies}
+
+    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+        __getattr__ = refuse_name
 
 
 def canonical_json(memory: ReasoningMemory) -> bytes:

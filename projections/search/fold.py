@@ -76,7 +76,7 @@ def _handoff(data: handoff.HandoffContent) -> Iterable[str]:
 
 
 def _remark(data: Any) -> Iterable[str]:
-    return (getattr(data, "reason", ""), getattr(data, "comment", ""))
+    return [getattr(data, name) for name in ("reason", "comment") if name in data.__struct_fields__]
 
 
 def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec import UNSET, UnsetType
+
 from deedbook.ledger.events.reasoning import ReasoningValidated, TreeSort
-from deedbook.projections.answers.answer import Checked, Cursor, Index, Marked, Ms, Untrusted
+from deedbook.projections.answers.answer import Checked, Compromised, Head, Index, Marked, Ms, Page, Untrusted
 
 Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
 
@@ -33,12 +35,11 @@ class ValidationLine(Marked, frozen=True, kw_only=True):
     data: ReasoningValidated
 
 
-class Validations(Checked, frozen=True, kw_only=True):
-    """A page of reports, newest first."""
+class Validations(Page[ValidationLine], frozen=True, kw_only=True):
+    """A page of reports, newest first; ``compromised`` and ``as_of`` are those of a checked answer."""
 
-    items: list[ValidationLine]
-    total: int
-    next: Cursor
+    compromised: Compromised | UnsetType = UNSET
+    as_of: Head | UnsetType = UNSET
 
 
 class Voice(Marked, frozen=True, kw_only=True):

@@ -287,11 +287,11 @@ def test_the_sender_replaces_a_reviewer_who_was_removed(ledger, reader):
     text = f"its reviewer rolf was removed at entry {removed}"
     items = [(item["id"], item["since_index"], item["why"]) for item in queue(reader)]
     done = f"{text}: cancel it and hand it over again"
-    assert items == [("done", removed, done), ("h", removed, f"{text}: amend it with --reviewer NAME")]
+    assert items == [("done", removed, done), ("h", removed, f"{text}: amend it to name another")]
     assert {item["agent"] for item in queue(reader)} == {"alice"}
     why = {name: reader.answer("handoffs.why", {"id": name})["sentence"] for name in ("h", "done")}
     assert why == {
-        "h": f"h is not ready: {text}: amend it with --reviewer NAME.",
+        "h": f"h is not ready: {text}: amend it to name another.",
         "done": f"done is completed: {done}.",
     }
     ledger.emit("alice", "handoff/h", kinds.HandoffAmended(title="h", to="bob", reviewer="rita"))
@@ -307,14 +307,14 @@ def test_the_sender_reads_why_a_dependency_will_never_be_done(ledger, reader):
     ledger.emit("alice", "handoff/cancelled", kinds.HandoffCancelled(reason="no need"))
     ledger.emit("alice", "handoff/old", kinds.HandoffSuperseded(by="other"))
     assert [(item["id"], item["why"]) for item in queue(reader, "alice")] == [
-        ("a", "it waits for missing, which does not exist: amend it with --depends-on"),
+        ("a", "it waits for missing, which does not exist: amend its dependencies"),
         (
             "b",
-            "it waits for cancelled, which is cancelled (no need) and will never unlock it: amend it with --depends-on",
+            "it waits for cancelled, which is cancelled (no need) and will never unlock it: amend its dependencies",
         ),
         (
             "c",
-            "it waits for old, which is superseded (by other) and will never unlock it: amend it with --depends-on",
+            "it waits for old, which is superseded (by other) and will never unlock it: amend its dependencies",
         ),
     ]
 

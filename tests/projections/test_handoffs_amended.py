@@ -287,7 +287,7 @@ def test_an_approved_file_that_names_nobody_to_do_it_is_not_ready(ledger, reader
 def test_an_approved_file_whose_receiver_is_not_registered_is_not_ready(ledger, reader):
     ledger.emit("alice", "handoff/h", record(mapped={"title": "t", "to": "kim", "reviewer": "rita"}))
     ledger.emit("rita", "handoff/h", kinds.HandoffApproved(version=ledger.handoff("h").version))
-    sentence = "h is not ready: its receiver kim is not registered: register it, or amend the handoff with --to NAME."
+    sentence = "h is not ready: its receiver kim is not registered: register it, or amend the handoff to name another."
     assert why(reader, "h") == (sentence, ["AGENT_UNKNOWN"])
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
     assert unannounced(reader) == []

@@ -1,18 +1,18 @@
 """Handoffs, reasoning and sessions as objects: ``ledger.handoff("id").claim()``.
 
-Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. They are
-written once for both ledgers: ``R`` is what publishing returns, and ``S``, ``W`` and ``A`` are the answers. With an
-``AsyncLedger`` all of them are awaited.
+Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. The
+nouns of an ``AsyncLedger`` (``async_ledger``) have the same verbs, awaited.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack
 
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
+from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer
 from deedbook.consumers.reasoning.operations import NewStep, Settlement
 from deedbook.consumers.reasoning.validator.evidence import cite
@@ -28,14 +28,16 @@ from deedbook.projections.briefs.prompt import TransferLevel
 
 if TYPE_CHECKING:
     from deedbook.consumers.handoffs.operations import Verb
+    from deedbook.consumers.interfaces.python.queries import QueryingLedger
+    from deedbook.consumers.reasoning.compressor.transfer import DescribedBrief
+    from deedbook.ledger.admission.decide import Accepted
     from deedbook.ledger.client.author import Author
-    from deedbook.ledger.client.client import Client
+    from deedbook.projections.handoffs.answers import ShownHandoff, Why
+    from deedbook.projections.reasoning.answers import ShownReasoning
+    from deedbook.projections.sessions.answers import ShownSession
 
-R = TypeVar("R")
-A = TypeVar("A")
-S = TypeVar("S")
-W = TypeVar("W")
-R_co = TypeVar("R_co", covariant=True)
+# The positions of the published events; inside ``batch()`` the list is empty.
+R: TypeAlias = "list[Accepted]"
 
 
 # Arguments that are lists of texts. A single text would pass as a sequence of its letters.
@@ -85,25 +87,20 @@ class Changes(TypedDict, total=False):
     reasoning: Sequence[str]
 
 
-class _Publisher(Protocol[R_co]):
-    """The part of a ledger that these objects use."""
+class Noun(Spelled):
+    """The base of the nouns: one stream of a ledger, by the id in the stream's name."""
 
-    def publish(self, stream: str, *data: EventData) -> R_co: ...
+    family: ClassVar[str]
 
-    def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> R_co: ...
+    def __init__(self, ledger: QueryingLedger, id: str) -> None:  # noqa: A002 - the word that all use
+        self._ledger = ledger
+        self.id = self.id_in(id)
+        self.stream = f"{self.family}/{self.id}"
 
-    def answer(self, query: str, **arguments: Any) -> Any: ...
-
-    def compute(self, work: Callable[[Client], Any]) -> Any: ...
-
-
-class _Noun(Generic[R]):
-    _family: str
-
-    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
-        self._ledger: _Publisher[R] = ledger
-        self.id = id.removeprefix(f"{self._family}/")
-        self.stream = f"{self._family}/{self.id}"
+    @classmethod
+    def id_in(cls, name: str) -> str:
+        """Return the id in the name of a stream or file, or the id itself."""
+        return name.removeprefix(f"{cls.family}/")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
@@ -117,23 +114,23 @@ class _Noun(Generic[R]):
         return self._ledger.publish(self.stream, *data)
 
 
-class Handoff(_Noun[R], Generic[R, S, W]):
+class Handoff(Noun):
     """Work that one agent hands to another. Every verb raises ``Refused`` with a code when it may not be done now."""
 
-    _family = "handoff"
+    family = "handoff"
 
-    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
-        super().__init__(ledger, id.removesuffix(".md"))
+    @classmethod
+    def id_in(cls, name: str) -> str:
+        """Return the id in the name of a stream or file, or the id itself."""
+        return super().id_in(name).removesuffix(".md")
 
-    def show(self) -> S:
+    def show(self) -> ShownHandoff:
         """Return the handoff: title, version, status and its reason, tasks, criteria, log, who waits for whom."""
-        shown: S = self._ledger.answer("handoffs.show", id=self.id)
-        return shown
+        return self._ledger.handoffs.show(id=self.id)
 
-    def why(self) -> W:
+    def why(self) -> Why:
         """Return in one ``sentence`` why it is not ready, or that it is."""
-        why: W = self._ledger.answer("handoffs.why", id=self.id)
-        return why
+        return self._ledger.handoffs.why(id=self.id)
 
     def create(
         self,
@@ -165,11 +162,11 @@ class Handoff(_Noun[R], Generic[R, S, W]):
         arguments = {name: value for name, value in locals().items() if name != "self" and value is not None}
         _check_lists(arguments)
         set_fields = {name: list(value) if name in _lists else value for name, value in arguments.items()}
-        ledger: Any = self._ledger
+        settings = self._ledger.settings
 
         def make(author: Author) -> list[EventData]:
             view = partial(ask, author.client)
-            return [creation(view, ledger.settings.agent or "", ledger.settings, self.id, set_fields)[1]]
+            return [creation(view, settings.agent or "", settings, self.id, set_fields)[1]]
 
         return self._ledger.publish_from(self.stream, make)
 
@@ -263,15 +260,14 @@ class Handoff(_Noun[R], Generic[R, S, W]):
         return self._ledger.publish_from(self.stream, make)
 
 
-class Reasoning(_Noun[R], Generic[R, S, A]):
+class Reasoning(Noun):
     """A reasoning, recorded step by step; others read a brief of it with measured fidelity, or the whole graph."""
 
-    _family = "reasoning"
+    family = "reasoning"
 
-    def show(self) -> S:
+    def show(self) -> ShownReasoning:
         """Return the reasoning: its steps, their dependencies, and its versions."""
-        shown: S = self._ledger.answer("reasoning.show", id=self.id)
-        return shown
+        return self._ledger.reasonings.show(id=self.id)
 
     def start(self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = "") -> R:
         """Open it; from now on only its author extends it."""
@@ -282,6 +278,7 @@ class Reasoning(_Noun[R], Generic[R, S, A]):
 
     def step(
         self,
+        /,
         content: str,
         *,
         type: reasonings.StepType = "inference",  # noqa: A002 - the field's name
@@ -345,34 +342,29 @@ class Reasoning(_Noun[R], Generic[R, S, A]):
         )
         return self._publish(data)
 
-    def brief(self, budget: int | None = None, *, level: Literal["minimal", "standard", "full"] = "standard") -> A:
+    def brief(
+        self, budget: int | None = None, *, level: Literal["minimal", "standard", "full"] = "standard"
+    ) -> DescribedBrief:
         """Return its brief: ``prompt``, at most ``budget`` tokens, its measured ``fidelity``, and what it drops.
 
         A published brief is compared with its graph before this returns; ``rejected`` names one that does not hold.
         """
-
-        def work(client: Client) -> dict[str, Any]:
-            view = partial(ask, client)
-            return transfer.describe(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
-
-        brief: A = self._ledger.compute(work)
-        return brief
+        view = partial(ask, self._ledger.client)
+        return transfer.described(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
 
 
-class Session(_Noun[R], Generic[R, S]):
+class Session(Noun):
     """A session: what an agent does and learns, from its start to its end."""
 
-    _family = "session"
+    family = "session"
 
-    def show(self) -> S:
+    def show(self) -> ShownSession:
         """Return the session: its vectors in each phase, findings, unknowns, dead ends and tools."""
-        shown: S = self._ledger.answer("sessions.show", id=self.id)
-        return shown
+        return self._ledger.sessions.show(id=self.id)
 
     def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> R:
         """Open it; from now on only its author writes to it. ``ai_id`` is the label that reports are found by."""
-        ledger: Any = self._ledger
-        label = (ledger.settings.agent or "") if ai_id is None else ai_id
+        label = (self._ledger.settings.agent or "") if ai_id is None else ai_id
         return self._publish(sessions.SessionStarted(task=task, ai_id=label, resumes=resumes))
 
     def assess(

@@ -20,12 +20,13 @@ from deedbook.consumers.reasoning.compressor.compress import compress
 from deedbook.consumers.reasoning.compressor.prose import holds
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
-from deedbook.ledger.events.brief import Brief, Prose
+from deedbook.ledger.events.brief import Brief, Fidelity, Prose
 from deedbook.ledger.format.codec import check_strict, convert, read_msgpack
 from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.system.files import replacing
+from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.answers.query import is_whole_ref, prefix_range
-from deedbook.projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
+from deedbook.projections.briefs.gates import FetchAnswer, FetchRule, should_fetch_full_reasoning
 from deedbook.projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
 from deedbook.projections.briefs.rejection import CertificateProblem, RejectedBrief
 from deedbook.projections.reasoning.answers import PayloadSizes, ReasoningPayload
@@ -292,28 +293,79 @@ def read_graph(text: bytes) -> ReasoningMemory:
     return memory
 
 
+class Omissions(Answer, frozen=True, kw_only=True):
+    """The parts of a graph that a brief leaves out: steps by number, and sections of the prompt; and what it cut."""
+
+    steps: list[int]
+    sections: list[str]
+    shortened: list[str]
+
+
+class DescribedBrief(Answer, frozen=True, kw_only=True, rename={"budget_needed_for_090": "budget_needed_for_0.90"}):
+    """A checked brief: its ``prompt`` and tokens, its measured ``fidelity`` (0 to 1), and the parts that it lacks.
+
+    The other fields are those of ``Prompt``, ``ReceivedBrief`` and ``Brief``. ``fetch_full``: the brief is not enough,
+    by the rule ``rule_fired``.
+    """
+
+    prompt: Untrusted
+    expanded: Untrusted
+    tokens: int
+    exact: bool
+    tokenizer: str
+    level: str
+    budget: int
+    reasoning_ref: str
+    fidelity: float
+    parts: Fidelity
+    dropped: Omissions
+    budget_needed_for_090: int | None
+    published: bool
+    rejected: RejectedBrief | None
+    imported: dict[str, Any] | None
+    verdict: LatestVerdict
+    newer: int
+    fetch_full: bool
+    rule_fired: FetchRule | None
+    not_assessed: list[str]
+    brief: Brief
+    prose: Prose | None
+    prose_missing: str
+
+
+def described(received: ReceivedBrief) -> DescribedBrief:
+    """Return a received brief as every interface shows it."""
+    prompt, brief = received.prompt, received.brief
+    return DescribedBrief(
+        prompt=prompt.prompt,
+        expanded=prompt.expanded,
+        tokens=prompt.tokens,
+        exact=prompt.exact,
+        tokenizer=prompt.tokenizer,
+        level=prompt.level,
+        budget=prompt.budget,
+        reasoning_ref=brief.reasoning_ref,
+        fidelity=brief.fidelity.value,
+        parts=brief.fidelity,
+        dropped=Omissions(steps=brief.dropped_steps, sections=prompt.dropped, shortened=prompt.shortened),
+        budget_needed_for_090=brief.budget_needed_for_090,
+        published=received.is_published,
+        rejected=received.rejected,
+        imported=received.imported,
+        verdict=received.verdict,
+        newer=received.newer,
+        fetch_full=received.answer.fetch,
+        rule_fired=received.answer.rule,
+        not_assessed=received.answer.not_assessed,
+        brief=brief,
+        prose=received.prose,
+        prose_missing=received.prose_missing,
+    )
+
+
 def describe(received: ReceivedBrief) -> dict[str, Any]:
-    """Return the fields of a received brief as plain values."""
-    prompt: dict[str, Any] = msgspec.to_builtins(received.prompt)
-    left_out = {"sections": prompt.pop("dropped"), "shortened": prompt.pop("shortened")}
-    return prompt | {
-        "reasoning_ref": received.brief.reasoning_ref,
-        "fidelity": received.brief.fidelity.value,
-        "parts": msgspec.to_builtins(received.brief.fidelity),
-        "dropped": {"steps": received.brief.dropped_steps, **left_out},
-        "budget_needed_for_0.90": received.brief.budget_needed_for_090,
-        "published": received.is_published,
-        "rejected": msgspec.to_builtins(received.rejected),
-        "imported": received.imported,
-        "verdict": msgspec.to_builtins(received.verdict),
-        "newer": received.newer,
-        "fetch_full": received.answer.fetch,
-        "rule_fired": msgspec.to_builtins(received.answer.rule),
-        "not_assessed": received.answer.not_assessed,
-        "brief": msgspec.to_builtins(received.brief),
-        "prose": msgspec.to_builtins(received.prose),
-        "prose_missing": received.prose_missing,
-    }
+    """Return a received brief as plain values."""
+    return described(received).to_dict()
 
 
 def read_verdict(view: Ask, ref: str) -> LatestVerdict:

@@ -87,7 +87,7 @@ def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Deed) -> None:
     head = nowhere.data("verify")["tree_head"]
     assert f"tree head {head}" in nowhere("verify")
     report = nowhere.refuses_verification("verify", "--root", head)
-    assert f"tree head; it takes the fingerprint of the root key, which is {made['root_fingerprint']}" in str(report)
+    assert f"tree head; the fingerprint of the root key is {made['root_fingerprint']}" in str(report)
 
 
 def test_init_seals_the_root_key_with_a_passphrase(nowhere: Deed, passphrase: Callable[..., int]) -> None:

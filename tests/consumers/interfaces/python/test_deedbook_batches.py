@@ -127,4 +127,4 @@ def test_threads_share_a_ledger_and_each_has_its_own_batches(place: Place) -> No
             thread.join()
         for stream in streams:
             assert len(list(ledger.events(stream=stream))) == 6
-            assert ledger.ask("sessions.show", id=stream.removeprefix("session/"))["counts"]["findings"] == 5
+            assert ledger.session(stream).show().counts.findings == 5

@@ -5,18 +5,21 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import msgspec
 import pytest
 from calling import Place
 from deedbook_use import awaited, fresh, opened, refusal
 
 import deedbook
-from deedbook import AsyncLedger, DeedbookError, Event, Unavailable
+from deedbook import AsyncLedger, DeedbookError, Event, Ledger, Page, Unavailable
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.interfaces.python import nouns
+from deedbook.consumers.interfaces.python.async_ledger import AsyncHandoff, AsyncReasoning, AsyncSession
+from deedbook.consumers.interfaces.python.nouns import Handoff, Reasoning, Session
 from deedbook.consumers.reasoning.operations import OPERATIONS as REASONING
 from deedbook.consumers.sdk.operations import Operation
 from deedbook.consumers.sessions.operations import OPERATIONS as SESSION
-from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 
 def test_a_handoff_goes_from_its_creation_to_its_verification(place: Place) -> None:
@@ -76,25 +79,60 @@ def test_what_was_so_then_is_asked_of_either_ledger(place: Place) -> None:
         kuro.handoff(name).create(to="claude-code", reviewer="alex", title="first")
         (made,) = kuro.events("handoff.created", stream=f"handoff/{name}")
         kuro.handoff(name).amend(title="second", reason="more")
-        then = kuro.ask("handoffs.show", id=name, as_of=made.index)
-        assert (then["title"], kuro.ask("handoffs.show", id=name)["title"]) == ("first", "second")
-        before = kuro.ask("handoffs.list", as_of=made.index - 1)
-        assert name not in [row["id"] for row in before["items"]]
-        assert refusal(lambda: kuro.ask("handoffs.list", as_of="1999-01-01")).code == "NOT_FOUND"
-        assert refusal(lambda: kuro.ask("handoffs.list", as_of="soon")).code == "INVALID_FIELD"
+        then = kuro.handoffs.show(id=name, as_of=made.index)
+        assert (then.title, kuro.handoff(name).show().title) == ("first", "second")
+        before = kuro.handoffs.list(as_of=made.index - 1)
+        assert name not in [row.id for row in before]
+        assert refusal(lambda: kuro.handoffs.list(as_of="1999-01-01")).code == "NOT_FOUND"
+        assert refusal(lambda: kuro.handoffs.list(as_of="soon")).code == "INVALID_FIELD"
 
     async def ask(ledger: AsyncLedger) -> tuple[Any, Any]:
-        shown = await ledger.ask("handoffs.show", id=name, as_of=made.index)
-        return shown, await ledger.ask("handoffs.list", as_of=made.index - 1)
+        shown = await ledger.handoffs.show(id=name, as_of=made.index)
+        return shown, await ledger.handoffs.list(as_of=made.index - 1)
 
     shown, listed = awaited(place, ask)
-    assert (shown["title"], shown["as_of"]["root"]) == ("first", then["as_of"]["root"])
-    assert listed == before
+    assert (shown.title, shown.as_of.root) == ("first", then.as_of.root)
+    assert listed.to_dict() == before.to_dict()
+
+
+def test_a_loop_over_a_page_goes_over_all_pages_and_json_has_the_fields_alone(place: Place) -> None:
+    session = fresh("pages")
+
+    async def read(ledger: AsyncLedger) -> list[int]:
+        page = await ledger.catalog.find(stream=stream, limit=2)
+        assert page.total == 5
+        assert page.to_dict() == whole.to_dict()
+        waiting = await ledger.handoffs.next(agent="alex", limit=1)
+        assert [row.id async for row in waiting] == waits
+        return [row.event_index async for row in page]
+
+    with opened(place) as ledger:
+        for number in range(3):
+            ledger.handoff(f"{session}-{number}").create(to="claude-code", reviewer="alex", title="It")
+        stream = ledger.session(session).stream
+        ledger.publish(stream, SessionStarted(), *(FindingLogged(finding=str(number)) for number in range(4)))
+        whole = ledger.catalog.find(stream=stream, limit=2)
+        indexes = [event.index for event in ledger.events(stream=stream)]
+        assert ([row.event_index for row in whole], [row.event_index for row in whole]) == (indexes, indexes)
+        assert (len(whole.items), whole.total, whole.next) == (2, 5, indexes[1])
+        assert msgspec.to_builtins(whole) == whole.to_dict() == msgspec.json.decode(msgspec.json.encode(whole))
+        assert whole == ledger.catalog.find(stream=stream, limit=2)
+        assert isinstance(whole, Page)
+        assert not ledger.catalog.find(stream="session/none")
+        past = ledger.catalog.find(stream=stream, limit=1, as_of=indexes[2])
+        assert [row.event_index for row in past] == indexes[:3]
+        queue = ledger.handoffs.next(agent="alex", limit=1)
+        waits = [row.id for row in queue]
+        assert {f"{session}-{number}" for number in range(3)} <= set(waits)
+        assert queue.as_of != msgspec.UNSET
+        assert len(ledger.agents.keys().items) == len(list(ledger.agents.keys()))
+        assert "cannot fetch" in str(refusal(lambda: list(msgspec.structs.replace(whole))))
+    assert awaited(place, read) == indexes
 
 
 def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -> None:
     def status() -> str:
-        return str(kuro.ask("handoffs.facts", id=name)["status"])
+        return kuro.handoffs.facts(id=name).status
 
     def approved() -> None:
         alex.handoff(name).approve(kuro.handoff(name).show().version)
@@ -131,8 +169,8 @@ def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -
 def test_reasoning_is_recorded_and_its_brief_is_checked_against_the_graph(place: Place) -> None:
     name = fresh("why")
 
-    async def brief(ledger: AsyncLedger) -> dict[str, Any]:
-        return await ledger.reasoning(name).brief(200)
+    async def brief(ledger: AsyncLedger) -> str:
+        return (await ledger.reasoning(name).brief(200)).prompt
 
     with opened(place) as ledger:
         reasoning = ledger.reasoning(name)
@@ -144,9 +182,10 @@ def test_reasoning_is_recorded_and_its_brief_is_checked_against_the_graph(place:
         reasoning.conclude("Use node:events", limitations=["Node only"])
         assert len(reasoning.show().memory.steps) == 3
         made = reasoning.brief(200)
-    assert made["tokens"] <= 200
-    assert "node:events" in made["prompt"]
-    assert awaited(place, brief)["prompt"] == made["prompt"]
+    assert made.tokens <= 200
+    assert "node:events" in made.prompt
+    assert made.to_dict()["dropped"]["steps"] == made.dropped.steps
+    assert awaited(place, brief) == made.prompt
 
 
 def test_a_session_keeps_what_was_learned(place: Place) -> None:
@@ -218,14 +257,35 @@ def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, ch
 
 
 def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
-    from deedbook.consumers.interfaces.python.nouns import Handoff
-
     assert {verb for verb in OPERATIONS if not callable(getattr(Handoff, verb, None))} == set()
 
 
-def test_every_argument_of_creating_is_one_of_the_noun() -> None:
-    from deedbook.consumers.interfaces.python.nouns import Handoff
+@pytest.mark.parametrize(
+    ("blocking", "awaiting", "other"),
+    [
+        (Ledger, AsyncLedger, {"author", "client"}),
+        (Handoff, AsyncHandoff, set()),
+        (Reasoning, AsyncReasoning, set()),
+        (Session, AsyncSession, set()),
+    ],
+)
+def test_every_method_is_awaited_under_its_name_with_its_arguments_and_text(
+    blocking: type, awaiting: type, other: set[str]
+) -> None:
+    def takes(owner: type, name: str) -> list[tuple[str, object]]:
+        method = getattr(owner, name)
+        return (
+            [(it.name, it.default) for it in inspect.signature(method).parameters.values()] if callable(method) else []
+        )
 
+    public = {name for name in dir(blocking) if not name.startswith("_")} - {"family", "id_in"}
+    assert public - set(dir(awaiting)) == other
+    for name in public - other:
+        assert getattr(awaiting, name).__doc__, name
+        assert takes(awaiting, name) == takes(blocking, name), name
+
+
+def test_every_argument_of_creating_is_one_of_the_noun() -> None:
     taken = set(inspect.signature(Handoff.create).parameters) - {"self"}
     assert taken == {argument.name for argument in OPERATIONS["create"].arguments}
 

@@ -15,6 +15,7 @@ from deedbook_use import awaited, fresh, opened, refusal
 
 from deedbook import AsyncLedger, Event, Ledger
 from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 
@@ -24,15 +25,17 @@ def test_a_function_is_called_once_for_each_event_and_its_effect_commits_with_th
     stream, store = f"session/{fresh()}", tmp_path / "effects.db"
     with opened(place) as ledger:
 
-        @ledger.on("finding.logged", where=lambda event: event.stream == stream)
-        def note(event: Event, db: sqlite3.Connection) -> None:
+        @ledger.on(FindingLogged, where=lambda event: event.stream == stream)
+        def note(event: Event[FindingLogged], db: sqlite3.Connection) -> None:
             db.execute("CREATE TABLE IF NOT EXISTS notes (finding TEXT)")
             db.execute("INSERT INTO notes VALUES (?)", (event.data.finding,))
 
         ledger.publish(stream, SessionStarted(), FindingLogged(finding="a"), FindingLogged(finding="b"))
         for _ in range(2):
             ledger.run("notes", after=-1, until=ledger.client.head().size, store=store)
-        assert refusal(lambda: ledger.on("no.such_kind")).code == "UNKNOWN_KIND"
+        assert refusal(lambda: ledger.on("finding.loged")).details["near"][0] == "finding.logged"
+        assert refusal(lambda: ledger.on(EventData)).code == "UNKNOWN_KIND"
+        assert [event.data.finding for event in ledger.events(FindingLogged, stream=stream)] == ["a", "b"]
     with sqlite3.connect(store) as db:
         assert db.execute("SELECT finding FROM notes").fetchall() == [("a",), ("b",)]
     db.close()
@@ -42,8 +45,8 @@ def test_coroutines_react_too_and_what_raises_is_tried_again(place: Place, tmp_p
     stream, seen = f"session/{fresh()}", list[str]()
 
     async def react(ledger: AsyncLedger) -> None:
-        @ledger.on("finding.logged", where=lambda event: event.stream == stream)
-        async def note(event: Event, db: sqlite3.Connection) -> None:
+        @ledger.on(FindingLogged, where=lambda event: event.stream == stream)
+        async def note(event: Event[FindingLogged], db: sqlite3.Connection) -> None:
             seen.append(event.data.finding)
             await asyncio.sleep(0)
             if len(seen) == 1:
@@ -107,7 +110,7 @@ def test_following_yields_what_comes_until_it_is_stopped(place: Place) -> None:
     with opened(place) as ledger, opened(place) as other:
         ledger.publish(stream, SessionStarted(), FindingLogged(finding="first"))
         seen = []
-        for event in ledger.follow("finding.logged", stream=stream, after=-1):
+        for event in ledger.follow(FindingLogged, stream=stream, after=-1):
             seen.append(event.data.finding)
             if len(seen) == 2:
                 ledger.stop()

@@ -65,13 +65,13 @@ def test_what_is_used_after_it_was_closed_says_so(place: Place) -> None:
     ledger = opened(place)
     ledger.close()
     ledger.close()
-    for action in (lambda: ledger.ask("handoffs.list"), lambda: ledger.session("s").start(), lambda: ledger.get(0)):
+    for action in (ledger.handoffs.list, lambda: ledger.session("s").start(), lambda: ledger.get(0)):
         assert refusal(action).code == "USAGE"
 
     async def use() -> None:
         late = AsyncLedger("kuro", home=place.home, server=place.server)
         with pytest.raises(Refused, match="not open"):
-            await late.ask("handoffs.list")
+            await late.handoffs.list()
         await late.open()
         await late.close()
         await late.close()
@@ -98,11 +98,27 @@ def test_one_text_where_several_are_meant_and_names_that_do_not_exist_are_refuse
         assert "cannot change 'titel': did you mean title?" in str(
             refusal(lambda: ledger.handoff(name).amend(titel="Other"))  # type: ignore[call-arg]
         )
-        assert "did you mean handoffs.list" in str(refusal(lambda: ledger.ask("handofs.lst")))
-        misspelt = refusal(lambda: ledger.ask("handoffs.list", stauts="pending"))
-        assert str(misspelt).endswith("handoffs.list takes no argument 'stauts': did you mean status?")
         vectors = {"kno": 0.5}
         assert "no vector 'kno'" in str(refusal(lambda: ledger.session(fresh()).assess("PREFLIGHT", vectors)))
+
+
+def test_advice_names_arguments_and_no_options(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(ledger: AsyncLedger) -> None:
+        await ledger.handoff(name).check()
+
+    name = fresh()
+    with opened(place) as ledger:
+        ledger.handoff(name).create(to="claude-code", reviewer="alex", title="It")
+        messages = [
+            str(refusal(lambda: ledger.handoff(name).check())),
+            str(refusal(lambda: awaited(place, check))),
+            str(refusal(lambda: ledger.verify(root="abc"))),
+        ]
+    monkeypatch.chdir(tmp_path)
+    messages += [str(refusal(Ledger)), str(refusal(AsyncLedger))]
+    advice = ["tasks=N, criteria=N, or all_open=True", "tasks=N", "root= takes", "home=", "home="]
+    assert [text in message for text, message in zip(advice, messages, strict=True)] == [True] * 5, messages
+    assert not [message for message in messages if "--" in message]
 
 
 def test_a_cancelled_call_leaves_the_ledger_usable_and_closing_waits_for_it(place: Place) -> None:
@@ -116,7 +132,7 @@ def test_a_cancelled_call_leaves_the_ledger_usable_and_closing_waits_for_it(plac
             call.cancel()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, list | asyncio.CancelledError) for result in results)
-        waiting = asyncio.create_task(_first(ledger, stream))
+        waiting = asyncio.create_task(_first(ledger, f"session/{fresh('none')}"))  # cancelled calls go on
         await asyncio.sleep(0.05)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

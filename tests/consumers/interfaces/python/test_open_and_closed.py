@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +38,8 @@ def in_a_fork(work: Callable[[], object]) -> str:
             answer = str(work())
         except (Refused, Unavailable) as error:
             answer = error.code
+        except StopIteration:  # a coroutine that ended
+            answer = "StopIteration"
         os.write(writing, answer.encode())
         os._exit(0)
     os.close(writing)
@@ -64,7 +65,7 @@ def test_a_program_that_changes_its_folder_keeps_its_ledger(
         ledger.session("s1").start("it")
         ledger.on("session.started")(lambda _event, _db: None)
         ledger.run("mail", after=-1, until=1)
-        assert ledger.ask("sessions.show", id="s1")["task"] == "it"
+        assert ledger.session("s1").show().task == "it"
     assert not list((tmp_path / "elsewhere").iterdir())
     assert open_folders(clients) == before
 
@@ -86,7 +87,7 @@ def test_a_fork_neither_uses_nor_ends_what_was_open(alone: Deed) -> None:
         assert in_a_fork(ledger.close) == "None"
         assert in_a_fork(lambda: Ledger("kuro", home=alone.home)) == "STORE_UNAVAILABLE"
         for _ in range(3):
-            assert ledger.ask("sessions.show", id="s1")["status"]
+            assert ledger.sessions.show(id="s1").status
             ledger.session("s1").finding("still here")
     assert in_a_fork(lambda: Ledger("kuro", home=alone.home).client.head().size) != "STORE_UNAVAILABLE"
 
@@ -136,36 +137,31 @@ def test_opening_that_is_cancelled_leaves_nothing_open(alone: Deed) -> None:
     assert open_folders(clients) == before
 
 
-def test_calls_at_the_same_time_open_one_client_beside_the_loop(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[object] = []
-    both = threading.Barrier(2)
-    really = Clients.open
-
-    def count(self: Clients, settings: object) -> object:
-        client = really(self, settings)  # type: ignore[arg-type]
-        opened.append(client)
-        return client
-
-    async def work() -> None:
-        async with AsyncLedger("kuro", home=alone.home) as ledger:
-            ledger._beside, beside = None, ledger._beside  # as behind a server, where it is opened when first needed
-            await asyncio.gather(*(ledger.compute(lambda client: (both.wait(60), client.head())) for _ in range(2)))
-            assert beside is not None
-            clients.close(beside)
-
-    monkeypatch.setattr(Clients, "open", count)
-    asyncio.run(work())
-    assert len(opened) == 2  # one for the loop, one beside it
-
-
-def test_a_call_that_goes_on_after_closing_does_not_reach_the_log(alone: Deed) -> None:
-    async def work() -> list[BaseException]:
+def test_closing_waits_for_the_calls_that_began(alone: Deed) -> None:
+    async def work() -> int:
         ledger = AsyncLedger("kuro", home=alone.home)
         await ledger.open()
         calls = [asyncio.create_task(ledger.session(f"s{number}").start()) for number in range(12)]
         await asyncio.sleep(0)
+        late = asyncio.create_task(ledger.session("late").start())
         await ledger.close()
-        ended = await asyncio.gather(*calls, return_exceptions=True)
-        return [one for one in ended if isinstance(one, BaseException)]
+        assert [len(accepted) for accepted in await asyncio.gather(*calls)] == [1] * 12
+        with pytest.raises(Refused, match="not open"):
+            await late
+        return open_folders(clients)
 
-    assert {type(error) for error in asyncio.run(work())} == {Refused}
+    before = open_folders(clients)
+    assert asyncio.run(work()) == before
+    with Ledger("kuro", home=alone.home) as ledger:
+        assert len(list(ledger.events("session.started"))) == 12
+
+
+def test_a_fork_of_a_program_with_an_async_ledger_is_refused(alone: Deed) -> None:
+    async def work() -> tuple[str, str]:
+        async with AsyncLedger("kuro", home=alone.home) as ledger:
+            await ledger.session("s1").start()
+            return in_a_fork(lambda: ledger.get(0).send(None)), in_a_fork(lambda: ledger.close().send(None))
+
+    refused, closed = asyncio.run(work())
+    assert refused == "USAGE"
+    assert closed == "StopIteration"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import deedbook
+from deedbook import AsyncLedger, Ledger, Refused
+from deedbook.ledger.events.handoff import HandoffCreated
 
 
 def run(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
@@ -74,9 +78,19 @@ import asyncio
 import sqlite3
 
 from deedbook import Accepted, AsyncLedger, Event, Ledger, Refused
+from deedbook.ledger.events.handoff import HandoffClaimed, HandoffCompleted
 
 
 def work(ledger: Ledger) -> list[Accepted]:
+    @ledger.on(HandoffCompleted, where=lambda event: event.data.summary != "")
+    def typed(event: Event[HandoffCompleted], db: sqlite3.Connection) -> None:
+        reveal_type(event.data.summary)
+
+    for claimed in ledger.events(HandoffClaimed):
+        reveal_type(claimed.data.lease_seconds)
+    for either in ledger.follow(HandoffClaimed, HandoffCompleted):
+        reveal_type(either.data)
+
     @ledger.on("handoff.completed", where=lambda event: event.author == "kuro")
     def note(event: Event, db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO done VALUES (?)", (event.name,))
@@ -107,28 +121,96 @@ asyncio.run(main())
     checked = run(tmp_path, "-m", "mypy", "--strict", str(program))
     notes = [line for line in checked.stdout.splitlines() if "note: Revealed" in line]
     assert checked.returncode == 0, checked.stdout
-    assert ["list[deedbook.ledger.admission" in notes[0], "ShownSession" in notes[1]] == [True, True], checked.stdout
+    types = [note.partition('Revealed type is "')[2].rpartition(".")[2].removesuffix('"') for note in notes]
+    assert types == ["str", "int | None", "EventData", "Accepted]", "ShownSession"], checked.stdout
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        ("from deedbook import Nothing", "attr-defined"),
-        ("Ledger(1)", "arg-type"),
-        ("Ledger().handoff(2)", "arg-type"),
-        ("Ledger().handoff('h').show().statsu", "attr-defined"),
-        ("Ledger().handoff('h').show().criteria[0].makr", "attr-defined"),
-        ("Ledger().handoff('h').show()['status']", "index"),
-        ("Ledger().handoff('h').why().sentense", "attr-defined"),
-        ("Ledger().reasoning('r').show().memory.stpes", "attr-defined"),
-        ("Ledger().session('s').show().findngs", "attr-defined"),
-        ("Ledger().handoff('h').claim(lease=3)", "call-arg"),
-        ("Ledger().handoff('h').amend(titel='y')", "call-arg"),
-        ("Ledger().handoff('h').amend(tasks='y', title=3)", "arg-type"),
-        ("AsyncLedger().handoff('h').show().status", "attr-defined"),
-    ],
-)
-def test_a_strict_type_checker_refuses_what_is_misspelt(tmp_path: Path, line: str, code: str) -> None:
-    (tmp_path / "wrong.py").write_text(f"from deedbook import AsyncLedger, Ledger\n\n{line}\n")
-    wrong = run(tmp_path, "-m", "mypy", "--strict", str(tmp_path / "wrong.py"))
-    assert f"[{code}]" in wrong.stdout
+# A misspelt expression, mypy's code for it, and the name that the refusal at run time suggests.
+MISSPELT = [
+    ("ledger.handofs", "attr-defined", "handoffs"),
+    ("ledger.handoffs.nxt(agent='kuro')", "attr-defined", "next"),
+    ("ledger.handoffs.next(agnt='kuro')", "call-arg", "agent"),
+    ("ledger.handoffs.next(agent='kuro').itmes", "attr-defined", "items"),
+    ("ledger.handoffs.next(agent='kuro').items[0].titel", "attr-defined", "title"),
+    ("[row.stauts for row in ledger.handoffs.list()]", "attr-defined", "status"),
+    ("ledger.handoffs.list(stauts='pending')", "call-arg", "status"),
+    ("ledger.handoffs.list(status='pendng')", "arg-type", "pending"),
+    ("ledger.handoffs.show(id='h').statsu", "attr-defined", "status"),
+    ("ledger.reasonings.shw(id='r')", "attr-defined", "show"),
+    ("ledger.reslve(ref='0')", "attr-defined", "resolve"),
+    ("ledger.resolve(rfe='0')", "call-arg", "ref"),
+    ("ledger.handof('h')", "attr-defined", "handoff"),
+    ("ledger.handoff('h').clam()", "attr-defined", "claim"),
+    ("ledger.handoff('h').claim(lease_secnds=3)", "call-arg", "lease_seconds"),
+    ("ledger.handoff('h').amend(titel='y')", "call-arg", "title"),
+    ("ledger.handoff('h').show().statsu", "attr-defined", "status"),
+    ("ledger.handoff('h').show().criteria[0].makr", "attr-defined", "mark"),
+    ("ledger.handoff('h').why().sentense", "attr-defined", "sentence"),
+    ("ledger.reasoning('r').show().memory.stpes", "attr-defined", "steps"),
+    ("ledger.session('s').show().findngs", "attr-defined", "findings"),
+    ("ledger.reasoning('r').brief().fidelty", "attr-defined", "fidelity"),
+    ("ledger.verify(rot='0')", "call-arg", "root"),
+    ("next(ledger.events('handoff.created')).strem", "attr-defined", "stream"),
+    ("next(ledger.events(HandoffCreated)).data.titel", "attr-defined", "title"),
+    ("next(ledger.events('handoff.craeted'))", "call-overload", "handoff.created"),
+    ("ledger.on('handoff.completd')", "call-overload", "handoff.completed"),
+    ("ledger.on(HandoffCreated, wehre=None)", "call-overload", "where"),
+    ("(await loop.handoffs.next()).itmes", "attr-defined", "items"),
+    ("[row.stauts async for row in await loop.handoffs.list()]", "attr-defined", "status"),
+    ("await loop.handoff('h').claim(lease_secnds=3)", "call-arg", "lease_seconds"),
+    ("loop.handofs", "attr-defined", "handoffs"),
+    ("await loop.handoffs.nxt()", "attr-defined", "next"),
+]
+WRONG = [
+    ("Ledger(1)", "arg-type"),
+    ("ledger.handoff(2)", "arg-type"),
+    ("ledger.ask('handofs.lst', stauts='x')", "attr-defined"),
+    ("ledger.handoff('h').show()['status']", "index"),
+    ("ledger.handoff('h').amend(tasks='y', title=3)", "arg-type"),
+    ("ledger.handoffs.existing(ids='h')", "arg-type"),
+    ("loop.handoff('h').show().status", "attr-defined"),
+    ("[row for row in await loop.handoffs.list()]", "attr-defined"),
+]
+
+
+def test_a_strict_type_checker_refuses_what_is_misspelt(tmp_path: Path) -> None:
+    lines = [
+        "from deedbook import AsyncLedger, Ledger",
+        "from deedbook.ledger.events.handoff import HandoffCreated",
+        "async def wrong(ledger: Ledger, loop: AsyncLedger) -> None:",
+    ]
+    begin = len(lines) + 1
+    cases = [*((line, code) for line, code, _ in MISSPELT), *WRONG]
+    (tmp_path / "wrong.py").write_text("\n".join([*lines, *(f"    {line}" for line, _ in cases), ""]))
+    answer = run(tmp_path, "-m", "mypy", "--strict", str(tmp_path / "wrong.py"))
+    codes: dict[int, str] = dict.fromkeys(range(begin, begin + len(cases)), "")
+    for number, message in re.findall(r"^wrong\.py:(\d+): error: (.*)$", answer.stdout, re.MULTILINE):
+        codes[int(number)] += message
+    for (line, code), message in zip(cases, codes.values(), strict=True):
+        assert f"[{code}]" in message, f"{line}: {message}"
+
+
+@pytest.fixture(scope="module")
+def misspelt_home(local_home: Path) -> Path:
+    """A ledger with a handoff, a reasoning and a session."""
+    with Ledger("kuro", home=local_home) as ledger:
+        ledger.handoff("h").create(to="claude-code", reviewer="alex", title="It", criteria=["done"])
+        ledger.reasoning("r").start("it")
+        ledger.reasoning("r").step("one")
+        ledger.session("s").start()
+    return local_home
+
+
+@pytest.mark.parametrize(("line", "near"), [(line, near) for line, _, near in MISSPELT])
+def test_a_misspelt_name_is_refused_with_the_near_name(misspelt_home: Path, line: str, near: str) -> None:
+    async def evaluate() -> None:
+        with Ledger("alex", home=misspelt_home) as ledger:
+            async with AsyncLedger("alex", home=misspelt_home) as loop:
+                names = {"HandoffCreated": HandoffCreated}
+                exec(f"async def wrong(ledger, loop):\n    return {line.replace('kuro', 'alex')}", names)
+                await names["wrong"](ledger, loop)
+
+    with pytest.raises(Refused, match=rf"\b{re.escape(near)}\b") as refused:
+        asyncio.run(evaluate())
+    assert near in refused.value.details.get("near", [near])
+    assert refused.value.code in {"UNKNOWN_FIELD", "UNKNOWN_KIND", "INVALID_FIELD"}
