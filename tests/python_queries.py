@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.ledger.events import KINDS
 from deedbook.projections.answers.answer import Page
-from deedbook.projections.answers.query import Arguments, ByRef, Query
+from deedbook.projections.answers.query import Arguments, Query
 from deedbook.projections.views.registry import QUERIES
 
 CONSUMERS: Final = Path(__file__).parent.parent / "consumers"
@@ -177,7 +177,7 @@ def docstring(query: Query) -> str:
     about = inspect.cleandoc(query.answer.__doc__ or "")
     fields = msgspec.structs.fields(query.arguments)
     paragraphs = [about]
-    if query.arguments not in (Arguments, ByRef):
+    if query.arguments is not Arguments:
         paragraphs.append(inspect.cleandoc(vars(query.arguments).get("__doc__") or ""))
     described = [(field.name, text) for field in fields if (text := _description(field.type))]
     paragraphs.append(" ".join(f"``{name}``: {text}" for name, text in described))

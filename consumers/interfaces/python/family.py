@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_CURSORS = ("after", "cursor")
-
 
 class QueryFamily(Spelled):
     """The base of the queries about one subject."""
@@ -67,6 +65,5 @@ def _answer(ledger: OpenLedger, query: str, named: dict[str, Any]) -> Any:
     answer = ask(ledger.client, query, arguments, as_of)
     if not issubclass(get_origin(definition.returns) or definition.returns, Page):
         return formed(answer, definition.returns)
-    cursor = next((name for name in _CURSORS if name in json_names), "")
     page = formed(answer, paged(definition.returns))
-    return fetching(page, lambda start: _answer(ledger, query, {**named, cursor: start, "as_of": as_of}))
+    return fetching(page, lambda start: _answer(ledger, query, {**named, "after": start, "as_of": as_of}))

@@ -128,7 +128,7 @@ class AgentsQueries(QueryFamily):
         """
 
     @asks("agents.show")
-    def show(self, *, name: str, as_of: int | str | None = None) -> ShownAgent:
+    def show(self, *, id: str, as_of: int | str | None = None) -> ShownAgent:
         """Return one agent with its keys.
 
         An agent by its registered name.
@@ -157,7 +157,7 @@ class BriefsQueries(QueryFamily):
     def best(
         self,
         *,
-        ref: str,
+        id: str,
         level: Literal["minimal", "standard", "full"],
         budget: int | None = None,
         as_of: int | str | None = None,
@@ -212,9 +212,9 @@ class CatalogQueries(QueryFamily):
     ) -> LanesPages:
         """Return operations, newest first, with the lanes and sessions of that part of the log.
 
-        The operations since an index, newest first; with ``agent``, only those of that agent.
+        The operations since a time, newest first; with ``agent``, only those of that agent.
 
-        ``limit``: Rows of a page.
+        ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later.
         """
 
     @asks("catalog.instant")
@@ -229,14 +229,17 @@ class CatalogQueries(QueryFamily):
         """Return all inadmissible entries that views skipped, in the order of the log."""
 
     @asks("catalog.show")
-    def show(self, *, ref: str, as_of: int | str | None = None) -> ShownEvent:
-        """Return an event by its index, its id, its body's SHA-256, or 12 digits of either."""
+    def show(self, *, id: str, as_of: int | str | None = None) -> ShownEvent:
+        """Return an event by its index, its id, its body's SHA-256, or 12 digits of either.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
 
     @asks("catalog.why")
     def why(
         self,
         *,
-        ref: str,
+        id: str,
         direction: Literal["back", "forward", "both"] = "both",
         depth: int = 8,
         after: int = 0,
@@ -317,16 +320,16 @@ class HandoffsQueries(QueryFamily):
     def facts(self, *, id: str, as_of: int | str | None = None) -> HandoffSummary:
         """Return a handoff's parties, status, version, claims and origin.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
     @asks("handoffs.files")
     def files(
-        self, *, finished: bool = False, after: int | None = None, limit: int = 500, as_of: int | str | None = None
+        self, *, is_all: bool = False, after: int | None = None, limit: int = 500, as_of: int | str | None = None
     ) -> Pages[str]:
         """Return the ids of the handoffs that have a file, the oldest first.
 
-        The handoffs that have a file; ``finished`` includes finished ones. ``after`` is the ``next`` of a page.
+        The handoffs that have a file; ``is_all`` includes finished ones. ``after`` is the ``next`` of a page.
 
         ``limit``: Rows of a page.
         """
@@ -403,19 +406,19 @@ class HandoffsQueries(QueryFamily):
     def references(self, *, id: str, as_of: int | str | None = None) -> References:
         """Return the handoffs that depend on one, and those that answer it. The id is whole.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
     @asks("handoffs.show")
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownHandoff:
         """Return everything about one handoff.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
     @asks("handoffs.unannounced")
     def unannounced(
-        self, *, about: str | None = None, limit: int = 50, as_of: int | str | None = None
+        self, *, id: str | None = None, limit: int = 50, as_of: int | str | None = None
     ) -> UnannouncedHandoffs:
         """Return claimable handoffs that were not announced as ready.
 
@@ -452,7 +455,7 @@ class HandoffsQueries(QueryFamily):
     def why(self, *, id: str, as_of: int | str | None = None) -> Why:
         """Return why a handoff is ready or not, and the agents it waits for with their operations.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
 
@@ -483,8 +486,8 @@ class KnowledgeQueries(QueryFamily):
     def graph(
         self,
         *,
-        sel: str | None = None,
-        q: str | None = None,
+        id: str | None = None,
+        text: str | None = None,
         agent: str | None = None,
         direction: Literal["back", "forward", "both"] = "both",
         depth: int = 2,
@@ -493,7 +496,7 @@ class KnowledgeQueries(QueryFamily):
     ) -> Knowledge:
         """Return the things around a start. Raises Refused: ``NOT_FOUND``.
 
-        The start (``SORT/ID``, or the newest things that contain ``q`` or belong to ``agent``), and how far to walk.
+        The start (``SORT/ID``, or the newest things with the words ``text`` or of ``agent``), and how far to walk.
 
         ``limit``: Rows of a page.
         """
@@ -517,7 +520,7 @@ class ReasoningsQueries(QueryFamily):
         """
 
     @asks("reasoning.fetch")
-    def fetch(self, *, ref: str, have: str | None = None, as_of: int | str | None = None) -> ReasoningPayload:
+    def fetch(self, *, id: str, have: str | None = None, as_of: int | str | None = None) -> ReasoningPayload:
         """Return the smallest payload for this receiver.
 
         Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
@@ -526,8 +529,11 @@ class ReasoningsQueries(QueryFamily):
         """
 
     @asks("reasoning.full")
-    def full(self, *, ref: str, as_of: int | str | None = None) -> FullReasoning:
-        """Return a whole version."""
+    def full(self, *, id: str, as_of: int | str | None = None) -> FullReasoning:
+        """Return a whole version.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
 
     @asks("reasoning.list")
     def list(
@@ -548,14 +554,17 @@ class ReasoningsQueries(QueryFamily):
         """
 
     @asks("reasoning.origins")
-    def origins(self, *, ref: str, as_of: int | str | None = None) -> Origins:
-        """Return which reasonings have this version, and how many were recorded here, and imported."""
+    def origins(self, *, id: str, as_of: int | str | None = None) -> Origins:
+        """Return which reasonings have this version, and how many were recorded here, and imported.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
 
     @asks("reasoning.show")
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownReasoning:
         """Return a reasoning at its latest version, with its versions and its whole graph.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
 
@@ -621,7 +630,7 @@ class ReportsQueries(QueryFamily):
         That is every task done, criterion met and handoff completed by that author between the start and the end of
         the session (the end of the log while it is open), unless it was undone there too. Texts are whole.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
     @asks("reports.calibration")
@@ -630,7 +639,7 @@ class ReportsQueries(QueryFamily):
         *,
         ai_id: str | None = None,
         author: str | None = None,
-        since_ms: int | None = None,
+        since: int | None = None,
         limit: int = 50,
         as_of: int | str | None = None,
     ) -> Calibrations:
@@ -638,7 +647,7 @@ class ReportsQueries(QueryFamily):
 
         One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed.
 
-        ``limit``: Rows of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of a page.
         """
 
     @asks("reports.list")
@@ -648,9 +657,9 @@ class ReportsQueries(QueryFamily):
         ai_id: str | None = None,
         author: str | None = None,
         imported: bool | None = None,
-        since_ms: int | None = None,
+        since: int | None = None,
         task_pattern: str | None = None,
-        cursor: int | None = None,
+        after: int | None = None,
         limit: int = 10,
         as_of: int | str | None = None,
     ) -> ReportPage:
@@ -660,18 +669,19 @@ class ReportsQueries(QueryFamily):
 
         Filters of a list; ``task_pattern`` is searched in the task and in its outcome, ignoring case.
 
-        ``imported``: only reports of other tools, or (false) none of them. ``since_ms`` is when they happened.
+        ``imported``: only reports of other tools, or (false) none of them. ``since`` is when they happened.
 
-        ``task_pattern``: A pattern as RE2 reads it. ``limit``: Rows of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``task_pattern``: A pattern as RE2 reads it.
+        ``limit``: Rows of a page.
         """
 
     @asks("reports.overlap")
-    def overlap(self, *, since_ms: int | None = None, limit: int = 20, as_of: int | str | None = None) -> Overlaps:
+    def overlap(self, *, since: int | None = None, limit: int = 20, as_of: int | str | None = None) -> Overlaps:
         """Return pairs of reports about the same work.
 
-        Reports of ``since_ms`` (Unix ms) or later; an imported one counts by its claimed time.
+        Reports of ``since`` (Unix ms) or later; an imported one counts by its claimed time.
 
-        ``limit``: Rows of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of a page.
         """
 
     @asks("reports.sessions")
@@ -683,7 +693,7 @@ class ReportsQueries(QueryFamily):
         author: str | None = None,
         has: Literal["beliefs", "records"] | None = None,
         imported: bool | None = None,
-        cursor: int | None = None,
+        after: int | None = None,
         limit: int = 10,
         as_of: int | str | None = None,
     ) -> Pages[ReportedSession]:
@@ -744,7 +754,7 @@ class ReviewsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownReview:
         """Return a review, with its answer if there is one.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
 
@@ -768,7 +778,7 @@ class SearchQueries(QueryFamily):
         | None = None,
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
-        since_ms: int | None = None,
+        since: int | None = None,
         limit: int = 20,
         after: int | None = None,
         as_of: int | str | None = None,
@@ -779,10 +789,11 @@ class SearchQueries(QueryFamily):
 
         The text to search, the sorts of streams, the kinds and the author; ``after`` is the ``next`` of a page.
 
-        An imported record also has the kind that it stands for; ``since_ms`` is when the ledger accepted an event.
+        An imported record also has the kind that it stands for; ``since`` is when the ledger accepted an event.
 
         ``text``: Words, phrases, beginnings*. ``sort``: Only these streams. ``kinds``: Only events of these kinds.
-        ``limit``: Hits of a page. ``after``: The next of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Hits of a page. ``after``: The next
+        of a page.
         """
 
     @asks("search.related")
@@ -791,8 +802,8 @@ class SearchQueries(QueryFamily):
         *,
         task: str,
         ai_id: str | None = None,
-        session_id: str | None = None,
-        since_ms: int | None = None,
+        session: str | None = None,
+        since: int | None = None,
         limit: int = 5,
         as_of: int | str | None = None,
     ) -> RelatedWork:
@@ -800,9 +811,10 @@ class SearchQueries(QueryFamily):
 
         Sessions without a report count like others: their dead ends are as valid.
 
-        A task in words; ``session_id`` is left out of the answer (a resumed session need not find itself).
+        A task in words; ``session`` is left out of the answer (a resumed session need not find itself).
 
-        ``task``: The task in words. ``limit``: Rows of a page.
+        ``task``: The task in words. ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of
+        a page.
         """
 
     @asks("search.similar")
@@ -811,16 +823,17 @@ class SearchQueries(QueryFamily):
         *,
         task: str,
         ai_id: str | None = None,
-        session_id: str | None = None,
-        since_ms: int | None = None,
+        session: str | None = None,
+        since: int | None = None,
         limit: int = 5,
         as_of: int | str | None = None,
     ) -> SimilarSessions:
         """Return the sessions nearest to a task.
 
-        A task in words; ``session_id`` is left out of the answer (a resumed session need not find itself).
+        A task in words; ``session`` is left out of the answer (a resumed session need not find itself).
 
-        ``task``: The task in words. ``limit``: Rows of a page.
+        ``task``: The task in words. ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of
+        a page.
         """
 
 
@@ -858,14 +871,14 @@ class SessionsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownSession:
         """Return a session with everything recorded in it.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
     @asks("sessions.trajectory")
     def trajectory(self, *, id: str, as_of: int | str | None = None) -> Trajectory:
         """Return the movement of a session's vectors.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
 
@@ -895,7 +908,7 @@ class SnapshotsQueries(QueryFamily):
         after: int | None = None,
         limit: int = 50,
         author: str | None = None,
-        session_id: str | None = None,
+        session: str | None = None,
         reasoning_ref: str | None = None,
         as_of: int | str | None = None,
     ) -> Pages[SnapshotLine]:
@@ -910,7 +923,7 @@ class SnapshotsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownSnapshot:
         """Return a snapshot, whole.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
 
@@ -947,21 +960,21 @@ class TotQueries(QueryFamily):
     def prove(self, *, id: str, as_of: int | str | None = None) -> TaskProof:
         """Return for each answer its request, signer, key and index, and whether six agents really ran.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
     @asks("tot.show")
     def show(self, *, id: str, as_of: int | str | None = None) -> ThoughtTask:
         """Return a task.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
     @asks("tot.tree")
     def tree(self, *, id: str, as_of: int | str | None = None) -> ShownTree:
         """Return the whole tree of a task.
 
-        A thing by its id or an unambiguous beginning of it.
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
 
@@ -979,14 +992,17 @@ class ValidationsQueries(QueryFamily):
     """The queries ``validations.…``."""
 
     @asks("validations.latest")
-    def latest(self, *, ref: str, as_of: int | str | None = None) -> LatestVerdict:
-        """Return the verdict on a version."""
+    def latest(self, *, id: str, as_of: int | str | None = None) -> LatestVerdict:
+        """Return the verdict on a version.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
 
     @asks("validations.list")
     def list(
         self,
         *,
-        ref: str,
+        id: str,
         author: str | None = None,
         passed: bool | None = None,
         after: int | None = None,
@@ -1028,11 +1044,13 @@ class QueryingLedger(ReactingLedger):
     validations = cached_property(ValidationsQueries)
 
     @asks("resolve")
-    def resolve(self, *, ref: str, as_of: int | str | None = None) -> ResolvedReference:
+    def resolve(self, *, id: str, as_of: int | str | None = None) -> ResolvedReference:
         """Return the meaning of a reference.
 
         The reference is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name.
         Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """
 
 
