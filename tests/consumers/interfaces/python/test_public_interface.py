@@ -138,7 +138,7 @@ MISSPELT = [
     ("ledger.handoffs.show(id='h').statsu", "attr-defined", "status"),
     ("ledger.reasonings.shw(id='r')", "attr-defined", "show"),
     ("ledger.reslve(ref='0')", "attr-defined", "resolve"),
-    ("ledger.resolve(rfe='0')", "call-arg", "ref"),
+    ("ledger.resolve(idd='0')", "call-arg", "id"),
     ("ledger.handof('h')", "attr-defined", "handoff"),
     ("ledger.handoff('h').clam()", "attr-defined", "claim"),
     ("ledger.handoff('h').claim(lease_secnds=3)", "call-arg", "lease_seconds"),
