@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import described, fetch, receive_brief
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
@@ -118,7 +118,7 @@ class Actor:
 
     def receive_brief(self, name: str, level: str) -> dict[str, Any]:
         """Receive the brief of a reasoning and return the rule that requires the whole graph, if any."""
-        return describe(receive_brief(self._view, name, TransferLevel(level)))
+        return described(receive_brief(self._view, name, TransferLevel(level))).to_dict()
 
     def fetch_graph(self, ref: str) -> dict[str, Any]:
         """Fetch a graph by its ref, recompute its hash, and compare the published brief with it."""

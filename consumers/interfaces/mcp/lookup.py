@@ -29,7 +29,7 @@ from deedbook.consumers.interfaces.mcp.arguments import as_list
 from deedbook.consumers.interfaces.mcp.fence import Own
 from deedbook.consumers.interfaces.mcp.reports import NUMBER, After, Id, PageSize, Since
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
-from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, fetch, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, fetch, receive_brief
 from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.text import json_text
@@ -222,13 +222,13 @@ def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
 
 def fields_of(received: ReceivedBrief, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:
     """Return the fields of the answer for a brief; later pages do not repeat the prompt."""
-    described = describe(received)
+    fields = described(received).to_dict()
     names = set(FetchedReasoning.__struct_fields__) - {"graph", "gate", "newer"}
-    answer = {name: value for name, value in described.items() if name in names}
+    answer = {name: value for name, value in fields.items() if name in names}
     answer |= {"author": received.author, "at": time_text(received.at_ms)}
     steps = answer["dropped"]["steps"]  # all steps of a long graph would leave no room for its page
     answer["dropped"] |= {"steps": steps[:_dropped_steps_max], "steps_count": len(steps)}
-    answer |= {"next": None, "exact": described["exact"] and tokenizer().exact}
+    answer |= {"next": None, "exact": fields["exact"] and tokenizer().exact}
     answer["verdict"] = {"outcome": received.verdict.outcome, "text": received.verdict.text}
     answer["reasons"] = decision.reasons  # they may quote evidence or the answer of a human
     answer |= {"action": decision.action, "may_act": decision.may_act}

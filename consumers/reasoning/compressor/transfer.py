@@ -21,10 +21,11 @@ from deedbook.consumers.reasoning.compressor.prose import holds
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
 from deedbook.ledger.events.brief import Brief, Fidelity, Prose
-from deedbook.ledger.format.codec import check_strict, convert, read_msgpack
+from deedbook.ledger.format.codec import check_strict, read_msgpack
 from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.system.files import replacing
 from deedbook.projections.answers.answer import Answer, Untrusted
+from deedbook.projections.answers.checked import formed
 from deedbook.projections.answers.query import is_whole_ref, prefix_range
 from deedbook.projections.briefs.gates import FetchAnswer, FetchRule, should_fetch_full_reasoning
 from deedbook.projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
@@ -198,7 +199,7 @@ def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetche
     """
     base = None if have is None else compute_reasoning_ref(have)
     arguments = {"id": ref} if base is None else {"id": ref, "have": base}
-    answer = read_answer(view("reasoning.fetch", arguments), ReasoningPayload)
+    answer = formed(view("reasoning.fetch", arguments), ReasoningPayload)
     canonical = canonical_json(read_payload(answer.sent_as, answer.payload, have))
     computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
     bounds = prefix_range(ref, "sha256")
@@ -363,26 +364,13 @@ def described(received: ReceivedBrief) -> DescribedBrief:
     )
 
 
-def describe(received: ReceivedBrief) -> dict[str, Any]:
-    """Return a received brief as plain values."""
-    return described(received).to_dict()
-
-
 def read_verdict(view: Ask, ref: str) -> LatestVerdict:
     """Return the verdict on a version. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
-    verdict = read_answer(view("validations.latest", {"id": ref}), LatestVerdict)
+    verdict = formed(view("validations.latest", {"id": ref}), LatestVerdict)
     return msgspec.structs.replace(verdict, as_of=msgspec.UNSET)  # a decision rests on the heads of several answers
 
 
 def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:
-    """Return the answer of a view as ``read_answer`` does; None if it refuses with ``NOT_FOUND``."""
+    """Return the answer of a view as its type; None if it refuses with ``NOT_FOUND``."""
     answer = or_none(view, query, arguments)
-    return None if answer is None else read_answer(answer, form)
-
-
-def read_answer(answer: dict[str, Any], form: type[T]) -> T:
-    """Return the answer of a view as the type ``form``."""
-    try:
-        return convert(answer, form)
-    except msgspec.ValidationError as error:
-        raise Corrupted("VERIFICATION_FAILED", f"the answer does not have the expected form: {error}") from error
+    return None if answer is None else formed(answer, form)

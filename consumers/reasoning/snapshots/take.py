@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.certificate import check_certificate, differences, is_comparable
 from deedbook.consumers.reasoning.compressor.compress import compress
-from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_answer
+from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import AS_A_BLOB, Refused, or_none
@@ -29,6 +29,7 @@ from deedbook.ledger.events.session import Vectors
 from deedbook.ledger.events.snapshot import SnapshotTaken
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.limits import data_size_max_bytes
+from deedbook.projections.answers.checked import formed
 from deedbook.projections.answers.query import is_whole_ref
 from deedbook.projections.briefs.embedding import is_embedding_of
 from deedbook.projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
@@ -120,7 +121,7 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     """
     if not name.startswith("reasoning/") and not is_whole_ref(name):
         try:
-            answer = read_answer(view("snapshots.show", {"id": name}), ShownSnapshot)
+            answer = formed(view("snapshots.show", {"id": name}), ShownSnapshot)
             data, problems = _checked(view, answer.data)
             snapshot = snapshot_of(data, snapshot_id=answer.id, author=answer.author, event_id=answer.event_id)
             rejected = RejectedBrief(answer.event_id, answer.author, problems)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_answer, read_verdict
+from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_verdict
 from deedbook.consumers.reasoning.validator.evidence import is_known
 from deedbook.consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from deedbook.consumers.reasoning.validator.trees import Tree
@@ -27,6 +27,7 @@ from deedbook.ledger.client.client import Ask
 from deedbook.ledger.client.local import now_ms
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import encode_canonical
+from deedbook.projections.answers.checked import formed
 from deedbook.projections.validations.answers import Validations
 
 again_after_s: Final = 86_400
@@ -48,8 +49,8 @@ class ValidatedReasoning(msgspec.Struct, frozen=True):
 def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> ValidatedReasoning:
     """Return the report on a reasoning (id, ref or prefix of a ref), compared with an earlier report that passed."""
     fetched = fetch(view, ref)
-    reasoning = read_answer(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
-    answer = read_answer(view("validations.list", {"id": fetched.ref, "passed": True}), Validations)
+    reasoning = formed(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
+    answer = formed(view("validations.list", {"id": fetched.ref, "passed": True}), Validations)
     # The earlier report must be independent of the reasoning's author, and must have looked into a tree.
     others = (entry for entry in answer.items if entry.author != reasoning.author)
     earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
@@ -83,7 +84,7 @@ def publish(
     if data.omitted:
         data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
     arguments = {"id": data.reasoning_ref, "author": author.name, "limit": 1}
-    latest = next(iter(read_answer(view("validations.list", arguments), Validations).items), None)
+    latest = next(iter(formed(view("validations.list", arguments), Validations).items), None)
     newest = read_verdict(view, data.reasoning_ref).latest
     if latest is not None and latest.data == data and newest is not None:
         age_ms = clock_ms() - newest.at_ms

@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import page_options, show_page, when
 from deedbook.consumers.interfaces.cli.reasoning_text import import_note, print_verdict
 from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
-from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
@@ -65,7 +65,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
     if client is not None:
         received = with_prose(received, client)
-    data = describe(received) | {"certificate": HOLDS}
+    data = described(received).to_dict() | {"certificate": HOLDS}
 
     def text() -> None:
         click.echo(sanitize_text(data["expanded" if plain else "prompt"]))

@@ -15,7 +15,7 @@ import msgspec
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.layout import Box, Drawing, Edge, Node, layered
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, fetch, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, fetch, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief, look_again
 from deedbook.consumers.reasoning.validator.trees import work_tree
 from deedbook.consumers.sdk.text import sanitize_line
@@ -79,7 +79,7 @@ def reasoning(context: PageContext) -> Page:
             "signed_index": event.index,
             "compromised": row.get("compromised"),
         },
-        "brief": describe(received),
+        "brief": described(received).to_dict(),
         "rules": msgspec.to_builtins(received.answer.all_rules),
         "sections": explained["sections"],
         "fidelity": explained["measured"],

@@ -11,7 +11,7 @@ from graphs import audit_graph, audit_json, graph
 from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.compress import compress
-from deedbook.consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import described, fetch, receive_brief
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.brief import Brief, Prose, Remark, Sentence, Tag
 from deedbook.projections.briefs.fidelity import measure
@@ -118,11 +118,11 @@ def test_published_brief_is_taken_and_another_made_when_a_budget_is_asked_for() 
 
 
 def test_description_says_what_a_receiver_must_know() -> None:
-    described = describe(receive_brief(Server(), REF, TransferLevel.MINIMAL))
-    assert described["reasoning_ref"] == REF
-    assert described["rule_fired"]["name"] == "critical_evidence"
-    assert described["fetch_full"] is True
-    assert described["published"] is False
+    row = described(receive_brief(Server(), REF, TransferLevel.MINIMAL)).to_dict()
+    assert row["reasoning_ref"] == REF
+    assert row["rule_fired"]["name"] == "critical_evidence"
+    assert row["fetch_full"] is True
+    assert row["published"] is False
 
 
 def test_brief_that_is_none_is_refused() -> None:
@@ -179,7 +179,7 @@ def test_brief_that_does_not_hold_is_made_again_and_who_signed_it_is_named(lie: 
     assert received.rejected is not None
     assert (received.rejected.event_id, received.rejected.author) == (EVENT_ID, "svc")
     assert field in {problem.field for problem in received.rejected.problems}
-    told = describe(received)["rejected"]
+    told = described(received).to_dict()["rejected"]
     assert (told["author"], told["event_id"]) == ("svc", EVENT_ID)
 
 

@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.node.workers import workers_of
 from deedbook.consumers.reasoning import workers
 from deedbook.consumers.reasoning.compressor.certificate import check_certificate
 from deedbook.consumers.reasoning.compressor.compress import compress
-from deedbook.consumers.reasoning.compressor.transfer import describe, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import described, receive_brief
 from deedbook.consumers.reasoning.workers import (
     LEVELS,
     PROSE_AWAITED,
@@ -120,7 +120,7 @@ def test_brief_stands_at_once_and_its_prose_follows(desk: Desk, vendor: Vendor) 
     vendor.script = [GOOD]
     desk.write()
     data = desk.best("audit")
-    told = describe(receive_brief(desk.reader.answer, "audit", STANDARD))
+    told = described(receive_brief(desk.reader.answer, "audit", STANDARD)).to_dict()
     assert [one["steps"] for one in data["prose"]["sentences"]] == [[1], [2], [4]]
     assert told["prose"] == data["prose"]
     assert (data["prose"]["fidelity_kind"], data.get("prose_missing", "")) == ("lexical lower bound", "")
