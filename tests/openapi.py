@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, get_origin
 
 import msgspec
-import openapi_writes
 
 from deedbook.consumers.interfaces.web.api import (
     BYTES,
@@ -42,10 +41,13 @@ from deedbook.consumers.interfaces.web.questions import (
     text_max_chars,
 )
 from deedbook.consumers.interfaces.web.stream import EVENT_STREAM
+from deedbook.consumers.interfaces.web.writes import INTENT_HEADER, MSGPACK
+from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.errors import CODES
 from deedbook.ledger.events import KINDS, fields
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.limits import json_integer_max
+from deedbook.ledger.format.envelope import EVENT_TYPE, DsseSignature
+from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, json_integer_max, request_size_max_bytes
 from deedbook.projections.answers import answer
 from deedbook.projections.answers.answer import Compromised
 from deedbook.projections.views.registry import QUERIES, kind_of
@@ -54,19 +56,24 @@ Schema = dict[str, Any]
 OPEN: Final = (ROOT, DESCRIPTION, HEALTH)
 _REF: Final = "#/components/schemas/{name}"
 _ERRORS: Final = {
-    "400": "The request is invalid, for example an argument.",
+    "400": "The request is invalid: an argument, the body, or an event in it.",
     "401": "The token is missing or no longer valid.",
-    "403": "The token's role does not allow this request.",
-    "404": "The requested item does not exist (yet).",
-    "405": "Only GET, HEAD and OPTIONS are allowed.",
+    "403": "The token does not allow this request, or the gate refuses an event for its author or its state.",
+    "404": "An item that the request names does not exist (yet).",
+    "405": "The path does not take this method; `Allow` names those that it takes.",
     "406": "The resource is not available in a media type that Accept names.",
-    "409": "The name matches several items.",
-    "413": "The request has a body, or the answer is too large.",
+    "408": "The body came too slowly.",
+    "409": "The name matches several items, or an event conflicts with what the ledger contains.",
+    "413": "The body or the answer is too large, or the path takes no body.",
     "414": "The address is too long.",
-    "500": "Stored data failed verification, or an unexpected error occurred.",
-    "503": "Too many requests, or the views are being built: try again after the time in `Retry-After`.",
+    "415": "The body has another media type, or an encoding.",
+    "500": "Data failed verification, or an unexpected error occurred.",
+    "503": "The node is busy, builds its views, has no leader, or does not know the result: send the same request "
+    "again after the time in `Retry-After`.",
 }
-_ALWAYS: Final = ("405", "413", "414", "500", "503")
+_ALWAYS: Final = ("304", "405", "413", "414", "500", "503")
+_OF_WRITES: Final = ("400", "401", "403", "404", "405", "408", "409", "413", "415", "500", "503")
+_BASE64: Final[Schema] = {"type": "string", "contentEncoding": "base64"}
 _ABBREVIATED: Final = {"id", "have"}
 """Arguments that may be the beginning of an id, which may match several items."""
 _DAY: Final = "(mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -187,6 +194,7 @@ def description() -> Schema:
     types = {name: QUERIES[name].returns for name in sorted(QUERIES)}
     types |= {path: type_ for path, (_, _, type_, _, _) in _OTHERS.items() if isinstance(type_, type)}
     types |= {kind: KINDS[kind].data for kind in KINDS} | {"problem": Problem, "event": _Shown}
+    types |= {"signature": DsseSignature, "accepted": Accepted}
     answers, components = msgspec.json.schema_components(types.values(), ref_template=_REF)
     shared = _shared_types()
     names = {json.dumps(schema): name for name, schema in shared.items()}
@@ -195,13 +203,10 @@ def description() -> Schema:
     schemas |= _events(schemas.pop("_Shown"), data) | {"Batch": schemas.pop("_Batch")}
     schemas["Problem"]["properties"]["code"] = {"enum": list(CODES)}
     paths = {path_of(name): {"get": _question(name, data[name], schemas)} for name in sorted(QUERIES)}
-    paths |= {path: {"get": _other(path, data.get(path), schemas)} for path in _OTHERS} | openapi_writes.paths()
-    schemas |= openapi_writes.schemas()
+    paths |= {path: {"get": _other(path, data.get(path), schemas)} for path in _OTHERS} | _writes()
+    schemas |= _written(schemas.pop("DsseSignature"), schemas.pop("Accepted"))
     problem = {PROBLEM: {"schema": _named("Problem")}}
-    responses = {
-        status: {"description": meaning, "content": problem}
-        for status, meaning in (openapi_writes.ERRORS | _ERRORS).items()
-    }
+    responses = {status: {"description": meaning, "content": problem} for status, meaning in _ERRORS.items()}
     responses["304"] = {"description": "Not modified: the client has this answer (If-None-Match)."}
     return {
         "openapi": "3.1.0",
@@ -284,7 +289,8 @@ def _question(name: str, data: Schema, schemas: dict[str, Schema]) -> Schema:
     summary = (QUERIES[name].run.__doc__ or "").partition("\n")[0].replace("``", "`")
     parameters = [*_parameters(form, schemas), _shared(AS_OF)]
     media = (JSON, NDJSON) if form.has_pages else (JSON,)
-    statuses = ("400", "401", "403", "404", "406", *(("409",) if _ABBREVIATED & form.items.keys() else ()))
+    abbreviated = ("409",) if _ABBREVIATED & form.items.keys() else ()
+    statuses = (*_ALWAYS, "400", "401", "403", "404", "406", *abbreviated)
     return _operation(name.replace(".", "_"), summary, parameters, kind_of(name), data, media, statuses)
 
 
@@ -307,7 +313,7 @@ def _other(path: str, data: Schema | None, schemas: dict[str, Schema]) -> Schema
     name = re.sub(r"[{}]", "", path).strip("/").replace("/", "_").replace(".", "_")
     tokens = () if path in OPEN else ("401", "403")
     schema = data or type_ or {"type": "object"}
-    operation = _operation(name, summary, parameters, kind, schema, media, (*statuses, *tokens))
+    operation = _operation(name, summary, parameters, kind, schema, media, (*_ALWAYS, *statuses, *tokens))
     return operation | ({"security": []} if path in OPEN else {})
 
 
@@ -378,24 +384,58 @@ def _operation(
     is_bytes = {"type": "string", "format": "binary"}
     answers: Schema = {form: {"schema": is_bytes if form == BYTES else {"type": "string"}} for form in media}
     if media[0] == JSON:
-        answers[JSON] = {"schema": _document_of(kind, data) if kind else data}
-    refs = {status: {"$ref": f"#/components/responses/{status}"} for status in sorted({"304", *_ALWAYS, *statuses})}
+        answers[JSON] = {"schema": _document_of(kind, data, has_pages=NDJSON in media) if kind else data}
+    refs = {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
     responses = {"200": {"description": summary, "content": answers}} | refs
     return {"operationId": name, "summary": summary, "parameters": parameters, "responses": responses}
 
 
-def _document_of(kind: str, data: Schema) -> Schema:
-    return {
-        "type": "object",
-        "required": ["schema_version", "kind", "data"],
-        "properties": {
-            "schema_version": {"const": 1},
-            "kind": {"const": kind},
-            "data": data,
-            "next": {"type": "string", "description": "The address of the next page."},
-        },
-        "additionalProperties": False,
+def _writes() -> Schema:
+    """Return the operations that write, by path."""
+    envelope = _named("SignedEnvelope")
+    many = {"type": "array", "minItems": 1, "maxItems": batch_events_max, "items": envelope}
+    packed = {"type": "string", "maxLength": request_size_max_bytes}
+    submission = {JSON: {"schema": {"oneOf": [envelope, many]}}, MSGPACK: {"schema": packed}}
+    accepted = _object({"accepted": {"type": "array", "items": _named("AcceptedEvent")}})
+    summary = "Submit 1 to 256 signed events; the gate accepts all or none."
+    entries = _operation("v1_entries", summary, [], "entries", accepted, (JSON,), _OF_WRITES)
+    intent = {
+        "name": INTENT_HEADER,
+        "in": "header",
+        "required": True,
+        "description": "A submission of one `blob.stored` event, in base64.",
+        "schema": _BASE64,
     }
+    content = {BYTES: {"schema": {"type": "string", "maxLength": blob_size_max_bytes}}}
+    stored = _object({"ref": _named("Ref"), "size": {"type": "integer", "minimum": 0}})
+    summary = "Store a blob; without an entry that references it, it is deleted after a day."
+    blobs = _operation("v1_blobs_post", summary, [intent], "blob", stored, (JSON,), _OF_WRITES)
+    return {
+        f"{ROOT}/entries": {"post": entries | {"requestBody": {"required": True, "content": submission}}},
+        f"{ROOT}/blobs": {"post": blobs | {"requestBody": {"required": True, "content": content}}},
+    }
+
+
+def _written(signature: Schema, accepted: Schema) -> dict[str, Schema]:
+    """Return the schemas of what is submitted and accepted; HTTP has the fields of an accepted event by name."""
+    envelope = {
+        "payloadType": {"const": EVENT_TYPE},
+        "payload": _BASE64 | {"description": "The body of the event (proto/README.md, section 1)."},
+        "signatures": {"type": "array", "minItems": 1, "maxItems": 1, "items": signature},
+    }
+    fields = zip(Accepted.__struct_fields__, accepted["prefixItems"], strict=True)
+    return {"SignedEnvelope": _object(envelope), "AcceptedEvent": _object(dict(fields))}
+
+
+def _object(properties: Schema) -> Schema:
+    return {"type": "object", "required": [*properties], "properties": properties, "additionalProperties": False}
+
+
+def _document_of(kind: str, data: Schema, *, has_pages: bool) -> Schema:
+    document = _object({"schema_version": {"const": 1}, "kind": {"const": kind}, "data": data})
+    if has_pages:
+        document["properties"]["next"] = {"type": "string", "description": "The address of the next page."}
+    return document
 
 
 def _closed(schema: Schema) -> Schema:
