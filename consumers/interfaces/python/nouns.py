@@ -1,7 +1,8 @@
 """Handoffs, reasoning and sessions as objects: ``ledger.handoff("id").claim()``.
 
 Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. The
-nouns of an ``AsyncLedger`` (``async_ledger``) have the same verbs, awaited.
+nouns of an ``AsyncLedger`` (``async_ledger``) have the same verbs, awaited. A verb returns the positions of the events
+that it published; inside ``batch()`` the list is empty.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
 from deedbook.consumers.interfaces.python.near_names import Spelled
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from deedbook.projections.reasoning.answers import ShownReasoning
     from deedbook.projections.sessions.answers import ShownSession
 
-# The positions of the published events; inside ``batch()`` the list is empty.
-R: TypeAlias = "list[Accepted]"
-
-
 # Arguments that are lists of texts. A single text would pass as a sequence of its letters.
 _lists = (
     "tasks",
@@ -64,6 +61,16 @@ def _check_lists(arguments: Mapping[str, Any]) -> None:
     for name in _lists:
         if isinstance(arguments.get(name), str):
             raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{arguments[name][:40]!r}]")
+
+
+def _values_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a method that are not None, sequences as lists. Raises Refused: as ``_check_lists``."""
+    _check_lists(arguments)
+    return {
+        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in arguments.items()
+        if name != "self" and value is not None
+    }
 
 
 class Changes(TypedDict, total=False):
@@ -110,7 +117,7 @@ class Noun(Spelled):
         batch = present_batch(self._ledger)
         return [] if batch is None else batch.pending(self.stream)
 
-    def _publish(self, *data: EventData) -> R:
+    def _publish(self, *data: EventData) -> list[Accepted]:
         return self._ledger.publish(self.stream, *data)
 
 
@@ -152,38 +159,36 @@ class Handoff(Noun):
         answers: str | None = None,
         proposal: str | None = None,
         reasoning: Sequence[str] = (),
-    ) -> R:
+    ) -> list[Accepted]:
         """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one).
 
         ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of, ``reasoning``
         the ids or refs of what stands behind it. ``tested_by`` to ``tried`` are what only you know; what ``session``
         (default: your open one) recorded of it goes along.
         """
-        arguments = {name: value for name, value in locals().items() if name != "self" and value is not None}
-        _check_lists(arguments)
-        set_fields = {name: list(value) if name in _lists else value for name, value in arguments.items()}
+        values = _values_of(locals())
         settings = self._ledger.settings
 
         def make(author: Author) -> list[EventData]:
             view = partial(ask, author.client)
-            return [creation(view, settings.agent or "", settings, self.id, set_fields)[1]]
+            return [creation(view, settings.agent or "", settings, self.id, values)[1]]
 
         return self._ledger.publish_from(self.stream, make)
 
-    def amend(self, *, reason: str = "", **changes: Unpack[Changes]) -> R:
+    def amend(self, *, reason: str = "", **changes: Unpack[Changes]) -> list[Accepted]:
         """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
         _check_lists(changes)
         return self._operate("amend", **changes, reason=reason)
 
-    def approve(self, version: str, *, comment: str = "") -> R:
+    def approve(self, version: str, *, comment: str = "") -> list[Accepted]:
         """Let exactly this ``version``, which you have read in ``show()``, be worked on."""
         return self._publish(handoffs.HandoffApproved(version=version, comment=comment))
 
-    def reject(self, reason: str) -> R:
+    def reject(self, reason: str) -> list[Accepted]:
         """Refuse it."""
         return self._publish(handoffs.HandoffRejected(reason=reason))
 
-    def claim(self, *, lease_seconds: int | None = None) -> R:
+    def claim(self, *, lease_seconds: int | None = None) -> list[Accepted]:
         """Start work; with a lease it is given up unless completed by then."""
         return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
 
@@ -195,60 +200,62 @@ class Handoff(Noun):
         all_open: bool = False,
         undo: bool = False,
         evidence: str | Sequence[str] = "",
-    ) -> R:
+    ) -> list[Accepted]:
         """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows all, or each; ``undo`` unticks."""
         shows = [evidence] if isinstance(evidence, str) else evidence
         arguments = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
         return self._operate("check", **arguments, all_open=all_open, undo=undo)
 
-    def ask_waiver(self, criterion: int, reason: str) -> R:
+    def ask_waiver(self, criterion: int, reason: str) -> list[Accepted]:
         """Ask the reviewer to waive a criterion, counted from 1."""
         return self._operate("ask_waiver", criterion_numbers=criterion, reason=reason)
 
-    def waive(self, criterion: int, reason: str, *, refuse: bool = False) -> R:
+    def waive(self, criterion: int, reason: str, *, refuse: bool = False) -> list[Accepted]:
         """Waive a criterion, counted from 1, as its reviewer; ``refuse`` rejects the request for a waiver."""
         return self._operate("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
 
-    def log(self, text: str) -> R:
+    def log(self, text: str) -> list[Accepted]:
         """Add a line to its log."""
         return self._publish(handoffs.HandoffLogged(text=text))
 
-    def release(self, reason: str = "") -> R:
+    def release(self, reason: str = "") -> list[Accepted]:
         """Return claimed work, so that somebody else can claim it."""
         return self._publish(handoffs.HandoffReleased(reason=reason))
 
-    def block(self, reason: str) -> R:
+    def block(self, reason: str) -> list[Accepted]:
         """Report that the work cannot continue, and why."""
         return self._publish(handoffs.HandoffBlocked(reason=reason))
 
-    def unblock(self, comment: str = "") -> R:
+    def unblock(self, comment: str = "") -> list[Accepted]:
         """Report that the work can continue."""
         return self._publish(handoffs.HandoffUnblocked(comment=comment))
 
-    def complete(self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning: Sequence[str] = ()) -> R:
+    def complete(
+        self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning: Sequence[str] = ()
+    ) -> list[Accepted]:
         """Say that the work is done, and the ``reasoning`` behind it; every criterion must be checked or waived."""
         _check_lists({"artifacts": artifacts, "reasoning": reasoning})
         if reasoning:
             return self._operate("complete", summary=summary, artifacts=list(artifacts), reasoning=list(reasoning))
         return self._publish(handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts)))
 
-    def verify(self, version: str, completion: str, *, comment: str = "") -> R:
+    def verify(self, version: str, completion: str, *, comment: str = "") -> list[Accepted]:
         """Accept the result, as the reviewer: of this ``version``, handed in by ``completion``, as ``show()`` says."""
         return self._publish(handoffs.HandoffVerified(version=version, completion=completion, comment=comment))
 
-    def request_changes(self, *reasons: str) -> R:
+    def request_changes(self, *reasons: str) -> list[Accepted]:
         """Send completed work back, as the reviewer."""
         return self._operate("request_changes", reason=list(reasons))
 
-    def cancel(self, reason: str) -> R:
+    def cancel(self, reason: str) -> list[Accepted]:
         """Cancel the handoff."""
         return self._publish(handoffs.HandoffCancelled(reason=reason))
 
-    def supersede(self, by: str, *, reason: str = "") -> R:
+    def supersede(self, by: str, *, reason: str = "") -> list[Accepted]:
         """Replace this handoff by another one."""
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
-    def _operate(self, verb: Verb, **arguments: Any) -> R:
+    def _operate(self, verb: Verb, **arguments: Any) -> list[Accepted]:
         """Publish an operation on the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
         if self._pending():
             message = f"{verb} reads handoff {self.id}, which this batch changes: call it after the batch"
@@ -269,7 +276,9 @@ class Reasoning(Noun):
         """Return the reasoning: its steps, their dependencies, and its versions."""
         return self._ledger.reasonings.show(id=self.id)
 
-    def start(self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = "") -> R:
+    def start(
+        self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = ""
+    ) -> list[Accepted]:
         """Open it; from now on only its author extends it."""
         data = reasonings.ReasoningStarted(
             task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session
@@ -293,24 +302,9 @@ class Reasoning(Noun):
         needs_validation: bool | None = None,
         validation_method: str | None = None,
         step_number: int | None = None,
-    ) -> R:
+    ) -> list[Accepted]:
         """Add one step, which rests on the earlier steps of these numbers; its own default is the next number."""
-        _check_lists(locals())
-        new_step = NewStep(
-            content=content,
-            type=type,
-            rests_on=list(rests_on),
-            evidence=list(evidence),
-            confidence=confidence,
-            reasoning_type=reasoning_type,
-            premises=list(premises),
-            alternatives_considered=list(alternatives_considered),
-            assumptions=list(assumptions),
-            conclusion=conclusion,
-            needs_validation=needs_validation,
-            validation_method=validation_method,
-            step_number=step_number,
-        )
+        new_step = NewStep(**_values_of(locals()))
         pending = self._pending()
 
         def make(author: Author) -> list[EventData]:
@@ -326,15 +320,15 @@ class Reasoning(Noun):
 
         return self._ledger.publish_from(self.stream, make)
 
-    def assume(self, content: str, *, check: str | None = None) -> R:
+    def assume(self, content: str, *, check: str | None = None) -> list[Accepted]:
         """Add an assumption that needs validation, and how somebody could find out."""
         return self.step(content, type="assumption", validation_method=check)
 
-    def settle(self, step: int, how: str) -> R:
+    def settle(self, step: int, how: str) -> list[Accepted]:
         """Say how an assumption was settled."""
         return self._publish(Settlement(step=step, how=how).extension())
 
-    def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> R:
+    def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> list[Accepted]:
         """Record the conclusion, the confidence in it (0 to 1), and its known limitations."""
         _check_lists({"limitations": limitations})
         data = reasonings.ReasoningConcluded(
@@ -362,7 +356,7 @@ class Session(Noun):
         """Return the session: its vectors in each phase, findings, unknowns, dead ends and tools."""
         return self._ledger.sessions.show(id=self.id)
 
-    def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> R:
+    def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> list[Accepted]:
         """Open it; from now on only its author writes to it. ``ai_id`` is the label that reports are found by."""
         label = (self._ledger.settings.agent or "") if ai_id is None else ai_id
         return self._publish(sessions.SessionStarted(task=task, ai_id=label, resumes=resumes))
@@ -375,7 +369,7 @@ class Session(Noun):
         reasoning: str = "",
         round: int = 0,  # noqa: A002 - the field's name
         overall_confidence: float | None = None,
-    ) -> R:
+    ) -> list[Accepted]:
         """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
         if unknown := vectors.keys() - set(sessions.Vectors.__struct_fields__):
             there_are = ", ".join(sessions.Vectors.__struct_fields__)
@@ -391,13 +385,13 @@ class Session(Noun):
 
     def finding(
         self, finding: str, *, evidence: Sequence[str] = (), impact: float | None = None, subject: str = ""
-    ) -> R:
+    ) -> list[Accepted]:
         """Record what you found out, and where it can be seen."""
         _check_lists({"evidence": evidence})
         data = sessions.FindingLogged(finding=finding, evidence=list(evidence), impact=impact, subject=subject)
         return self._publish(data)
 
-    def unknown(self, unknown: str, *, impact: float | None = None, subject: str = "") -> R:
+    def unknown(self, unknown: str, *, impact: float | None = None, subject: str = "") -> list[Accepted]:
         """Record what you do not know yet."""
         return self._publish(sessions.UnknownLogged(unknown=unknown, impact=impact, subject=subject))
 
@@ -409,20 +403,20 @@ class Session(Noun):
         impact: float | None = None,
         subject: str = "",
         basis: sessions.Basis | None = None,
-    ) -> R:
+    ) -> list[Accepted]:
         """Record an approach that failed, and why: so that nobody tries it again. ``basis``: tried, or argued."""
         data = sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject, basis=basis)
         return self._publish(data)
 
-    def retract(self, ref: str | int, reason: str) -> R:
+    def retract(self, ref: str | int, reason: str) -> list[Accepted]:
         """Take back a finding or a dead end, by its entry's number or id; also after the end, or as an admin."""
         return self._correct(ref, reason, is_resolved=False)
 
-    def resolve(self, ref: str | int, answer: str) -> R:
+    def resolve(self, ref: str | int, answer: str) -> list[Accepted]:
         """Say what an unknown came to; ``ref`` as of ``retract``."""
         return self._correct(ref, answer, is_resolved=True)
 
-    def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> R:
+    def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> list[Accepted]:
         def make(author: Author) -> list[EventData]:
             stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)
             if stream != self.stream:
@@ -431,10 +425,10 @@ class Session(Noun):
 
         return self._ledger.publish_from(self.stream, make)
 
-    def tool(self, tool: str, purpose: str = "") -> R:
+    def tool(self, tool: str, purpose: str = "") -> list[Accepted]:
         """Record a tool that you used to find something out."""
         return self._publish(sessions.ToolUsed(tool=tool, purpose=purpose))
 
-    def end(self, summary: str = "") -> R:
+    def end(self, summary: str = "") -> list[Accepted]:
         """Close it."""
         return self._publish(sessions.SessionEnded(summary=summary))
