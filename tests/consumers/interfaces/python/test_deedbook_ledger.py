@@ -10,8 +10,7 @@ import pytest
 from calling import Place
 from deedbook_use import awaited, fresh, opened, refusal
 
-import deedbook
-from deedbook import AsyncLedger, DeedbookError, Event, Ledger, Page, Unavailable
+from deedbook import AsyncLedger, DeedbookError, Event, Ledger, Page
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.interfaces.python import nouns
 from deedbook.consumers.interfaces.python.async_ledger import AsyncHandoff, AsyncReasoning, AsyncSession
@@ -306,16 +305,6 @@ def test_every_argument_of_an_operation_is_one_of_its_verb(noun: str, verb: str,
         assert len(names) == 1, (argument.name, taken)
         taken -= names
     assert not taken
-
-
-def test_the_package_offers_what_it_names_and_nothing_else() -> None:
-    names = [name for name in dir(deedbook) if not name.startswith("_") and name[0].isupper()]
-    assert {"Ledger", "AsyncLedger", "Event", "Receipt", "Refused", "Unavailable"} <= set(names)
-    assert all(getattr(deedbook, name) for name in names)
-    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(deedbook))
-    assert issubclass(Unavailable, DeedbookError)
-    with pytest.raises(AttributeError):
-        _ = deedbook.Nothing
 
 
 def test_a_session_takes_back_what_it_found_and_says_what_an_unknown_came_to(place: Place) -> None:

@@ -46,6 +46,8 @@ def test_the_public_interface_offers_what_it_lists_and_opens_nothing(tmp_path: P
     assert deedbook.__all__ == sorted(deedbook.__all__)
     assert {name for name in dir(deedbook) if not name.startswith("_")} >= set(deedbook.__all__)
     assert all(getattr(deedbook, name).__name__ == name for name in deedbook.__all__)
+    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(deedbook))
+    assert issubclass(deedbook.Unavailable, deedbook.DeedbookError)
     with pytest.raises(AttributeError, match="'deedbook' has no attribute 'Nothing'"):
         _ = deedbook.Nothing
     loaded = run(tmp_path, "-c", "import sys, deedbook; print([one for one in sys.modules if one[:9] == 'deedbook.'])")
