@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.events import KINDS
+from deedbook.ledger.events import KIND_OF, KINDS
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData
@@ -20,10 +20,8 @@ def kinds_of(kinds: Sequence[str | type[EventData]]) -> tuple[str, ...]:
 
 
 def _kind_of(data: type[EventData]) -> str:
-    module, name = data.__module__.rpartition(".")[2], data.__name__
-    for kind, known in KINDS.items():
-        if (known.module, known.name) == (module, name) and known.data is data:
-            return kind
+    if (kind := KIND_OF.get(data)) is not None:
+        return kind
     raise Refused("UNKNOWN_KIND", f"{data.__qualname__} is not the class of any kind's data", near=[])
 
 

@@ -1,4 +1,4 @@
-"""Operations as data: the event that each signs, and its arguments, from which every interface makes its own form.
+"""Operations as data: the events that each signs, and its arguments.
 
 A table has one row for each operation. The command line makes its verbs and options from it, MCP its arguments, and
 `deed session record` the format of its files. Arguments that are fields of the signed event come from the event's type:
@@ -21,14 +21,13 @@ from deedbook.ledger.limits import json_integer_max
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "share", "flag", "object"]
-
 """The type of a value; a ``share`` is a number from 0 to 1."""
 
 _LISTS: Final = frozenset({"texts", "names", "numbers"})
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """An argument. An ``option`` without hyphens is positional; ``is_of_terminal``: on the command line only.
+    """An argument. An ``option`` without hyphens is positional; ``is_of_terminal``: only the command line has it.
 
     Its text may come from a file if ``metavar`` ends in ``@FILE``. A number is at least ``least``, at most ``most``.
     """
@@ -47,7 +46,7 @@ class Argument(msgspec.Struct, frozen=True):
 
     @property
     def is_list(self) -> bool:
-        """Whether it takes several values."""
+        """Whether the argument takes several values."""
         return self.form in _LISTS
 
 
@@ -128,7 +127,7 @@ def _described(form: inspect.Type) -> tuple[str | None, inspect.Type]:
 
 
 def with_lists(arguments: Iterable[Argument], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of arguments, of which a single one is also given as a list of one, and the other way round."""
+    """Return values as their arguments take them: a single value as a list of one, or a list of one as its value."""
     lists = {argument.name: argument.is_list for argument in arguments}
 
     def one_or_several(value: Any, *, is_list: bool) -> Any:

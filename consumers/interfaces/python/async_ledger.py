@@ -100,11 +100,11 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
             ledger.close()
 
     def handoff(self, id: str) -> AsyncHandoff:  # noqa: A002 - the word that all use
-        """Return a handoff by its id, whether it is there or about to be created."""
+        """Return a handoff by its id, also of one that you are about to create."""
         return AsyncHandoff(self, id)
 
     def reasoning(self, id: str) -> AsyncReasoning:  # noqa: A002
-        """Return a reasoning by its id; what reads it takes the ref of any version too."""
+        """Return a reasoning by its id; methods that read also take the ref of a version."""
         return AsyncReasoning(self, id)
 
     def session(self, id: str) -> AsyncSession:  # noqa: A002

@@ -21,11 +21,11 @@ class Ledger(Spelled, QueryingLedger):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
     def handoff(self, id: str) -> Handoff:  # noqa: A002 - the word that all use
-        """Return a handoff by its id, whether it is there or about to be created."""
+        """Return a handoff by its id, also of one that you are about to create."""
         return Handoff(self, id)
 
     def reasoning(self, id: str) -> Reasoning:  # noqa: A002
-        """Return a reasoning by its id; what reads it takes the ref of any version too."""
+        """Return a reasoning by its id; methods that read also take the ref of a version."""
         return Reasoning(self, id)
 
     def session(self, id: str) -> Session:  # noqa: A002
@@ -43,14 +43,15 @@ class Ledger(Spelled, QueryingLedger):
     ) -> AuditReport:
         """Return the audit of every signature, rule and tree hash in the log.
 
-        ``root`` is the fingerprint of the root key, as ``deed init`` printed it: without it the verdict is
-        "self-asserted". ``checkpoint`` is a note that was kept from earlier; with ``views`` the views are rebuilt from
-        the log and compared, which needs the ledger's own folder. With ``resume`` what is found right is kept in the
-        user's state folder (40 to 90 bytes an event); the next one hashes it again, and verifies only what is new.
-        ``progress`` is called with entries done and to do (of an ``AsyncLedger`` in a thread).
+        ``root`` is the fingerprint of the root key, as ``deed init`` printed it; without it the verdict is
+        "self-asserted". ``checkpoint`` is a checkpoint that you stored earlier. With ``views`` the views are rebuilt
+        from the log and compared, which needs the ledger's own folder. With ``resume`` the verified part is cached in
+        the user's state folder (40 to 90 bytes an event); the next audit hashes that part again, and verifies only new
+        events. ``progress`` is called with the number of entries that are done and that there are (by an
+        ``AsyncLedger`` in a thread).
 
-        Raises Refused: ``INVALID_FORMAT`` when the checkpoint is none; ``USAGE`` for views behind a server.
-        Unavailable: the ledger could not be read.
+        Raises Refused: ``INVALID_FORMAT`` if the checkpoint is not one; ``USAGE`` for views behind a server.
+        Unavailable: the ledger cannot be read.
         """
         if views and self.settings.server is not None:
             raise Refused(

@@ -1,4 +1,4 @@
-"""Refusals in the words of Python: a misspelt name is refused with the near ones, and advice names arguments.
+"""Refusals for Python programs: a misspelt name is refused with similar names, and advice names arguments.
 
 A type checker refuses misspelt names before the program runs.
 """
@@ -21,7 +21,7 @@ _CHECKED = WeakSet[Callable[..., Any]]()
 
 
 class Spelled:
-    """The base of objects whose methods and arguments programs name."""
+    """The base of classes that refuse misspelt names of methods and arguments."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -39,7 +39,7 @@ class Spelled:
 
 
 def _checked(method: Callable[..., R]) -> Callable[..., R]:
-    """Return the method, which now refuses arguments that it does not take; its errors name arguments, not options."""
+    """Return a method that also refuses unknown arguments, and whose errors name arguments instead of options."""
     parameters = inspect.signature(method).parameters.values()
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     names = [parameter.name for parameter in parameters][1:]

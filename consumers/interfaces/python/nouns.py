@@ -57,7 +57,7 @@ _lists = (
 
 
 def _check_lists(arguments: Mapping[str, Any]) -> None:
-    """Refuse one text where several are meant: each of its letters would be signed as one, for good."""
+    """Refuse one text where several are meant: each of its letters would be signed as a text."""
     for name in _lists:
         if isinstance(arguments.get(name), str):
             raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{arguments[name][:40]!r}]")
@@ -74,7 +74,7 @@ def _values_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Changes(TypedDict, total=False):
-    """The parts of a handoff's content that its sender may set anew."""
+    """The arguments of ``Handoff.create`` that its sender may change."""
 
     to: str
     title: str
@@ -113,7 +113,7 @@ class Noun(Spelled):
         return f"{type(self).__name__}({self.id!r})"
 
     def _pending(self) -> list[EventData | dict[str, Any]]:
-        """Return what a batch that is open here holds for this stream: nothing that is asked shows it yet."""
+        """Return the events for this stream in the batch that is open here. No query shows them yet."""
         batch = present_batch(self._ledger)
         return [] if batch is None else batch.pending(self.stream)
 
@@ -132,11 +132,11 @@ class Handoff(Noun):
         return super().id_in(name).removesuffix(".md")
 
     def show(self) -> ShownHandoff:
-        """Return the handoff: title, version, status and its reason, tasks, criteria, log, who waits for whom."""
+        """Return the handoff: title, version, status and its reason, tasks, criteria, log, and what waits for what."""
         return self._ledger.handoffs.show(id=self.id)
 
     def why(self) -> Why:
-        """Return in one ``sentence`` why it is not ready, or that it is."""
+        """Return why the handoff is not ready, or that it is; ``sentence`` says it in one sentence."""
         return self._ledger.handoffs.why(id=self.id)
 
     def create(
@@ -160,11 +160,12 @@ class Handoff(Noun):
         proposal: str | None = None,
         reasoning: Sequence[str] = (),
     ) -> list[Accepted]:
-        """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one).
+        """Create the handoff. It waits for the approval of ``reviewer`` (default: the configured one).
 
-        ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of, ``reasoning``
-        the ids or refs of what stands behind it. ``tested_by`` to ``tried`` are what only you know; what ``session``
-        (default: your open one) recorded of it goes along.
+        ``to`` receives the work, and ``body`` describes it. ``answers`` is the handoff that this one answers;
+        ``reasoning`` has the ids or refs of reasonings that support it. ``tested_by``, ``touches``, ``traps`` and
+        ``tried`` tell the receiver what only you know. The dead ends, tests, files and unknowns of ``session``
+        (default: your open one) are attached.
         """
         values = _values_of(locals())
         settings = self._ledger.settings
@@ -176,20 +177,20 @@ class Handoff(Noun):
         return self._ledger.publish_from(self.stream, make)
 
     def amend(self, *, reason: str = "", **changes: Unpack[Changes]) -> list[Accepted]:
-        """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
+        """Change some arguments of ``create`` before work begins. The handoff then needs a new approval."""
         _check_lists(changes)
         return self._operate("amend", **changes, reason=reason)
 
     def approve(self, version: str, *, comment: str = "") -> list[Accepted]:
-        """Let exactly this ``version``, which you have read in ``show()``, be worked on."""
+        """Approve exactly this ``version``, which you have read in ``show()``, as the reviewer."""
         return self._publish(handoffs.HandoffApproved(version=version, comment=comment))
 
     def reject(self, reason: str) -> list[Accepted]:
-        """Refuse it."""
+        """Reject the handoff for good, as the reviewer."""
         return self._publish(handoffs.HandoffRejected(reason=reason))
 
     def claim(self, *, lease_seconds: int | None = None) -> list[Accepted]:
-        """Start work; with a lease it is given up unless completed by then."""
+        """Start work. After ``lease_seconds`` it is released unless it is completed."""
         return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
 
     def check(
@@ -201,7 +202,10 @@ class Handoff(Noun):
         undo: bool = False,
         evidence: str | Sequence[str] = "",
     ) -> list[Accepted]:
-        """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows all, or each; ``undo`` unticks."""
+        """Tick tasks and criteria, counted from 1, or ``all_open``; ``undo`` removes the ticks.
+
+        ``evidence`` is one text for all of them, or one for each.
+        """
         shows = [evidence] if isinstance(evidence, str) else evidence
         arguments = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
         return self._operate("check", **arguments, all_open=all_open, undo=undo)
@@ -233,14 +237,14 @@ class Handoff(Noun):
     def complete(
         self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning: Sequence[str] = ()
     ) -> list[Accepted]:
-        """Say that the work is done, and the ``reasoning`` behind it; every criterion must be checked or waived."""
+        """Report that the work is done, with the ``reasoning`` behind it. Each criterion must be checked or waived."""
         _check_lists({"artifacts": artifacts, "reasoning": reasoning})
         if reasoning:
             return self._operate("complete", summary=summary, artifacts=list(artifacts), reasoning=list(reasoning))
         return self._publish(handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts)))
 
     def verify(self, version: str, completion: str, *, comment: str = "") -> list[Accepted]:
-        """Accept the result, as the reviewer: of this ``version``, handed in by ``completion``, as ``show()`` says."""
+        """Accept, as the reviewer, the result of ``version`` that the event ``completion`` reported."""
         return self._publish(handoffs.HandoffVerified(version=version, completion=completion, comment=comment))
 
     def request_changes(self, *reasons: str) -> list[Accepted]:
@@ -256,7 +260,7 @@ class Handoff(Noun):
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
     def _operate(self, verb: Verb, **arguments: Any) -> list[Accepted]:
-        """Publish an operation on the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
+        """Publish an operation on the handoff as it is now. Raises Refused: ``USAGE`` in a batch that changes it."""
         if self._pending():
             message = f"{verb} reads handoff {self.id}, which this batch changes: call it after the batch"
             raise Refused("USAGE", message)
@@ -279,7 +283,7 @@ class Reasoning(Noun):
     def start(
         self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = ""
     ) -> list[Accepted]:
-        """Open it; from now on only its author extends it."""
+        """Start the reasoning; only its author can extend it."""
         data = reasonings.ReasoningStarted(
             task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session
         )
@@ -303,7 +307,7 @@ class Reasoning(Noun):
         validation_method: str | None = None,
         step_number: int | None = None,
     ) -> list[Accepted]:
-        """Add one step, which rests on the earlier steps of these numbers; its own default is the next number."""
+        """Add one step, which follows from the steps ``rests_on``; ``step_number`` is the next by default."""
         new_step = NewStep(**_values_of(locals()))
         pending = self._pending()
 
@@ -321,11 +325,11 @@ class Reasoning(Noun):
         return self._ledger.publish_from(self.stream, make)
 
     def assume(self, content: str, *, check: str | None = None) -> list[Accepted]:
-        """Add an assumption that needs validation, and how somebody could find out."""
+        """Add an assumption that needs validation; ``check`` says how somebody can validate it."""
         return self.step(content, type="assumption", validation_method=check)
 
     def settle(self, step: int, how: str) -> list[Accepted]:
-        """Say how an assumption was settled."""
+        """Record how an assumption was settled."""
         return self._publish(Settlement(step=step, how=how).extension())
 
     def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> list[Accepted]:
@@ -339,9 +343,9 @@ class Reasoning(Noun):
     def brief(
         self, budget: int | None = None, *, level: Literal["minimal", "standard", "full"] = "standard"
     ) -> DescribedBrief:
-        """Return its brief: ``prompt``, at most ``budget`` tokens, its measured ``fidelity``, and what it drops.
+        """Return a brief: its ``prompt`` of at most ``budget`` tokens, its measured ``fidelity``, and what it omits.
 
-        A published brief is compared with its graph before this returns; ``rejected`` names one that does not hold.
+        A published brief is compared with its graph first; ``rejected`` is a published brief that does not match it.
         """
         view = partial(ask, self._ledger.client)
         return transfer.described(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
@@ -357,7 +361,7 @@ class Session(Noun):
         return self._ledger.sessions.show(id=self.id)
 
     def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> list[Accepted]:
-        """Open it; from now on only its author writes to it. ``ai_id`` is the label that reports are found by."""
+        """Start the session; only its author can add to it. ``ai_id`` is the label by which its report is found."""
         label = (self._ledger.settings.agent or "") if ai_id is None else ai_id
         return self._publish(sessions.SessionStarted(task=task, ai_id=label, resumes=resumes))
 
@@ -370,7 +374,7 @@ class Session(Noun):
         round: int = 0,  # noqa: A002 - the field's name
         overall_confidence: float | None = None,
     ) -> list[Accepted]:
-        """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
+        """Assess your knowledge, ability and uncertainty. A missing vector counts as not assessed, never as 0."""
         if unknown := vectors.keys() - set(sessions.Vectors.__struct_fields__):
             there_are = ", ".join(sessions.Vectors.__struct_fields__)
             raise Refused("UNKNOWN_FIELD", f"there is no vector {min(unknown)!r}; there are: {there_are}")
@@ -386,7 +390,7 @@ class Session(Noun):
     def finding(
         self, finding: str, *, evidence: Sequence[str] = (), impact: float | None = None, subject: str = ""
     ) -> list[Accepted]:
-        """Record what you found out, and where it can be seen."""
+        """Record what you found out, and the ``evidence`` of it."""
         _check_lists({"evidence": evidence})
         data = sessions.FindingLogged(finding=finding, evidence=list(evidence), impact=impact, subject=subject)
         return self._publish(data)
@@ -404,16 +408,16 @@ class Session(Noun):
         subject: str = "",
         basis: sessions.Basis | None = None,
     ) -> list[Accepted]:
-        """Record an approach that failed, and why: so that nobody tries it again. ``basis``: tried, or argued."""
+        """Record an approach that failed, and why. ``basis``: you tried it, or you argue that it must fail."""
         data = sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject, basis=basis)
         return self._publish(data)
 
     def retract(self, ref: str | int, reason: str) -> list[Accepted]:
-        """Take back a finding or a dead end, by its entry's number or id; also after the end, or as an admin."""
+        """Retract a finding or dead end by the index or id of its entry, also after the session's end."""
         return self._correct(ref, reason, is_resolved=False)
 
     def resolve(self, ref: str | int, answer: str) -> list[Accepted]:
-        """Say what an unknown came to; ``ref`` as of ``retract``."""
+        """Record the answer to an unknown; ``ref`` is as for ``retract``."""
         return self._correct(ref, answer, is_resolved=True)
 
     def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> list[Accepted]:
@@ -430,5 +434,5 @@ class Session(Noun):
         return self._publish(sessions.ToolUsed(tool=tool, purpose=purpose))
 
     def end(self, summary: str = "") -> list[Accepted]:
-        """Close it."""
+        """End the session."""
         return self._publish(sessions.SessionEnded(summary=summary))
