@@ -251,7 +251,7 @@ class OpenLedger(LedgerBase, Resource):
         return take(self.client, self.index_of(ref), policy=policy)
 
     def compute(self, work: Callable[[Client], T]) -> T:
-        """Return the result of ``work`` on the ledger's client."""
+        """Return the result of ``work`` on the ledger's client. An ``AsyncLedger`` calls it in a thread."""
         return work(self.client)
 
     def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
@@ -280,6 +280,10 @@ class Ledger(OpenLedger):
         Arguments that are None are left out. Raises as ``projections.answers.checked.ask``.
         """
         return ask(self.client, query, {name: value for name, value in arguments.items() if value is not None}, as_of)
+
+    def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the same answer as ``ask``, with the signature ``ledger.client.client.Ask``."""
+        return ask(self.client, query, arguments)
 
 
 def entries_now(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -18,11 +17,9 @@ import msgspec
 
 from deedbook.consumers.reasoning.compressor.transfer import described, fetch, receive_brief
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import handoff, reasoning
 from deedbook.ledger.format.codec import convert
-from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.memory import ReasoningMemory, memory_from_dict
 
@@ -94,10 +91,6 @@ class Actor:
         )
         return self._emit(stream, done)
 
-    @property
-    def _view(self) -> Ask:
-        return partial(ask, self.ledger.client)
-
     def go_on(self) -> tuple[str, int] | None:
         """Do one piece of the work that waits for this agent; return a sentence and its entry, or None without work."""
         waiting = self.ledger.ask("handoffs.next", agent=self.ledger.agent)["items"]
@@ -118,12 +111,12 @@ class Actor:
 
     def receive_brief(self, name: str, level: str) -> dict[str, Any]:
         """Receive the brief of a reasoning and return the rule that requires the whole graph, if any."""
-        return described(receive_brief(self._view, name, TransferLevel(level))).to_dict()
+        return described(receive_brief(self.ledger.query_with, name, TransferLevel(level))).to_dict()
 
     def fetch_graph(self, ref: str) -> dict[str, Any]:
         """Fetch a graph by its ref, recompute its hash, and compare the published brief with it."""
-        fetched = fetch(self._view, ref)
-        holds = receive_brief(self._view, ref, TransferLevel.STANDARD).rejected is None
+        fetched = fetch(self.ledger.query_with, ref)
+        holds = receive_brief(self.ledger.query_with, ref, TransferLevel.STANDARD).rejected is None
         return {"ref": fetched.ref, "verified": holds and fetched.ref == ref, "steps": len(fetched.memory.steps)}
 
     def _emit(self, stream: str, data: Any) -> int:

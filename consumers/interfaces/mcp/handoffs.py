@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 from mcp.types import CallToolResult
@@ -40,7 +39,6 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.projections.answers.answer import Answer, Untrusted
-from deedbook.projections.answers.checked import ask
 from deedbook.projections.handoffs.answers import QueueItem, ShownHandoff
 
 P = ParamSpec("P")
@@ -117,7 +115,7 @@ class HandoffTools(Tools):
     """The tools for handoffs."""
 
     def _citations(self, tokens: int) -> Citations:
-        return Citations(partial(ask, self._ledger.client), tokens, self._ledger.agent)
+        return Citations(self._ledger.query_with, tokens, self._ledger.agent)
 
     def handoff_next(
         self,
@@ -194,7 +192,7 @@ class HandoffTools(Tools):
         warnings: list[str] = []
         events: list[EventData]
         if action == "create":
-            name, created = creation(partial(ask, ledger.client), author.name, ledger.settings, id_, args)
+            name, created = creation(ledger.query_with, author.name, ledger.settings, id_, args)
             row, events, warnings = {"id": name}, [created], missing(created.notes, name)
         else:
             row = ledger.ask(query_for(action), id=id_)

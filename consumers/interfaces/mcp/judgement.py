@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Ask
-from deedbook.projections.answers.checked import ask
 
 problems_max: Final = 5
 
@@ -26,7 +24,7 @@ def judged(
     author: Author, ledger: ToolLedger, entry: Judgement | Retraction | Resolution, session: str | None, task: str
 ) -> dict[str, Any]:
     """Take a snapshot, validate, ask a human, or correct a session; return the fields of the answer."""
-    view = partial(ask, ledger.client)
+    view = ledger.query_with
     if not isinstance(entry, Judgement):
         is_resolved = isinstance(entry, Resolution)
         correction = (entry.ref, entry.answer if isinstance(entry, Resolution) else entry.reason)

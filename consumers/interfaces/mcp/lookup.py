@@ -36,7 +36,6 @@ from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers.answer import Answer, Untrusted
-from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.gates import check_level
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
@@ -131,7 +130,7 @@ class LookupTools(Tools):
         after: Annotated[str, Field(max_length=100, description="`next` of the page before.")] = "",
     ) -> CallToolResult:
         """Read another agent's reasoning, as briefly as is reliable."""
-        view = partial(ask, self._ledger.client)
+        view = self._ledger.query_with
         at, ref = read_cursor(after, ref)
         wanted = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
         # Use the ref: a snapshot may have any id, and is meant only with the prefix snapshot/.
@@ -157,7 +156,7 @@ class LookupTools(Tools):
         return self._answered(answer, FetchedReasoning)
 
     def _add_graph(self, answer: dict[str, Any], received: ReceivedBrief, have: str | None, at: int) -> None:
-        view, ref = partial(ask, self._ledger.client), received.brief.reasoning_ref
+        view, ref = self._ledger.query_with, received.brief.reasoning_ref
         base = None if have is None else fetch(view, have).memory
         graph = fetch(view, ref, have=base)
         text = graph.canonical

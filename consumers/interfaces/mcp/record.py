@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
@@ -58,7 +57,6 @@ from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted
 from deedbook.ledger.events.session import AssessmentRecorded, SessionStarted
 from deedbook.ledger.home.environment import present_session, wants_traceback
 from deedbook.projections.answers.answer import Answer, Untrusted
-from deedbook.projections.answers.checked import ask
 from deedbook.projections.search.answers import RelatedDeadEnd
 from deedbook.projections.thoughts.answers import ShownFailure, ShownVerification
 
@@ -146,7 +144,7 @@ class RecordTool(Tools):
             session = present_session() or self._still_open() if is_left_out else session_id
             target = target_of(self._ledger, author.name, work, session, reasoning_id, task, seed=seed)
             batch = plan(work, target, corr=corr, key=idempotency_key)
-            cited, warnings[:] = cite([draft.data for draft in batch.drafts], partial(ask, self._ledger.client))
+            cited, warnings[:] = cite([draft.data for draft in batch.drafts], self._ledger.query_with)
             drafts = [
                 msgspec.structs.replace(draft, data=data) for draft, data in zip(batch.drafts, cited, strict=True)
             ]

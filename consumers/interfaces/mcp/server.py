@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, get_args
@@ -40,7 +39,6 @@ from deedbook.consumers.reasoning.compressor.transfer import receive_brief
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.resume import whole
 from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
-from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.prompt import TransferLevel
 
 _log: Final = logging.getLogger(__name__)
@@ -220,7 +218,7 @@ def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
     )
     def brief(ref: str) -> str:
         with _answered():
-            received = receive_brief(partial(ask, ledger.client), ref, TransferLevel.STANDARD)
+            received = receive_brief(ledger.query_with, ref, TransferLevel.STANDARD)
             return ledger.quote(received.author, received.at_ms, received.prompt.prompt)
 
     @server.resource(

@@ -113,16 +113,13 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
 
     publish = awaited(Ledger.publish)
     publish_from = awaited(Ledger.publish_from)
+    compute = awaited(Ledger.compute)
     index_of = awaited(Ledger.index_of)
     get = awaited(Ledger.get)
     receipt = awaited(Ledger.receipt)
     put_blob = awaited(Ledger.put_blob)
     get_blob = awaited(Ledger.get_blob)
     verify = awaited(Ledger.verify)
-
-    async def compute(self, work: Callable[[Any], R]) -> R:
-        """Return the result of ``work`` on the ledger's client, in a thread; it must not touch the event loop."""
-        return await self._call(Ledger.compute, work)
 
     @contextlib.asynccontextmanager
     async def batch(self) -> AsyncIterator[Batch]:
