@@ -23,6 +23,7 @@ from blake3 import blake3
 
 from deedbook.consumers.sessions.copies import with_copies
 from deedbook.consumers.sessions.generator import ReportInputs, generate, warnings_of
+from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused, or_none
@@ -226,19 +227,19 @@ def with_report(
     return postflight | {"handoff_report": report, "warnings": [*postflight["warnings"], *report["warnings"]]}
 
 
-def correction(
-    ask: Ask, ref: str, text: str, *, is_resolved: bool, within: str | None = None
-) -> tuple[str, kinds.Correction]:
-    """Return the session's stream, and the correction of the event ``ref``: an index, an id, or the beginning of one.
+def correction(ask: Ask, entry: Retraction | Resolution, *, within: str | None = None) -> tuple[str, kinds.Correction]:
+    """Return the session's stream, and the event that retracts or resolves an earlier one.
 
     Raises Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected in this way, or is not in the session
     ``within``; ``TRANSITION_NOT_ALLOWED`` if it is corrected already.
     """
+    is_resolved = isinstance(entry, Resolution)
+    text = entry.answer if isinstance(entry, Resolution) else entry.reason
     if not text.strip():
         raise Refused(
             "USAGE", "give the reason of the retraction, or the answer to the unknown: the next reader needs it"
         )
-    event = ask("catalog.show", {"id": ref})
+    event = ask("catalog.show", {"id": entry.ref})
     index, stream = event["event_index"], event["stream"]
     family, _, name = stream.partition("/")
     if within is not None and not name.startswith(within.removeprefix("session/")):
@@ -269,21 +270,14 @@ def correction(
 
 
 def correct(
-    author: Author,
-    ask: Ask,
-    settings: Settings,
-    ref: str,
-    text: str,
-    *,
-    is_resolved: bool = False,
-    within: str | None = None,
+    author: Author, ask: Ask, settings: Settings, entry: Retraction | Resolution, *, within: str | None = None
 ) -> dict[str, Any]:
     """Correct an event of a session, and return ``{"id", "kind", "event_index", "target", "stored", "warnings"}``.
 
     Raises Refused: as ``correction``; ``NOT_AUTHORIZED`` for an agent that is neither the session's author nor an
     admin.
     """
-    stream, data = correction(ask, ref, text, is_resolved=is_resolved, within=within)
+    stream, data = correction(ask, entry, within=within)
     (accepted,) = author.emit(Draft(stream=stream, data=data))
     # If we crash here, the correction is in the log, and copies of the report lack it until `deed notes sync`.
     name = stream.removeprefix("session/")

@@ -26,9 +26,7 @@ def judged(
     """Take a snapshot, validate, ask a human, or correct a session; return the fields of the answer."""
     view = ledger.query_with
     if not isinstance(entry, Judgement):
-        is_resolved = isinstance(entry, Resolution)
-        correction = (entry.ref, entry.answer if isinstance(entry, Resolution) else entry.reason)
-        done = correct(author, view, ledger.settings, *correction, is_resolved=is_resolved, within=session)
+        done = correct(author, view, ledger.settings, entry, within=session)
         index = done["event_index"]
         answer = {name: done[name] for name in ("target", "warnings")}
         return {"session_id": done["id"], "first_index": index, "last_index": index} | answer

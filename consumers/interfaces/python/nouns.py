@@ -18,6 +18,7 @@ from deedbook.consumers.reasoning.compressor import transfer
 from deedbook.consumers.reasoning.operations import NewStep, Settlement
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.batch import present_batch
+from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.consumers.sessions.report import correction
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff as handoffs
@@ -414,17 +415,17 @@ class Session(Noun):
 
     def retract(self, ref: str | int, reason: str) -> list[Accepted]:
         """Retract a finding or dead end by the index or id of its entry, also after the session's end."""
-        return self._correct(ref, reason, is_resolved=False)
+        return self._correct(Retraction(ref=str(ref), reason=reason))
 
     def resolve(self, ref: str | int, answer: str) -> list[Accepted]:
         """Record the answer to an unknown; ``ref`` is as for ``retract``."""
-        return self._correct(ref, answer, is_resolved=True)
+        return self._correct(Resolution(ref=str(ref), answer=answer))
 
-    def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> list[Accepted]:
+    def _correct(self, entry: Retraction | Resolution) -> list[Accepted]:
         def make(author: Author) -> list[EventData]:
-            stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)
+            stream, data = correction(partial(ask, author.client), entry)
             if stream != self.stream:
-                raise Refused("USAGE", f"{ref} is an event of {stream}, not of {self.stream}: use that session")
+                raise Refused("USAGE", f"{entry.ref} is an event of {stream}, not of {self.stream}: use that session")
             return [data]
 
         return self._ledger.publish_from(self.stream, make)

@@ -117,23 +117,20 @@ def retract(app: App, /, within: str | None, **options: Any) -> None:
     REF is its entry's index (`deed session show` prints it) or id. It stays in the log and is struck out in reports.
     Resumes and searches for similar work leave it out.
     """
-    retraction = Retraction(**values_of(OPERATIONS["retract"].arguments, options))
-    _correct(app, retraction.ref, retraction.reason, within, is_resolved=False)
+    _correct(app, Retraction(**values_of(OPERATIONS["retract"].arguments, options)), within, "retracted")
 
 
 @session.command(params=parameters(OPERATIONS["resolve"].arguments))
 @of_session_option
 def resolve(app: App, /, within: str | None, **options: Any) -> None:
     """Record the answer to an unknown of your session, also after its end. REF as in `retract`."""
-    resolution = Resolution(**values_of(OPERATIONS["resolve"].arguments, options))
-    _correct(app, resolution.ref, resolution.answer, within, is_resolved=True)
+    _correct(app, Resolution(**values_of(OPERATIONS["resolve"].arguments, options)), within, "resolved")
 
 
-def _correct(app: App, ref: str, text: str, within: str | None, *, is_resolved: bool) -> None:
-    done = correct(app.author(), app.query_with, app.settings(), ref, text, is_resolved=is_resolved, within=within)
+def _correct(app: App, entry: Retraction | Resolution, within: str | None, what: str) -> None:
+    done = correct(app.author(), app.query_with, app.settings(), entry, within=within)
     output.warn(() if app.as_json else done["warnings"])
-    verb = "resolved" if is_resolved else "retracted"
-    app.show("session", done, f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})")
+    app.show("session", done, f"{done['id']}: entry {entry.ref} {what} (entry {done['event_index']})")
 
 
 @session.command(params=parameters(OPERATIONS["end"].arguments), help=OPERATIONS["end"].words)

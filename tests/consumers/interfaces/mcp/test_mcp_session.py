@@ -51,8 +51,10 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     """Another agent, in another process, goes on from what the first one left."""
     (session,) = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data["sessions"]
     assert name.startswith(session["session_id"])
-    words = session
-    assert (words["task"], words["outcome"]) == ("Find the leak in the pool", "Found and closed the leak in the pool.")
+    assert (session["task"], session["outcome"]) == (
+        "Find the leak in the pool",
+        "Found and closed the leak in the pool.",
+    )
     assert session["epistemic_deltas"]["uncertainty"] == -0.4
     again = await call("record_reasoning", task="Another leak in the pool", entries=[BEFORE])
     assert again.data["dead_ends"][0]["approach"] == "collecting garbage"
@@ -277,8 +279,7 @@ def test_what_no_longer_holds_is_taken_back_and_an_unknown_resolved_by_a_call_al
         await call("record_reasoning", entries=[known])
         failed = {"type": "retraction", "ref": str(places["dead_end.logged"]), "reason": "It works"}
         await call("record_reasoning", entries=[failed])
-        (session,) = (await call("resume_previous_session")).data["sessions"]
-        told = session
+        (told,) = (await call("resume_previous_session")).data["sessions"]
         assert (told["key_findings"], told["remaining_unknowns"]) == ([], [])
         for text, kind, words in (
             ("pool is never closed", "finding.retracted", "It is closed at shutdown"),
