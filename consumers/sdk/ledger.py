@@ -24,7 +24,7 @@ from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
 from deedbook.ledger.client.author import Author
-from deedbook.ledger.client.client import Client, When
+from deedbook.ledger.client.client import Ask, Client, When
 from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
@@ -233,13 +233,11 @@ class OpenLedger(LedgerBase, Resource):
 
     def index_of(self, ref: int | str) -> int:
         """Return an event's index; ``ref`` is the index, the id, the body's SHA-256, or 12 first digits of one."""
-        number = index_in(ref)
-        return int(ask(self.client, "resolve", {"id": ref})["event_index"]) if number is None else number
+        return index_of(partial(ask, self.client), ref)
 
     def get(self, ref: int | str) -> Event:
         """Return one event; ``ref`` is as for ``index_of``. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
         index = self.index_of(ref)
-
         return read_event(index, self.client.entry(index))
 
     def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
@@ -307,8 +305,8 @@ def asking(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, agent="root") if is_here else settings
 
 
-def index_in(ref: int | str) -> int | None:
-    """Return an index from a number or its digits; None for a hash (12 or more digits are the beginning of one)."""
-    if isinstance(ref, int):
-        return ref
-    return int(ref) if ref.isdecimal() and len(ref) < _index_digits_max else None
+def index_of(view: Ask, ref: int | str) -> int:
+    """Return an event's index from a number, its digits, or a hash (12 or more digits are the beginning of one)."""
+    if isinstance(ref, int) or (ref.isdecimal() and len(ref) < _index_digits_max):
+        return int(ref)
+    return int(view("resolve", {"id": ref})["event_index"])

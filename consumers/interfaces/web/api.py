@@ -48,7 +48,7 @@ from deedbook.consumers.interfaces.web.stream import (
 )
 from deedbook.consumers.sdk.events import CompromisedKeys, describe, whole_event
 from deedbook.consumers.sdk.kinds import check_kinds
-from deedbook.consumers.sdk.ledger import index_in
+from deedbook.consumers.sdk.ledger import index_of
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.text import document, json_text
 from deedbook.ledger import limits
@@ -310,16 +310,12 @@ class Api:
             row = json_text(describe(item) | await to_thread.run_sync(compromised.mark, item, limiter=threads)).encode()
             yield row + b"\n" if until is not None else as_server_sent(sent, item.kind, row)
 
-    def _index_of(self, ref: str) -> int:
-        index = index_in(ref)
-        return int(self._ask("resolve", {"id": ref})["event_index"]) if index is None else index
-
     def _event(self, request: ApiRequest) -> Response:
         request.accepted(JSON)
-        return request.document("event", whole_event(self._client, self._index_of(request.ref), self._ask))
+        return request.document("event", whole_event(self._client, index_of(self._ask, request.ref), self._ask))
 
     def _receipt(self, request: ApiRequest) -> Response:
-        index = self._index_of(request.ref)
+        index = index_of(self._ask, request.ref)
         self._client.needs_witnesses = self._node.needs_witnesses  # send only proofs that the node would send
         text = take(self._client, index).to_text()
         return _text_too(request, text, "receipt", ReceiptText(index=index, receipt=text))

@@ -77,7 +77,7 @@ class _Request:
                 message = await self._receive()
             left_s -= loop.time() - began_s  # only the client's time counts, not ours between two parts
             if message["type"] == "http.disconnect":
-                raise Refused("INVALID_FORMAT", "the body ended before its end")
+                raise Refused("INVALID_FORMAT", "the connection closed before the body was complete: send it again")
             part: bytes = message.get("body", b"")
             size += len(part)
             left_s += len(part) / body_rate_min_bytes_per_s

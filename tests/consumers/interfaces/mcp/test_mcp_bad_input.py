@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import subprocess
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,8 +165,6 @@ def test_secret_is_refused_before_it_is_signed(own_home: Path) -> None:
 
 def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client goes while the ledger decides: what was submitted is there whole, and the server goes on."""
-    import threading
-
     entered, let_go = threading.Event(), threading.Event()
     submit = LocalClient.submit
 
