@@ -46,6 +46,11 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return kinds.ReasoningExtended(assumptions_updated={self.step: self.how})
 
 
+def following_number(reasoning: Mapping[str, Any]) -> int:
+    """Return the number of the next step of a reasoning (an answer of ``reasoning.show``)."""
+    return max((step["step_number"] for step in reasoning["memory"]["steps"]), default=0) + 1
+
+
 def check_assumption(reasoning: Mapping[str, Any], number: int) -> None:
     """Refuse to settle a step of a reasoning (an answer of ``reasoning.show``) that is no assumption and states none.
 

@@ -42,7 +42,7 @@ from deedbook.consumers.interfaces.mcp.judgement import judged
 from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.thoughts import search_thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
-from deedbook.consumers.reasoning.operations import Settlement, check_assumption
+from deedbook.consumers.reasoning.operations import Settlement, check_assumption, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import default_id, json_text
 from deedbook.consumers.sessions.generator import ReportInputs
@@ -390,8 +390,7 @@ def _reasoning(  # noqa: PLR0917 - as of ``target_of``
     if reasoning is not None:
         for number in settled:
             check_assumption(reasoning, number)
-        numbers = [step["step_number"] for step in reasoning["memory"]["steps"]]
-        return reasoning["id"], None, max(numbers, default=0) + 1
+        return reasoning["id"], None, following_number(reasoning)
     return name, ReasoningStarted(task=task.strip() or name, ai_id=agent, session=session_id or ""), 1
 
 

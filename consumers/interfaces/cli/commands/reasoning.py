@@ -23,7 +23,7 @@ from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
-from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, Settlement, check_assumption
+from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, Settlement, check_assumption, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_text
 from deedbook.ledger.client.author import Author, Draft
@@ -75,9 +75,10 @@ def assume(app: App, /, id_: str, **options: Any) -> None:
 
 
 def _extend(app: App, ref: str, new_step: NewStep) -> None:
-    name, following, notices = next_number(app, ref)
-    (data,), warnings = cite([new_step.extension(new_step.step_number or following)], app.query_with)
-    emit(app, name, data, [*notices, *warnings])
+    graph = app.query("reasoning.show", id=ref)
+    number = new_step.step_number or following_number(graph)
+    (data,), warnings = cite([new_step.extension(number)], app.query_with)
+    emit(app, graph["id"], data, [*reopened(graph), *warnings])
 
 
 @reasoning.command(params=[ID, *parameters(OPERATIONS["settle"].arguments)], help=OPERATIONS["settle"].words)
@@ -219,13 +220,6 @@ def _provenance_of(app: App, ref: str) -> dict[str, Any]:
         "event": {"index": index, "id": event.id, "kind": event.kind},
         "imported": version["imported"],
     }
-
-
-def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
-    """Return the id of a reasoning, the number of its next step, and a warning if it is concluded."""
-    graph = app.query("reasoning.show", id=ref)
-    numbers = [row["step_number"] for row in graph["memory"]["steps"]]
-    return graph["id"], max(numbers, default=0) + 1, reopened(graph)
 
 
 def reopened(graph: dict[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import DEFAULT_SESSION, chosen_session
 from deedbook.consumers.reasoning import operations as of_reasoning
-from deedbook.consumers.reasoning.operations import NewStep, Settlement
+from deedbook.consumers.reasoning.operations import NewStep, Settlement, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.operations import Operation
 from deedbook.consumers.sessions import operations as of_session
@@ -166,10 +166,9 @@ def _following(app: App, entry: Entry, first: NewStep, notices: list[str]) -> in
     except Refused as refusal:
         message = f"nothing was recorded: line {entry.line}: {refusal.message}; to start it, add the line `task: TEXT`"
         raise Refused(refusal.code, message, **refusal.details) from refusal
-    steps = reasoning["memory"]["steps"]
-    same = [step["step_number"] for step in steps if step["content"] == first.content]
+    same = [step["step_number"] for step in reasoning["memory"]["steps"] if step["content"] == first.content]
     notices += [] if same else reopened(reasoning)
-    return same[0] if same else max((step["step_number"] for step in steps), default=0) + 1
+    return same[0] if same else following_number(reasoning)
 
 
 def read_entries(text: str) -> list[Entry]:
