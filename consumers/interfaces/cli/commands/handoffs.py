@@ -11,11 +11,12 @@ import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs import content, operations
+from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import missing
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
-from deedbook.consumers.interfaces.cli import arguments
 from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
+from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
 from deedbook.consumers.interfaces.cli.output import print_command, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
@@ -28,17 +29,7 @@ from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, Hand
 from deedbook.ledger.format.forms import REF_PATTERN
 
 
-def parameters(verb: operations.Verb) -> list[click.Parameter]:
-    """Return how the command line takes the arguments of an operation."""
-    return arguments.parameters(operations.OPERATIONS[verb].arguments)
-
-
-def values_of(verb: operations.Verb, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the options of an operation that were given."""
-    return arguments.values_of(operations.OPERATIONS[verb].arguments, options)
-
-
-@click.command(cls=Command, params=parameters("create"))
+@click.command(cls=Command, params=parameters(OPERATIONS["create"].arguments))
 @click.option("--id", "id_", help="The id of the handoff and the name of its file (default: day and title).")
 def create(app: App, /, id_: str | None, **options: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
@@ -46,11 +37,13 @@ def create(app: App, /, id_: str | None, **options: Any) -> None:
     Tell the receiver the facts that only you know, with --tested-by, --touches, --trap and --tried. Your session's
     records are attached automatically (see --session).
     """
-    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, values_of("create", options))
+    name, data = content.creation(
+        app.query_with, app.acting(), app.settings(), id_, values_of(OPERATIONS["create"].arguments, options)
+    )
     emit(app, name, data, warnings=missing(data.notes, name))
 
 
-@click.command(cls=Command, params=parameters("amend"))
+@click.command(cls=Command, params=parameters(OPERATIONS["amend"].arguments))
 @click.argument("id_", metavar="ID")
 @click.option("--add-task", multiple=True, help="A further step.")
 @click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
@@ -63,7 +56,7 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     --tried. Only the present reviewer may name another reviewer, with --reviewer alone.
     """
     handoff = app.query("handoffs.show", id=id_)
-    changes = values_of("amend", options)
+    changes = values_of(OPERATIONS["amend"].arguments, options)
     for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
         if added := changes.pop(option, ()):
             changes[name] = [*changes.get(name, [item["text"] for item in handoff[name]]), *added]
@@ -77,10 +70,11 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
 
 def command_of(verb: operations.Verb) -> click.Command:
     """Return the command of an operation that signs its options, and nothing that only the command line could know."""
+    operation = OPERATIONS[verb]
 
     def sign(app: App, /, id_: str, **options: Any) -> None:
         has_said_yes = options.pop("yes", False)
-        options = values_of(verb, options)
+        options = values_of(operation.arguments, options)
         if options.pop("keep", False):
             options["artifacts"] = with_contents(app, options.get("artifacts", ()))
         if "version" in options and not re.match(REF_PATTERN, options["version"]):
@@ -98,12 +92,11 @@ def command_of(verb: operations.Verb) -> click.Command:
             warnings = uncommitted(app.query("handoffs.show", id=handoff["id"])) if verb == "complete" else ()
             emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, warnings=warnings)
 
-    taken = [click.Argument(["id_"], metavar="ID"), *parameters(verb)]
+    taken = [click.Argument(["id_"], metavar="ID"), *parameters(operation.arguments)]
     if verb in operations.OF_WHAT_WAS_READ:
         taken.append(
             click.Option(["--yes"], is_flag=True, help="On a terminal: show the handoff, and sign without asking.")
         )
-    operation = operations.OPERATIONS[verb]
     text = f"{operation.words}\n\n{operation.usage}".strip()
     return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
 
@@ -131,9 +124,10 @@ def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict
 TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
 
 # The commands of all operations, by the names of their verbs.
-COMMANDS: Final[dict[str, click.Command]] = {
-    operations.spelled(verb): command_of(verb) for verb in operations.OPERATIONS
-} | {"create": create, "amend": amend}
+COMMANDS: Final[dict[str, click.Command]] = {operations.spelled(verb): command_of(verb) for verb in OPERATIONS} | {
+    "create": create,
+    "amend": amend,
+}
 
 
 def emit(
