@@ -13,6 +13,9 @@ import pytest
 from faults import is_long_run
 from test_web_tiles import web_of
 
+from deedbook.consumers.interfaces.web.api import BYTES
+from deedbook.consumers.interfaces.web.writes import MSGPACK
+
 if TYPE_CHECKING:
     from web_reading import Reading
 
@@ -41,7 +44,10 @@ def test_a_generated_client_reads_by_attributes(reading: Reading, python: Ledger
         return ended.stdout + ended.stderr * bool(status)
 
     with web_of(python.client) as url:  # type: ignore[arg-type] - a folder's client
-        described = ("--url", f"{url}/v1/openapi.json", "--meta", "none", "--output-path", "client")
+        # The generator does not know MessagePack; for a client it is bytes.
+        (tmp_path / "config.yaml").write_text(f"content_type_overrides: {{{MSGPACK}: {BYTES}}}", "utf-8")
+        options = ("--meta", "none", "--output-path", "client", "--config", "config.yaml")
+        described = ("--url", f"{url}/v1/openapi.json", *options)
         assert "warning" not in run("openapi-python-client", "generate", *described, "--fail-on-warning").lower()
         program, wrong = PROGRAM.read_text("utf-8"), tmp_path / "wrong.py"
         (tmp_path / "program.py").write_text(program, "utf-8")
