@@ -10,7 +10,8 @@ from typing import Final
 
 import click
 
-from deedbook.consumers.sdk.text import error_document, json_text, sanitize_text
+from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
+from deedbook.consumers.sdk.text import error_document, json_text
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from deedbook.ledger.home.environment import wants_traceback
 from deedbook.ledger.secrets.scanner import scan
@@ -64,7 +65,7 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
     """Print what is wrong with a call, and return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         if not as_json and error.ctx is not None:
-            click.echo(error.ctx.get_help(), err=True)
+            echo(error.ctx.get_help(), err=True)
             return Exit.USAGE
         error = click.UsageError("a verb is missing", error.ctx)
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
@@ -97,11 +98,11 @@ def without_secrets(message: str, arguments: Sequence[str]) -> str:
 def print_error(error: DeedbookError, *, as_json: bool) -> int:
     """Print an error, and return its exit code."""
     if as_json:
-        click.echo(json_text(error_document(error), order="deterministic"))
+        echo_exact(json_text(error_document(error), order="deterministic"))
         return error.exit_code
-    click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
-    click.echo(sanitize_text(error.message), err=True)  # a server, a remote of git or an id may have worded it
+    echo(f"{error.code}: ", err=True, nl=False, bold=True)
+    echo(error.message, err=True)  # a server, a remote of git or an id may have worded it
     events = error.details.get("events", [])
     for event in events if len(events) > 1 else []:  # the message is that of the first
-        click.echo(sanitize_text(f"  event {event['position'] + 1}: {event['code']}: {event['message']}"), err=True)
+        echo(f"  event {event['position'] + 1}: {event['code']}: {event['message']}", err=True)
     return error.exit_code

@@ -7,7 +7,6 @@ from typing import Any
 
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.sdk.events import CompromisedKeys, describe
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.events.body import Event
@@ -40,5 +39,5 @@ def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is prin
 
 def print_event(event: Event, mark: str = "") -> None:
     """Print one event on a line, as it comes."""
-    cells = (event.index, output.when(event.accepted_ms), event.author, event.kind, sanitize_text(event.stream), mark)
+    cells = (event.index, output.when(event.accepted_ms), event.author, event.kind, event.stream, mark)
     output.print_lines("  ".join(map(str, cells)).rstrip())

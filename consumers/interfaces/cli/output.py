@@ -23,6 +23,7 @@ import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
+from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import Options
 from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
 from deedbook.consumers.sdk.times import parse_since
@@ -71,7 +72,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     """
     body = [[" ".join(sanitize_text(str(cell)).split("\n")) for cell in row] for row in rows]
     if not body:
-        click.echo("(none)")
+        echo("(none)")
         return
     columns = [[name, *cells] for name, *cells in zip(header, *body, strict=True)]
     widths, cells_max = [max(map(width, column)) for column in columns], terminal_cells()
@@ -81,13 +82,13 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         widths, unseen = _fitted(columns, cells_max)
         columns = columns[: len(widths)]
     names, *rows = zip(*columns, strict=True)
-    click.secho(gap.join(padded(name, wide) for name, wide in zip(names, widths, strict=True)).rstrip(), bold=True)
+    echo(gap.join(padded(name, wide) for name, wide in zip(names, widths, strict=True)).rstrip(), bold=True)
     for row in rows:
         cells = [padded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
         for at, name in enumerate(names):
             cells[at] = _coloured(cells[at], row[at] if name in ("status", "state") else "")
-        click.echo(gap.join(cells).rstrip())
+        echo_exact(gap.join(cells).rstrip())
     if unseen:
         print_lines(f"not shown, because the terminal is too narrow: {', '.join(unseen)}")
 
@@ -135,8 +136,8 @@ def screen_cells() -> int:
 def print_lines(*lines: str) -> None:
     """Print lines of a list, cut to the terminal's width."""
     cells = terminal_cells()
-    for line in lines:
-        click.echo(_coloured(line if cells is None else cut(line, cells)))
+    for line in map(sanitize_text, lines):
+        echo_exact(_coloured(line if cells is None else cut(line, cells)))
 
 
 def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
@@ -159,11 +160,11 @@ def print_command(command: str, before: str = "") -> None:
     line = before + first
     for word in arguments:
         if cells is not None and width(line) + width(word) + len(" " + " \\") > cells:
-            click.echo(f"{line} \\")
+            echo(f"{line} \\")
             line = " " * (len(before) - len(before.lstrip()) + len(gap)) + word
         else:
             line += f" {word}"
-    click.echo(line)
+    echo(line)
 
 
 def cut(text: str, cells: int) -> str:
@@ -209,18 +210,18 @@ def print_fields(fields: dict[str, Any], indent: str = "") -> None:
     wide = max((len(name) for name in present), default=0)
     for name, value in present.items():
         if isinstance(value, dict):
-            click.echo(f"{indent}{name}")
+            echo(f"{indent}{name}")
             print_fields(value, indent + "  ")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            click.echo(f"{indent}{name}")
+            echo(f"{indent}{name}")
             for item in value:
                 print_fields(item, indent + "  ")
-                click.echo()
+                echo()
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             if name.endswith("_ms") and isinstance(value, int):
                 text = f"{value} ({when(value)})"
-            click.echo(f"{indent}{name.ljust(wide)}  {quote_text(text)}")
+            echo(f"{indent}{name.ljust(wide)}  {quote_text(text)}")
 
 
 def width(text: str) -> int:
@@ -240,7 +241,7 @@ def _cells(sign: str) -> int:
 
 def imported_by(mark: dict[str, Any] | None) -> str:
     """Return the mark of a record that another tool made, after two spaces; empty if it was not imported."""
-    return "" if mark is None else f"  [imported by {sanitize_text(mark['importer'])}]"
+    return "" if mark is None else f"  [imported by {mark['importer']}]"
 
 
 def compromised_cell(row: dict[str, Any]) -> str:
@@ -255,7 +256,7 @@ def short_key(key: str) -> str:
 
 def corrected(done: dict[str, Any]) -> str:
     """Return a text about the correction of an event: retracted or resolved, when, by whom and why."""
-    by = f"{when(done['happened_ms'])} by {sanitize_text(done['author'])}"
+    by = f"{when(done['happened_ms'])} by {done['author']}"
     return f"{done['kind'].partition('.')[2]} {by}: {sanitize_line(done['words'])}"
 
 
@@ -271,10 +272,10 @@ def show_page(
     following, total = next_page(answer["next"], cursor), answer.get("total", answer.get("total_found"))
     app.show(kind, answer, text, following=following)
     if following is not None and not app.as_json:
-        print_command(sanitize_text(following), f"{'' if total is None else f'{total} in all; '}continue with: ")
+        print_command(following, f"{'' if total is None else f'{total} in all; '}continue with: ")
     if total == 0:
         for hint in _unknown_names(app, click.get_current_context().params):
-            click.echo(hint, err=True)
+            echo(hint, err=True)
 
 
 def list_page(
@@ -311,7 +312,7 @@ def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
 def warn(warnings: Iterable[str]) -> None:
     """Print what is doubtful about what was done on stderr, where it does not mix with the answer."""
     for warning in warnings:
-        click.echo(sanitize_text(f"warning: {warning}"), err=True)
+        echo(f"warning: {warning}", err=True)
 
 
 def next_page(value: object, cursor: str = "after") -> str | None:

@@ -132,7 +132,7 @@ def run(arguments: list[str]) -> int:
     try:  # click returns, and does not raise, the exit code that a command ends with
         code = deed.main(arguments, prog_name="deed", standalone_mode=False, obj=Options())
     except click.Abort:
-        click.echo("stopped", err=True)
+        load("terminal:echo")("stopped", err=True)
         return stopped_by_user
     except SystemExit:  # so click ends a command whose reader has gone: that is no failure of ours
         return Exit.OK

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ClosableOptions, Options, VerbBase, load
 from deedbook.consumers.sdk.text import document, json_text
 from deedbook.consumers.sdk.times import parse_moment
@@ -61,7 +62,7 @@ class ReadingApp(ClosableOptions):
             if settings.text and (names := ", ".join(ignored_settings(settings))):
                 where = quoted_path(settings.home)
                 way = f"`deed trust --home {where}` shows why"
-                click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
+                echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
         return self._settings[1]
 
     def here(self, command: str) -> str:
@@ -113,15 +114,15 @@ class ReadingApp(ClosableOptions):
         if not self.as_json:
             if self._has_asked:  # first, what of it may be the work of a thief
                 for warning in compromised_sentences(data, self._doubts):
-                    click.secho(warning, fg="red")
+                    echo(warning, fg="red")
             if self.instant is not None:
                 then = self.query("catalog.instant", at=self.instant)
-                click.echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
+                echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
             if callable(text):
                 text()
             else:
                 for line in [text] if isinstance(text, str) else text:
-                    click.echo(line)
+                    echo(line)
             return
         if self._doubts and isinstance(data, dict) and "compromised" not in data:
             data |= {"compromised": max(self._doubts.values())}
@@ -131,7 +132,7 @@ class ReadingApp(ClosableOptions):
 
     def line(self, value: Any) -> None:
         """Print one JSON document on one line."""
-        click.echo(json_text(value, order="deterministic"))
+        echo_exact(json_text(value, order="deterministic"))
 
 
 class ReadingCommand(VerbBase):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import click
-
-from deedbook.consumers.sdk.text import quote_text, sanitize_text
+from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.text import quote_text
 
 _SCALARS: Final = {
     "task": "task",
@@ -22,8 +21,8 @@ _ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
 def print_reasoning(reasoning: dict[str, Any]) -> None:
     """Print a reasoning, one step a paragraph."""
     memory = reasoning["memory"]
-    click.secho(quote_text(memory["task"]), bold=True)
-    click.echo(f"{reasoning['id']}  [{reasoning['status']}]  by {reasoning['author']}  {reasoning['ref']}")
+    echo(quote_text(memory["task"]), bold=True)
+    echo(f"{reasoning['id']}  [{reasoning['status']}]  by {reasoning['author']}  {reasoning['ref']}")
     print_verdict(reasoning["verdict"])
     _print_import(reasoning)
     print_steps(memory)
@@ -35,25 +34,25 @@ def print_steps(memory: Mapping[str, Any]) -> None:
     for step in memory["steps"]:
         rests_on = dependencies.get(step["step_number"], [])
         after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
-        click.echo(f"  {step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}")
-        click.echo(f"     {quote_text(step['content'])}")
+        echo(f"  {step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}")
+        echo(f"     {quote_text(step['content'])}")
         for evidence in step["evidence"]:
-            click.echo(f"       {quote_text(evidence)}")
+            echo(f"       {quote_text(evidence)}")
         if step.get("needs_validation"):
-            click.echo(f"       to be validated: {quote_text(step.get('validation_method') or 'no method is given')}")
+            echo(f"       to be validated: {quote_text(step.get('validation_method') or 'no method is given')}")
         if step.get("conclusion"):
-            click.echo(f"       → {quote_text(step['conclusion'])}")
+            echo(f"       → {quote_text(step['conclusion'])}")
     if memory["conclusion"]:
-        click.echo(f"conclusion: {quote_text(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
+        echo(f"conclusion: {quote_text(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
     for limitation in memory["known_limitations"]:
-        click.echo(f"limitation: {quote_text(limitation)}")
+        echo(f"limitation: {quote_text(limitation)}")
 
 
 def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
     """Print the verdict of the validators on a version; print nothing if there is no reasoning."""
     if verdict is not None:
         mark = "red" if verdict["outcome"] == "failed" else None
-        click.secho(sanitize_text(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
+        echo(f"{'-- ' if err else ''}evidence: {verdict['text']}", err=err, fg=mark)
 
 
 def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
@@ -61,26 +60,26 @@ def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent
     for citation in citations:
         # Written out off a terminal, too: that costs a small model or a person up to 6 % more tokens; JSON has both.
         brief = quote_text(citation["expanded"], indent, is_barred=True) if citation["expanded"] else ""
-        click.echo(f"{indent}{heading} {citation['said']}{brief}")
+        echo(f"{indent}{heading} {citation['said']}{brief}")
         ref = citation["reasoning_ref"]  # whole: a beginning of it could be somebody's id
         asks = (
             f"; `deed snapshot receive {ref} --as NAME` asks" if citation["action"] == "human_review_required" else ""
         )
         if citation["prompt"]:
-            click.echo(f"{indent}the whole graph: `deed reasoning fetch {ref}`{asks}")
+            echo(f"{indent}the whole graph: `deed reasoning fetch {ref}`{asks}")
 
 
 def _print_import(reasoning: dict[str, Any]) -> None:
     imported = reasoning["imported"]
     if imported is None:
         return
-    click.echo(sanitize_text(import_note(imported)))
+    echo(import_note(imported))
     for name, value in imported["claims"].get("said", {}).items():
         if name.startswith("inferred"):
-            click.echo(f"  {name.replace('_', ' ')}: {quote_text(value)}")
+            echo(f"  {name.replace('_', ' ')}: {quote_text(value)}")
     for dirty in imported["claims"].get("dirty", []):
-        click.echo(f"  not read as it was meant: {sanitize_text(dirty['path'])}: {sanitize_text(dirty['why'])}")
-    click.echo(f"  original: {imported['original']}")
+        echo(f"  not read as it was meant: {dirty['path']}: {dirty['why']}")
+    echo(f"  original: {imported['original']}")
 
 
 def import_note(imported: dict[str, Any]) -> str:
@@ -97,7 +96,7 @@ def print_tree(reasoning: dict[str, Any]) -> None:
     steps = {step["step_number"]: step for step in memory["steps"]}
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
     supporting = {number for wanted in rests_on.values() for number in wanted}
-    click.secho(quote_text(memory["conclusion"] or memory["task"]), bold=True)
+    echo(quote_text(memory["conclusion"] or memory["task"]), bold=True)
     print_verdict(reasoning["verdict"])
     _print_import(reasoning)
     # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
@@ -110,20 +109,20 @@ def print_tree(reasoning: dict[str, Any]) -> None:
         number, depth = waiting.pop()
         step, indent = steps[number], "  " * depth
         if number in printed:
-            click.echo(f"{indent}{number}. (above)")
+            echo(f"{indent}{number}. (above)")
             continue
         printed.add(number)
-        click.echo(f"{indent}{number}. {step['type']}: {quote_text(step['content'])}")
+        echo(f"{indent}{number}. {step['type']}: {quote_text(step['content'])}")
         for evidence in step["evidence"]:
-            click.echo(f"{indent}     {quote_text(evidence)}")
+            echo(f"{indent}     {quote_text(evidence)}")
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 
 def print_diff(change: dict[str, Any]) -> None:
     """Print what ``describe_change`` found: `+` for what came, `-` for what went, `~` for what is otherwise now."""
-    click.secho(f"{change['reasoning_ref'][:_ref_digits]}… → {change['target'][:_ref_digits]}…", bold=True)
+    echo(f"{change['reasoning_ref'][:_ref_digits]}… → {change['target'][:_ref_digits]}…", bold=True)
     if change["is_equal"]:
-        click.echo("no difference")
+        echo("no difference")
     _print_steps(change)
     for name, values in change["changed"].items():
         _line("~", f"{_SCALARS[name]}: {_value_text(values['before'])} → {_value_text(values['after'])}")
@@ -154,13 +153,13 @@ def _print_step(changed: dict[str, Any]) -> None:
     _line("~", f"{changed['step']}. {after['type']} changed")
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
-            click.echo(sanitize_text(f"     {name}: {_value_text(before.get(name))} → {_value_text(after.get(name))}"))
+            echo(f"     {name}: {_value_text(before.get(name))} → {_value_text(after.get(name))}")
 
 
 def _line(sign: str, text: str, content: str | None = None) -> None:
-    click.secho(sanitize_text(f"{sign} {text}"), fg={"+": "green", "-": "red"}.get(sign))
+    echo(f"{sign} {text}", fg={"+": "green", "-": "red"}.get(sign))
     if content is not None:
-        click.echo(sanitize_text(f"     {content}"))
+        echo(f"     {content}")
 
 
 def _numbers(numbers: list[int]) -> str:

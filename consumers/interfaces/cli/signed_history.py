@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import short_key, when
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.events.entries import read_event
 
@@ -32,16 +31,16 @@ def signed_history(app: App, handoff: dict[str, Any]) -> list[dict[str, Any]]:
 
 def print_history(history: list[dict[str, Any]]) -> None:
     """Print each event on one line, and below it its key and its text."""
-    click.echo("\nHistory")
+    echo("\nHistory")
     for event in history:
-        click.echo(f"  {event['index']}  {when(event['accepted_ms'])}  {event['author']}  {event['kind']}")
-        click.echo(f"      {event['key_type'] or 'unknown'} key {short_key(event['key'])}: ", nl=False)
-        click.secho(
+        echo(f"  {event['index']}  {when(event['accepted_ms'])}  {event['author']}  {event['kind']}")
+        echo(f"      {event['key_type'] or 'unknown'} key {short_key(event['key'])}: ", nl=False)
+        echo(
             "the signature fits" if event["is_verified"] else f"NOT COUNTED: {quote_text(event['problem'])}",
             fg=None if event["is_verified"] else "red",
         )
         if event["text"]:
-            click.echo(f"      {quote_text(event['text'])}")
+            echo(f"      {quote_text(event['text'])}")
 
 
 def _signed(

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-import click
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import print_fields, print_table, stems, when
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.mermaid import Flowchart, Style
 from deedbook.consumers.sdk.text import cut, quote_text, sanitize_line
 from deedbook.consumers.thoughts.logs import ends, entries_of
@@ -87,16 +87,16 @@ def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
 
 def print_outcome(outcome: dict[str, Any]) -> None:
     """Print the result of a search: the answer, the steps to it, the confidence, and who verified it."""
-    click.secho(quote_text(outcome["answer"], "").removeprefix("\n"), bold=True)
+    echo(quote_text(outcome["answer"], "").removeprefix("\n"), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
-        click.echo(f"  {number}. {sanitize_line(step)}")
+        echo(f"  {number}. {sanitize_line(step)}")
     checked = outcome["verification"]
     holds = "" if checked["is_valid"] or checked["by"] == "nobody" else "NOT VALID, "
-    click.echo(f"confidence {outcome['confidence']:.2f}, {holds}{phrase('en', 'by_' + checked['by'])}")
+    echo(f"confidence {outcome['confidence']:.2f}, {holds}{phrase('en', 'by_' + checked['by'])}")
     for error in checked["validation_errors"]:
-        click.echo(f"  ! {sanitize_line(error)}")
+        echo(f"  ! {sanitize_line(error)}")
     for other in outcome["alternative_solutions"]:
-        click.echo(f"or: {sanitize_line(other)}")
+        echo(f"or: {sanitize_line(other)}")
 
 
 def print_end(task: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def print_end(task: dict[str, Any]) -> None:
         print_outcome(task["solution"])
     elif (failure := task["failure"]) is not None:
         paused = failure | {"resume": f"deed tot resume {task['id']}"} if task["status"] == "paused" else None
-        click.echo(f"{failure['code']}: {sanitize_line(failure['message'])}{resumption(paused)}")
+        echo(f"{failure['code']}: {sanitize_line(failure['message'])}{resumption(paused)}")
 
 
 def resumption(paused: dict[str, Any] | None) -> str:
@@ -134,8 +134,8 @@ def print_proof(proof: dict[str, Any]) -> None:
     ]
     print_table(("index", "answer", "signed by", "with key", "request", "asked by"), rows)
     for row in proof["unanswered"]:
-        click.echo(f"unanswered: {row['type']} (entry {row['request_index']}) waits for the {row['receiver']}")
-    click.echo(proof_verdict(proof))
+        echo(f"unanswered: {row['type']} (entry {row['request_index']}) waits for the {row['receiver']}")
+    echo(proof_verdict(proof))
 
 
 def proof_verdict(proof: dict[str, Any]) -> str:
@@ -156,7 +156,7 @@ def progress(app: App) -> Callable[[Event], None] | None:
 
     def tell(event: Event) -> None:
         for line in lines.of(event):
-            click.echo(f"{event.index}  {line}", err=True)
+            echo(f"{event.index}  {line}", err=True)
 
     return tell
 
@@ -202,9 +202,9 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
             continue
         for event in events:
             for line in lines.of(event):
-                click.echo(f"{event.index}  {when(event.accepted_ms)}  {line}")
+                echo(f"{event.index}  {when(event.accepted_ms)}  {line}")
     if not app.as_json:
-        click.echo(draw())
+        echo(draw())
         print_end(app.query("tot.show", id=task_id))
 
 

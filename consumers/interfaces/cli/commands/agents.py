@@ -15,6 +15,7 @@ import msgspec
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import counted
@@ -141,7 +142,7 @@ def invite(
         ],
     )
     if not app.as_json and any("//127." in server_url or "//localhost" in server_url for server_url in servers):
-        click.echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
+        echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
 
 
 @agent.command("list", looks_back=True)

@@ -17,7 +17,7 @@ from deedbook.consumers.interfaces.cli.commands import session_report
 from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from, print_made
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import append, session_and
-from deedbook.consumers.sdk.text import sanitize_text
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sessions.operations import OPERATIONS
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import AssessmentRecorded, Phase, Vectors
@@ -104,7 +104,7 @@ def report_on(app: App, name: str, inputs: ReportInputs) -> dict[str, Any]:
         error = failure if isinstance(failure, DeedbookError) else DeedbookError("UNEXPECTED", message)
         command = session_report.remedy(name, error.code)
         warn([f"no report was made: {error.code}: {error.message}"])
-        click.echo(f"  the assessment is recorded; to make the report again: {sanitize_text(command)}", err=True)
+        echo(f"  the assessment is recorded; to make the report again: {command}", err=True)
         return {"status": "failed", "error": error.to_dict(), "command": command}
     warn(report["warnings"])
     return report
@@ -113,7 +113,7 @@ def report_on(app: App, name: str, inputs: ReportInputs) -> dict[str, Any]:
 def _print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
     assessed = sum(getattr(vectors, name) is not None for name in vectors.__struct_fields__)
     at = answer["accepted"]["index"]
-    click.echo(f"{answer['id']}: {answer['phase']} recorded, {assessed} of 13 vectors (entry {at})")
+    echo(f"{answer['id']}: {answer['phase']} recorded, {assessed} of 13 vectors (entry {at})")
     report = answer.get("report", {})
     if report.get("status") == "success":
         print_made(report)

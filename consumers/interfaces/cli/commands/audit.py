@@ -17,7 +17,7 @@ from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
 from deedbook.consumers.interfaces.cli.progress import progress
-from deedbook.consumers.sdk.text import sanitize_text
+from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import Corrupted, Refused
@@ -159,7 +159,7 @@ def _repair(app: App, settings: Settings) -> None:
 def checkpoint(app: App) -> None:
     """Print a signed checkpoint of the log as it is now (C2SP tlog-checkpoint)."""
     note = app.client().checkpoint()
-    app.show("checkpoint", {"checkpoint": note}, lambda: click.echo(note, nl=False))
+    app.show("checkpoint", {"checkpoint": note}, lambda: echo_exact(note, nl=False))
 
 
 @click.command(cls=Command, only_looks=True)
@@ -197,14 +197,14 @@ def conclude(
     data["views"] = views
     if witnessed is not None:
         data["witnessed"] = msgspec.to_builtins(witnessed)
-    notes = [f"note: {sanitize_text(note.message)}" for note in report.notes]
+    notes = [f"note: {note.message}" for note in report.notes]
     if not {"VALID", *accepted}.issuperset(report.outcomes):
         if not app.as_json:
-            problems = [sanitize_text(_line(problem)) for problem in report.problems[:problems_shown_max]]
-            click.echo("".join(f"{line}\n" for line in problems or notes), err=True, nl=False)
-        raise Corrupted("VERIFICATION_FAILED", sanitize_text(report.verdict), report=data)
+            problems = [_line(problem) for problem in report.problems[:problems_shown_max]]
+            echo("".join(f"{line}\n" for line in problems or notes), err=True, nl=False)
+        raise Corrupted("VERIFICATION_FAILED", report.verdict, report=data)
 
-    text = [sanitize_text(report.verdict) + (", views equal what the log gives" if views else "")]
+    text = [report.verdict + (", views equal what the log gives" if views else "")]
     if report.resumed_at:
         text.append(f"the first {report.resumed_at} entries were verified by an earlier audit, and are the same")
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]

@@ -16,6 +16,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.node.recovery import Recovery
 from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, newest_backup, write_backup
 from deedbook.ledger.bundle.restore import restore as put_back
@@ -259,7 +260,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
         loss = _loss(head, abandoned, history)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise Refused("USAGE", f"{loss}. Without a terminal, add --yes to give them up for good")
-        click.echo(loss, err=True)
+        echo(loss, err=True)
         click.confirm("Give them up for good?", abort=True, err=True)
 
     home = app.ledger_home()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import page_options, show_page, when
 from deedbook.consumers.interfaces.cli.reasoning_text import import_note, print_verdict
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
@@ -22,7 +23,7 @@ from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
 from deedbook.consumers.sdk.llm.model import named_client
-from deedbook.consumers.sdk.text import quote_text, sanitize_text
+from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.format.codec import convert
@@ -68,25 +69,25 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
     data = described(received).to_dict() | {"certificate": HOLDS}
 
     def text() -> None:
-        click.echo(sanitize_text(data["expanded" if plain else "prompt"]))
+        echo(data["expanded" if plain else "prompt"])
         count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
-        click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
+        echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
         if data["prose"]:
-            click.echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
-            click.echo(sanitize_text(" ".join(sentence["text"] for sentence in data["prose"]["sentences"])), err=True)
+            echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
+            echo(" ".join(sentence["text"] for sentence in data["prose"]["sentences"]), err=True)
         if data["prose_missing"]:
-            click.echo(f"-- no prose: {sanitize_text(data['prose_missing'])}", err=True)
+            echo(f"-- no prose: {data['prose_missing']}", err=True)
         print_verdict(data["verdict"], err=True)
         print_rejected(received.rejected)
         if data["imported"]:
-            click.echo(f"-- {sanitize_text(import_note(data['imported']))}", err=True)
+            echo(f"-- {import_note(data['imported'])}", err=True)
         if data["rule_fired"]:
-            why = sanitize_text(data["rule_fired"]["reason"])
+            why = data["rule_fired"]["reason"]
             to_do = "validate" if received.brief.whole_graph else "fetch"
             if data["verdict"]["outcome"] == "failed":
                 to_do = "ask a human about"  # as a snapshot's gate does
-            click.echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
-        click.echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`", err=True)
+            echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
+        echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`", err=True)
 
     app.show("brief", data, text)
 
@@ -123,25 +124,25 @@ def print_rejected(rejected: RejectedBrief | None) -> None:
     if rejected is not None:
         fields = ", ".join(dict.fromkeys(problem.field for problem in rejected.problems))
         signed = f"{rejected.author} signed another in event {rejected.event_id}, which does not hold: {fields}"
-        click.secho(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
+        echo(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
 
 
 def _print_explanation(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
     size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
-    click.echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
+    echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
     print_rejected(rejected)
     for step in data["steps"]:
         mark = "+" if step["kept"] else "-"
         after = f"  ← {', '.join(map(str, step['rests_on']))}" if step["rests_on"] else ""
-        click.echo(f"{mark} {step['step']}. {step['type']}{after}: {quote_text(step['content'])}")
+        echo(f"{mark} {step['step']}. {step['type']}{after}: {quote_text(step['content'])}")
         for evidence in step["evidence"]:
-            click.echo(f"      {quote_text(evidence)}")
+            echo(f"      {quote_text(evidence)}")
         if not step["kept"]:
-            click.echo(f"      dropped: {step['why']}")
+            echo(f"      dropped: {step['why']}")
     if data["dropped_sections"]:
-        click.echo("sections without room: " + ", ".join(data["dropped_sections"]))
+        echo("sections without room: " + ", ".join(data["dropped_sections"]))
     if data["budget_needed_for_0.90"]:
-        click.echo(f"a fidelity of 0.90 needs {data['budget_needed_for_0.90']} tokens")
+        echo(f"a fidelity of 0.90 needs {data['budget_needed_for_0.90']} tokens")
 
 
 @click.command(cls=Command)
@@ -177,32 +178,30 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     notes = [evidence for evidence in done.report.evidence if evidence.status in {"moved", "not_checked"}]
     if not app.as_json:
         for note in notes[:issues_shown_max]:
-            click.echo(sanitize_text(f"note, step {note.step}: {note.reference}: {note.note}"), err=True)
+            echo(f"note, step {note.step}: {note.reference}: {note.note}", err=True)
         if "not_published" in data:
-            click.echo(f"not published: {data['not_published']}", err=True)
+            echo(f"not published: {data['not_published']}", err=True)
     if not done.report.passed:
         if not app.as_json:
             for issue in done.report.issues[:issues_shown_max]:
-                click.echo(_issue_line(issue.step, issue.code, issue.message), err=True)
+                echo(_issue_line(issue.step, issue.code, issue.message), err=True)
         many = f"{counts['issues']} issue{'s' * (counts['issues'] > 1)}"
         raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {summary}", report=data)
 
     text = [f"{done.reasoning_id} passes: {summary}, {counts['inferences_sound']} inferences are sound (structure)"]
     text += [
-        sanitize_text(f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}")
+        f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}"
         for inference in done.report.inferences
         if inference.opinion is not None
     ]
     for check in done.report.assumptions:
         how = f" (check: {check.method})" if check.method else ""
-        text.append(
-            sanitize_text(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}")
-        )
+        text.append(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}")
     app.show("validation", data, text)
 
 
 def _issue_line(step: int | None, code: str, message: str) -> str:
-    return sanitize_text(f"{'the graph' if step is None else f'step {step}'}: {code}: {message}")
+    return f"{'the graph' if step is None else f'step {step}'}: {code}: {message}"
 
 
 @click.command(cls=Command, looks_back=True)
@@ -215,16 +214,16 @@ def validations(app: App, ref: str, author: str | None, limit: int, after: int |
 
     def text() -> None:
         if not answer["total"]:
-            click.echo("no report: `deed reasoning validate ID --as REVIEWER` makes one")
+            echo("no report: `deed reasoning validate ID --as REVIEWER` makes one")
         for row in answer["items"]:
             report = convert(row["data"], ReasoningValidated)
             counts, tree = row["data"]["counts"], row["commit_id"][:commit_digits] or row["tree"]
             line = f"{row['event_index']}  {when(row['accepted_ms'])}  {'passed' if row['passed'] else 'FAILED'}"
             line += f"  {evidence_summary(report.counts, report.evidence)}  by {row['author']}"
-            click.echo(f"{line}  tree: {tree}  {row['reasoning_ref'][:19]}…")
+            echo(f"{line}  tree: {tree}  {row['reasoning_ref'][:19]}…")
             for issue in row["data"]["issues"]:
-                click.echo("    " + _issue_line(issue.get("step"), issue["code"], issue["message"]))
+                echo("    " + _issue_line(issue.get("step"), issue["code"], issue["message"]))
             if (more := counts["issues"] - len(row["data"]["issues"])) > 0:
-                click.echo(f"    and {more} more" + (f" (blob {whole})" if (whole := row["data"].get("whole")) else ""))
+                echo(f"    and {more} more" + (f" (blob {whole})" if (whole := row["data"].get("whole")) else ""))
 
     show_page(app, "validations.list", answer, text)

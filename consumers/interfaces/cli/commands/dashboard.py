@@ -16,6 +16,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.dashboard.address import Address, announced, running
 from deedbook.consumers.interfaces.dashboard.app import Dashboard
 from deedbook.consumers.interfaces.dashboard.guard import Guard, launch_link
@@ -86,7 +87,7 @@ def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
     data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}
     app.show("dashboard", data, link)
     if not app.as_json:
-        click.echo(f"reading only: {why_not}" if why_not else f"decisions are signed as {here.human}", err=True)
+        echo(f"reading only: {why_not}" if why_not else f"decisions are signed as {here.human}", err=True)
     sys.stdout.flush()
     if is_opened:
         # A browser in the terminal would hold up the server it is to show.

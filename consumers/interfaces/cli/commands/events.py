@@ -11,9 +11,9 @@ import click
 from deedbook.consumers.auditor.provenance import write_provenance
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.events import whole_event
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
@@ -69,7 +69,7 @@ def why(
     if prov is not None:
         humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
         count = write_provenance(prov, _walked(app, arguments), ledger=app.client().ledger, humans=humans)
-        app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {sanitize_text(str(prov))}")
+        app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {prov!s}")
         return
     answer = app.query("catalog.why", **arguments, limit=limit, after=after)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
@@ -77,23 +77,23 @@ def why(
 
 
 def _print_walk(answer: dict[str, Any]) -> None:
-    output.print_lines(sanitize_text(answer["ref"]) if answer["event"] is None else _step_line(answer["event"]))
+    output.print_lines(answer["ref"] if answer["event"] is None else _step_line(answer["event"]))
     for name, heading, flag in (("causes", "rests on", "--back"), ("effects", "led to", "--forward")):
         if answer[name]:
             total = answer[f"{name}_total"]
             more = f", of which these are {len(answer[name])}; {flag} goes on" if total > len(answer[name]) else ""
-            click.echo(f"{heading} ({total}{more}):")
+            echo(f"{heading} ({total}{more}):")
         for step in answer[name]:
             output.print_lines(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
     for step in answer["unresolved"]:
         what = "not in this ledger" if step["blob_bytes"] is None else f"a blob of {step['blob_bytes']} bytes"
-        click.echo(f"{sanitize_text(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
+        echo(f"{step['ref']}: {what}  [{step['via']} of {step['of']}]")
     if not answer["is_complete"]:
-        click.echo("there is more behind: --depth goes further")
+        echo("there is more behind: --depth goes further")
 
 
 def _step_line(event: dict[str, Any]) -> str:
-    line = f"{event['event_index']}  {event['kind']}  {sanitize_text(event['stream'])}"
+    line = f"{event['event_index']}  {event['kind']}  {event['stream']}"
     return f"{line}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
 
 

@@ -23,8 +23,8 @@ from deedbook.consumers.interfaces.cli.commands.imports import counts_line, prin
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.files import read_file, write_file
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Refused, Unavailable
 
 
@@ -49,12 +49,12 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
 
     def text() -> None:
         for warning in reading.warnings:
-            click.echo(f"{sanitize_text(warning.source)}:{warning.line}: {sanitize_text(warning.text)}", err=True)
+            echo(f"{warning.source}:{warning.line}: {warning.text}", err=True)
         print_unmapped(answer)
         if copies:
             phrase = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
-            click.echo(f"{len(copies)} {phrase}, and kept in step by `deed handoff watch`: nothing to import")
-        click.echo(counts_line(answer))
+            echo(f"{len(copies)} {phrase}, and kept in step by `deed handoff watch`: nothing to import")
+        echo(counts_line(answer))
 
     app.show("imported", answer, text)
 
@@ -117,7 +117,7 @@ def tell(app: App, notice: Notice) -> None:
     if app.as_json:
         app.line({"what": notice.what, "id": notice.id, "text": notice.text, **notice.details})
     else:
-        click.echo(f"{notice.what:<10} {sanitize_text(notice.id)}  {sanitize_text(notice.text)}")
+        echo(f"{notice.what:<10} {notice.id}  {notice.text}")
     sys.stdout.flush()
 
 

@@ -14,7 +14,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import next_page, print_lines, stems
 from deedbook.consumers.sdk.mermaid import Flowchart, Style, node_name
-from deedbook.consumers.sdk.text import sanitize_line, sanitize_text
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.lifecycle.handoff_status import FINAL
 
 path_named_max: Final = 12
@@ -56,7 +56,7 @@ def left_out(answer: dict[str, Any]) -> str:
 
 def _node_text(node: dict[str, Any]) -> str:
     if node["status"] is None:
-        return f"[missing] {sanitize_text(node['id'])}"
+        return f"[missing] {node['id']}"
     title = sanitize_line(node["title"])
     parts = [f"[{node['status']} → {node['to'] or '?'}] {title}"]
     if title != node["id"]:

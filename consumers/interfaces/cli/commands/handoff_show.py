@@ -14,10 +14,11 @@ from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.quotation import gate_state
-from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
+from deedbook.consumers.sdk.text import quote_text, sanitize_line
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.trust.history import root_digits_shown
@@ -44,8 +45,8 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         print_handoff(handoff)
         if history:
             signed_history.print_history(handoff["history"])
-        click.echo(f"\n{as_of_line(handoff['as_of'])}")
-        click.echo(f"gate: {handoff['gate'] or 'not to be seen from here (ask `deed doctor` beside the ledger)'}")
+        echo(f"\n{as_of_line(handoff['as_of'])}")
+        echo(f"gate: {handoff['gate'] or 'not to be seen from here (ask `deed doctor` beside the ledger)'}")
 
     app.show("handoffs.show", handoff, text)
 
@@ -68,59 +69,57 @@ def as_of_line(as_of: dict[str, Any]) -> str:
     if not as_of["is_pinned"]:
         line += " (self-asserted: no root is pinned here, see `deed trust --root`)"
     for entry in as_of["ignored"]:
-        line += f"\n  entry {entry['index']} counts for nothing ({entry['code']}): {sanitize_text(entry['message'])}"
+        line += f"\n  entry {entry['index']} counts for nothing ({entry['code']}): {entry['message']}"
     return line
 
 
 def print_handoff(handoff: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
-    click.secho(quote_text(handoff["title"]), bold=True)
-    click.echo(f"{sanitize_text(handoff['id'])}  [{handoff['status']} → {handoff['to']}]")
-    click.echo(
-        quote_text(f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}")
-    )
-    click.echo(f"version {handoff['version']}")
-    click.echo(quote_text(handoff["why"]["sentence"]))
+    echo(quote_text(handoff["title"]), bold=True)
+    echo(f"{handoff['id']}  [{handoff['status']} → {handoff['to']}]")
+    echo(quote_text(f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}"))
+    echo(f"version {handoff['version']}")
+    echo(quote_text(handoff["why"]["sentence"]))
     if handoff["depends_on"]:
         others = (f"{dependency['id']} ({dependency['status'] or 'missing'})" for dependency in handoff["depends_on"])
-        click.echo(f"depends on {sanitize_text(', '.join(others))}")
+        echo(f"depends on {', '.join(others)}")
     _print_relations(handoff)
     _print_notes(handoff["notes"] | {"later": later(handoff)})
     if handoff["task"]:
-        click.echo(f"\nTask  {quote_text(handoff['task'], '  ')}")
+        echo(f"\nTask  {quote_text(handoff['task'], '  ')}")
     _print_lists(handoff)
     for of, heading in (("result_reasoning", "Reasoning behind the result"), ("reasoning", "Reasoning")):
         if handoff.get(of):
-            click.echo()
+            echo()
             print_citations(handoff[of], heading, "")
     if handoff["context"]:
-        click.echo(f"\nContext  {quote_text(handoff['context'], '  ')}")
-    click.echo("\nLog")
+        echo(f"\nContext  {quote_text(handoff['context'], '  ')}")
+    echo("\nLog")
     for line in handoff["log"]:
         # To the minute by its author's clock; of an imported line only the day is known.
         time = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
-        click.echo(f"  - {time} [{line['author']}] {quote_text(line['text'])}")
+        echo(f"  - {time} [{line['author']}] {quote_text(line['text'])}")
 
 
 def _print_relations(handoff: dict[str, Any]) -> None:
     if handoff["importer"]:
         claimed = handoff["claimed_status"] or "no status"
-        claim = f", which says {sanitize_text(claimed)!r}" if handoff["claimed_status"] is not None else ""
-        click.echo(f"imported by {handoff['importer']} from {sanitize_text(handoff['source'])}{claim}")
+        claim = f", which says {claimed!r}" if handoff["claimed_status"] is not None else ""
+        echo(f"imported by {handoff['importer']} from {handoff['source']}{claim}")
     for word, others in (
         ("answers", [handoff["answers"]]),
         ("answered by", [answer["id"] for answer in handoff["answered_by"]]),
     ):
         if any(others):
-            click.echo(f"{word} {sanitize_text(', '.join(others))}")
+            echo(f"{word} {', '.join(others)}")
     if handoff["superseded_by"]:
-        click.echo(f"superseded by {sanitize_text(handoff['superseded_by'])}")
+        echo(f"superseded by {handoff['superseded_by']}")
 
 
 def _print_notes(notes: dict[str, list[str]]) -> None:
     """Print first the facts that a receiver needs before opening a file."""
     if any(notes.values()):
-        click.secho("\nWhat its sender knows", bold=True)
+        echo("\nWhat its sender knows", bold=True)
     headings = {"tested_by": "tested by", "traps": "trap"}
     for kind in (*NOTES, "later"):
         heading = headings.get(kind, kind)
@@ -128,7 +127,7 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
             file, is_kept, ref = text.rpartition(" kept: ")
             # Its sender wrote it: only what is a reference stands in a command of ours.
             is_known = is_kept and kind == "tested_by" and re.match(REF_PATTERN, ref)
-            click.echo(
+            echo(
                 f"  kept: {quote_text(file)}: `deed blob get {ref}`" if is_known else f"  {heading}: {quote_text(text)}"
             )
 
@@ -143,13 +142,13 @@ _MARK_NOTES: Final = {
 def _print_lists(handoff: dict[str, Any]) -> None:
     for heading, rows in (("Tasks", handoff["tasks"]), ("Acceptance criteria", handoff["criteria"])):
         if rows:
-            click.echo(f"\n{heading}")
+            echo(f"\n{heading}")
         for number, item in enumerate(rows, 1):
             mark = "x" if item.get("done") or item.get("mark") in ("checked", "claimed") else " "
             note = _MARK_NOTES.get(item.get("mark"), "").format(quote_text(item.get("waiver_reason", "")))
-            click.echo(f"  {number}. [{mark}] {quote_text(item['text'])}{note}")
+            echo(f"  {number}. [{mark}] {quote_text(item['text'])}{note}")
             if item.get("evidence"):
-                click.echo(quote_text(f"       {item['evidence']}"))
+                echo(quote_text(f"       {item['evidence']}"))
 
 
 @click.command(cls=Command, looks_back=True)
@@ -161,7 +160,7 @@ def why(app: App, id_: str) -> None:
     answer["next"] = commands_on(app.query_with, answer)
     del answer["waits"]
 
-    app.show("handoffs.why", answer, sanitize_text(answer["sentence"]), following=next(iter(answer["next"]), None))
+    app.show("handoffs.why", answer, answer["sentence"], following=next(iter(answer["next"]), None))
     for command in () if app.as_json else answer["next"]:
         output.print_command(command, "next: ")
 
@@ -182,19 +181,19 @@ def next_(app: App, *, is_all: bool, limit: int, after: str | None) -> None:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), counts, strict=True)) for counts in spooled]
         for name, waiting, rejected in spooled:
             what = f"of {name} {waiting} operations wait to be recorded, {rejected} were refused: `deed spool list`"
-            click.secho(what, fg="yellow", err=True)
+            echo(what, fg="yellow", err=True)
     output.show_page(app, "handoffs.next", answer, lambda: print_items(answer["items"], agent))
 
 
 def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
     """Print each item with its command below it; ``agent`` None: under a heading for each agent."""
     if not items:
-        click.echo("nothing waits for " + ("anybody" if agent is None else agent))
+        echo("nothing waits for " + ("anybody" if agent is None else agent))
     heading: str | None = None
     for item in items:
         if agent is None and item["agent"] != heading:
             heading = item["agent"]
-            click.secho(heading, bold=True)
+            echo(heading, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
         since, doubt = output.when(item["since_ms"]), output.compromised_cell(item)
         output.print_lines(

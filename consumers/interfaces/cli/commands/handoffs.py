@@ -20,8 +20,8 @@ from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
 from deedbook.consumers.interfaces.cli.output import print_command, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
 from deedbook.ledger.events.fields import EventData
@@ -113,7 +113,7 @@ def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict
 
     handoff = with_citations(app, app.query("handoffs.show", id=id_))
     app.show("handoffs.show", handoff, lambda: print_handoff(handoff))
-    click.echo(f"\n{as_of_line(handoff['as_of'])}")
+    echo(f"\n{as_of_line(handoff['as_of'])}")
     if asks and not click.confirm(
         f"\n{operations.spelled(verb)} this version as {app.acting()}?", default=False, err=True
     ):
@@ -169,11 +169,11 @@ def emit(
         answer["warnings"] = list(warnings)
 
     def text() -> None:
-        click.echo(f"{name} is {handoff['status']} ({at})")
+        echo(f"{name} is {handoff['status']} ({at})")
         for line in content.told_changes(changes):
-            click.echo(sanitize_text(f"  {line}"))
+            echo(f"  {line}")
         if tells_left:
-            click.echo(sanitize_text(answer["why"]))
+            echo(answer["why"])
         print_citations(answer.get("reasoning", ()), "reasoning")
         warn(warnings)
         _print_next(answer["next"])

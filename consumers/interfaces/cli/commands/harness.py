@@ -12,6 +12,7 @@ from click import shell_completion as shells
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.program import deed
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, Scope
 from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome, own_command
 from deedbook.consumers.interfaces.hooks.parts import State
@@ -20,7 +21,6 @@ from deedbook.consumers.interfaces.hooks.prime import prime as primed
 from deedbook.consumers.interfaces.hooks.record import read_record, record_path
 from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
 from deedbook.consumers.sdk.quotation import origin_of
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.environment import present_session
@@ -201,7 +201,7 @@ def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
         budget=budget,
     )
     data = brief._asdict() | {"budget": budget, "agent": agent}
-    app.show("primed", data, lambda: click.echo(sanitize_text(brief.text), nl=False))
+    app.show("primed", data, lambda: echo(brief.text, nl=False))
 
 
 def require_trust(app: App) -> None:

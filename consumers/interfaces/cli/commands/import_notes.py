@@ -13,6 +13,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.terminal import echo
 
 FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
 
@@ -66,9 +67,9 @@ def _print_imported(answer: dict[str, Any]) -> None:
     print_table(("notes", "read", "mapped", "unmapped", "dirty values"), rows)
     print_unmapped(answer)
     if answer["own"]:
-        click.echo(f"{answer['own']} notes are this ledger's own, and were not read back")
+        echo(f"{answer['own']} notes are this ledger's own, and were not read back")
     if answer["dirty"]:
-        click.echo(f"{answer['dirty']} values are dirty: `deed import list --dirty` shows where")
+        echo(f"{answer['dirty']} values are dirty: `deed import list --dirty` shows where")
     if not (answer["read"] or answer["own"] or answer["unread"]):
-        click.echo(f"no notes were found: a clone has none before `{FETCH}`", err=True)
-    click.echo(counts_line(answer))
+        echo(f"no notes were found: a clone has none before `{FETCH}`", err=True)
+    echo(counts_line(answer))

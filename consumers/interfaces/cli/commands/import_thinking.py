@@ -17,6 +17,7 @@ from deedbook.consumers.importers.transcripts.importer import TranscriptImport
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
 from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.secrets.scanner import check_text
@@ -90,9 +91,9 @@ def named_only(content: bytes) -> str:
 def _print_answer(answer: dict[str, Any]) -> None:
     print_unmapped(answer)
     of = f"({answer['lines']} lines in {answer['files']} files, {answer['skipped']} without thinking)"
-    click.echo(f"{counts_line(answer)} {of}")
+    echo(f"{counts_line(answer)} {of}")
     if answer["mapped"]:
         why = ", ".join(f"{code} {count}" for code, count in answer["unsound_by_issue"].items())
-        click.echo(f"{answer['sound']} of {answer['mapped']} hold together" + (f"; the others: {why}" if why else ""))
+        echo(f"{answer['sound']} of {answer['mapped']} hold together" + (f"; the others: {why}" if why else ""))
     if not answer["read"]:
-        click.echo("no thinking was found: name a session's .jsonl file, or a text with thinking tags", err=True)
+        echo("no thinking was found: name a session's .jsonl file, or a text with thinking tags", err=True)

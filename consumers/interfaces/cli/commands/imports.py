@@ -9,8 +9,8 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.output import page_options, print_table, show_page
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy
-from deedbook.consumers.sdk.text import sanitize_text
 
 lines_max: Final = 20
 
@@ -75,9 +75,9 @@ def print_unmapped(answer: Mapping[str, Any]) -> None:
         ("not read", answer["unread"], len(answer["unread"]), "--json has all"),
     ):
         for record in records[:lines_max]:
-            click.echo(f"{what}: {sanitize_text(record['source'])}: {sanitize_text(record['reason'])}", err=True)
+            echo(f"{what}: {record['source']}: {record['reason']}", err=True)
         if total > lines_max:
-            click.echo(f"{what}: {total - lines_max} more; {rest}", err=True)
+            echo(f"{what}: {total - lines_max} more; {rest}", err=True)
 
 
 def counts_line(answer: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.settings_page import settings_page
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
@@ -102,7 +103,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
         ],
     )
     if not app.as_json and not trust.is_trusted(path):
-        click.echo("It could not be noted that you trust this folder: see `deed doctor`.", err=True)
+        echo("It could not be noted that you trust this folder: see `deed doctor`.", err=True)
 
 
 def check_is_ours(home: Home) -> None:
@@ -154,10 +155,10 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
 
     def text() -> None:
         for check in checks:
-            click.secho("ok    " if check.ok else "WRONG ", fg="green" if check.ok else "red", nl=False)
-            click.echo(f"{check.name}: {check.found}" + ("" if check.ok else f"\n      {check.fix}"))
+            echo("ok    " if check.ok else "WRONG ", fg="green" if check.ok else "red", nl=False)
+            echo(f"{check.name}: {check.found}" + ("" if check.ok else f"\n      {check.fix}"))
         if home is None:
-            click.echo("There is no ledger in this folder or above it: `deed init` makes one.")
+            echo("There is no ledger in this folder or above it: `deed init` makes one.")
 
     if bad and app.as_json:
         raise Unavailable("STORE_UNAVAILABLE", f"{len(bad)} checks failed: {bad[0].fix}", **data)

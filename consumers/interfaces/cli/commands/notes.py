@@ -15,7 +15,8 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table, when
 from deedbook.consumers.interfaces.cli.progress import progress
-from deedbook.consumers.sdk.text import counted, sanitize_text
+from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.text import counted
 from deedbook.consumers.sessions.copies import repair
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from deedbook.consumers.sessions.remotes import Transfer, check_runs_nothing, fetch, push
@@ -42,7 +43,7 @@ def sync(app: App) -> None:
     def text() -> None:
         for label, places in (("", repaired.told), ("skipped: ", repaired.skipped), ("FAILED: ", repaired.failed)):
             print_lines(label, [f"{copy.location or copy.store}: {copy.reason}" for copy in places])
-        click.echo(
+        echo(
             f"{counted(repaired.reports, 'report')}: {repaired.written} places written, {repaired.unchanged} as they "
             f"should be, {len(repaired.skipped)} skipped, {len(repaired.failed)} failed"
         )
@@ -72,7 +73,7 @@ def show(app: App, session: str, *, markdown: bool) -> None:
 
     def text() -> None:
         print_lines("", [signed["signed_as"]])
-        click.echo(sanitize_text(content))
+        echo(content)
 
     app.show("note", data, text)
 
@@ -176,7 +177,7 @@ def _show_transfer(app: App, kind: str, transfer: Transfer) -> None:
         print_lines("", transfer.told)
         print_lines("FAILED: ", transfer.failed)
         counts = f"{len(transfer.new)} new, {len(transfer.updated)} updated, {len(transfer.merged)} merged"
-        click.echo(f"{sanitize_text(transfer.remote)}: {counts}")
+        echo(f"{transfer.remote}: {counts}")
 
     app.show(kind, transfer._asdict(), text)
     if transfer.failed:
@@ -186,7 +187,7 @@ def _show_transfer(app: App, kind: str, transfer: Transfer) -> None:
 def print_lines(before: str, lines: Sequence[str]) -> None:
     """Print lines on stderr."""
     for line in lines:
-        click.echo(sanitize_text(before + line), err=True)
+        echo(before + line, err=True)
 
 
 def _parsed(content: str) -> Any:

@@ -19,8 +19,8 @@ from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.output import print_table, when
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.citations import Citations
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Exit, Refused
 from deedbook.ledger.home import trust
 
@@ -155,21 +155,21 @@ def _print_all(data: dict[str, Any]) -> None:
         )
         for channel in data["channels"]
     ]
-    click.secho("Channels", bold=True)
+    echo("Channels", bold=True)
     print_table(("no.", "name", "target", "agents", "actions", "state"), rows)
-    click.secho(f"\nOpen waits ({data['open_total']})", bold=True)
+    echo(f"\nOpen waits ({data['open_total']})", bold=True)
     waits = [
         (when(wait["began_ms"]), wait["agent"], wait["action"], wait["id"], wait["title"]) for wait in data["open"]
     ]
     print_table(("since", "agent", "action", "id", "title"), waits)
     for heading, name in (("Pending", "pending"), ("Dead letters", "dead")):
-        click.secho(f"\n{heading} ({data[f'{name}_total']})", bold=True)
+        echo(f"\n{heading} ({data[f'{name}_total']})", bold=True)
         deliveries = [
             (
                 delivery["id"],
                 delivery["channel"],
                 delivery["attempts"],
-                sanitize_text(delivery["text"]),
+                delivery["text"],
                 delivery["error"],
             )
             for delivery in data[name]

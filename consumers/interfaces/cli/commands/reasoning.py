@@ -19,13 +19,14 @@ from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_fields, warn
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
+from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, Settlement, check_assumption, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.sdk.text import counted, default_id, sanitize_text
+from deedbook.consumers.sdk.text import counted, default_id
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as kinds
@@ -172,12 +173,12 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     }
 
     def text() -> None:
-        click.echo(graph.canonical)
+        echo_exact(graph.canonical)
         about = "" if tokenizer().exact else "about "
         if base.transferred is not None:
-            click.echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
+            echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
         line = f"-- sent as {graph.sent.sent_as}: {about}{graph.sent.transferred.tokens} tokens"
-        click.echo(f"{line} (whole: {graph.sent.full.tokens}), hash recomputed: {graph.ref}", err=True)
+        echo(f"{line} (whole: {graph.sent.full.tokens}), hash recomputed: {graph.ref}", err=True)
         print_verdict(verdict, err=True)
 
     app.show("reasoning_graph", data, text)
@@ -261,9 +262,9 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     def text() -> None:
         for row in recorded:
             entries = f"(entries {row['first']} to {row['last']})"
-            click.echo(f"{row['id']}: {row['steps']} steps, {row['ref'][:19]}… {entries}")
+            echo(f"{row['id']}: {row['steps']} steps, {row['ref'][:19]}… {entries}")
             for path in row["unmapped"]:
-                click.echo(f"  unmapped: {sanitize_text(path)}", err=True)
+                echo(f"  unmapped: {path}", err=True)
         warn(warnings)
 
     app.show("recorded", {"recorded": recorded, "total": len(recorded), "warnings": warnings}, text)

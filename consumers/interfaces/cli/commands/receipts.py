@@ -12,8 +12,8 @@ import msgspec
 from deedbook.consumers.auditor.report import fingerprint_in
 from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_up_to
 from deedbook.consumers.interfaces.cli.output import print_fields, when
+from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, take
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.limits import policy_size_max_bytes, request_size_max_bytes
 from deedbook.ledger.proof.policy import Policy
@@ -57,7 +57,7 @@ def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> 
         app.show("receipt", {"index": index, "file": str(output)}, f"entry {index} in {output}")
         return
     text = take(app.client(), index, policy=policy).to_text()
-    app.show("receipt", {"index": index, "receipt": text}, lambda: click.echo(text, nl=False))
+    app.show("receipt", {"index": index, "receipt": text}, lambda: echo_exact(text, nl=False))
 
 
 @receipt_.command("verify", only_looks=True)
@@ -149,24 +149,24 @@ def _data(checked: Checked) -> dict[str, Any]:
 
 
 def _print(checked: Checked, data: dict[str, Any]) -> None:
-    event, origin = checked.event, sanitize_text(checked.checkpoint.origin)
+    event, origin = checked.event, checked.checkpoint.origin
     trust = checked.trust if checked.trust == "self-asserted" else f"anchored by the {checked.trust}"
-    click.echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID ({trust})")
+    echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID ({trust})")
     print_fields(
         {
             "event": event.id,
             "kind": event.kind,
-            "stream": sanitize_text(event.stream),
+            "stream": event.stream,
             "author": event.author,
             "accepted": when(event.accepted_ms),
             "log key": checked.vkey,
         }
     )
     if not checked.is_signed:
-        click.echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
+        echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
     if checked.witnessed is not None:
-        click.echo(str(checked.witnessed))
+        echo(str(checked.witnessed))
     for ledger in data["held_against"]:
-        click.echo(f"it is in the history of {ledger}")
+        echo(f"it is in the history of {ledger}")
     if checked.trust == "self-asserted":
-        click.echo("The receipt names its own key: pass --root or --vkey, which you got from somewhere else.")
+        echo("The receipt names its own key: pass --root or --vkey, which you got from somewhere else.")

@@ -23,7 +23,8 @@ from deedbook.consumers.interfaces.cli.output import (
     warn,
 )
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
-from deedbook.consumers.sdk.text import counted, sanitize_line, sanitize_text, shorten
+from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.text import counted, sanitize_line, shorten
 from deedbook.consumers.sessions.query import mode_of, query_reports
 from deedbook.consumers.sessions.resume import resume as resume_sessions
 from deedbook.consumers.sessions.resume import whole
@@ -87,7 +88,12 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
     agent = app.settings().agent
     answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
     lines = resumed_text(answer).splitlines()
-    app.show("resumed", answer, [click.style(line, bold=True) if line[:1].isalpha() else line for line in lines])
+
+    def text() -> None:
+        for line in lines:
+            echo(line, bold=line[:1].isalpha())
+
+    app.show("resumed", answer, text)
 
 
 @report.command(looks_back=True)
@@ -183,13 +189,13 @@ _line_cells_max: Final = 110
 
 def _print_report(answer: dict[str, Any]) -> None:
     report, versions = answer["report"], answer["versions"]
-    click.echo(sanitize_text(report["markdown"]).rstrip("\n"))
-    click.echo(f"\n-- {report['calibration_status']} by its vectors, {answer['grounds']['text']}")
+    echo(report["markdown"].rstrip("\n"))
+    echo(f"\n-- {report['calibration_status']} by its vectors, {answer['grounds']['text']}")
     position = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
-    click.echo(f"-- version {position} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
+    echo(f"-- version {position} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
     for version in versions:
         if version["report_id"] != report["report_id"]:
-            click.echo(f"   also {version['report_id']} {version['timestamp']}")
+            echo(f"   also {version['report_id']} {version['timestamp']}")
 
 
 def _print_similar(answer: dict[str, Any]) -> None:
@@ -199,20 +205,18 @@ def _print_similar(answer: dict[str, Any]) -> None:
     ]
     print_table(("score", "", "session", "agent", "task"), rows)
     if answer["items"] and all(session["near"] == "far" for session in answer["items"]):
-        click.echo("-- these are the nearest, and far: nothing here says much of that task")
+        echo("-- these are the nearest, and far: nothing here says much of that task")
 
 
 def _print_overlaps(answer: dict[str, Any]) -> None:
     if not answer["items"]:
-        click.echo("(none)")
+        echo("(none)")
     for overlap in answer["items"]:
-        click.secho(f"{overlap['score']:.2f}  both speak of {sanitize_line(', '.join(overlap['shared']))}", bold=True)
+        echo(f"{overlap['score']:.2f}  both speak of {sanitize_line(', '.join(overlap['shared']))}", bold=True)
         for session in overlap["sessions"]:
-            click.echo(
-                f"  {sanitize_text(session['session_id'])}  {sanitize_text(session['ai_id'])}: {_about(session)}"
-            )
+            echo(f"  {session['session_id']}  {session['ai_id']}: {_about(session)}")
     left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
-    click.echo(f"-- {answer['total']} found, above {answer['threshold']:.2f} of 1{left}")
+    echo(f"-- {answer['total']} found, above {answer['threshold']:.2f} of 1{left}")
 
 
 def _about(session: dict[str, Any]) -> str:
@@ -222,17 +226,17 @@ def _about(session: dict[str, Any]) -> str:
 
 def _print_calibration(answer: dict[str, Any]) -> None:
     if not answer["items"]:
-        click.echo("(none)")
+        echo("(none)")
     if answer["imported_left_out"]:
-        click.echo(f"({answer['imported_left_out']} imported reports do not count: another tool measured them)")
+        echo(f"({answer['imported_left_out']} imported reports do not count: another tool measured them)")
     for number, agent in enumerate(answer["items"]):
         if number:
-            click.echo()
-        click.secho(sanitize_text(agent["ai_id"]), bold=True)
-        click.echo(f"  {agent['meaning']}")
-        click.echo(f"  {agent['grounds']['text']}")
+            echo()
+        echo(agent["ai_id"], bold=True)
+        echo(f"  {agent['meaning']}")
+        echo(f"  {agent['grounds']['text']}")
         labels = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
-        click.echo(f"  {counted(agent['total'], 'report')}: {labels}")
+        echo(f"  {counted(agent['total'], 'report')}: {labels}")
         rows = [
             (
                 f"  {point['timestamp']}",

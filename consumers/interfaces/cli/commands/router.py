@@ -21,10 +21,11 @@ from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.output import next_page, print_table, warn
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.ledger import entries_now
 from deedbook.consumers.sdk.service import service_author
 from deedbook.consumers.sdk.subscriptions import Subscriptions
-from deedbook.consumers.sdk.text import counted, sanitize_text
+from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.body import Event
@@ -61,11 +62,11 @@ def check(app: App, file: Path | None) -> None:
     warnings = advise(chains, agents, source.default_reviewer)
     names, path = [chain.name for chain in chains], str(source.path)
     data = {"file": path, "chains": names, "warnings": warnings, "agents_checked": agents is not None}
-    app.show("chains", data, sanitize_text(f"{path}: {', '.join(names) or 'no chains'}"))
+    app.show("chains", data, f"{path}: {', '.join(names) or 'no chains'}")
     if not app.as_json:
         warn(warnings)
         if agents is None:
-            click.echo("there is no ledger here: names were not checked", err=True)
+            echo("there is no ledger here: names were not checked", err=True)
 
 
 @router.command("dry-run")
@@ -207,7 +208,7 @@ def _print_dry_run(data: dict[str, Any], more: str | None) -> None:
     ]
     print_table(("index", "kind", "handoff", "chain", "outcome"), rows)
     if more is not None:
-        click.echo(f"continue with: {more}")
+        echo(f"continue with: {more}")
 
 
 def _step_text(step: dict[str, Any]) -> str:
@@ -219,10 +220,10 @@ def _step_text(step: dict[str, Any]) -> str:
 
 def _print_status(data: dict[str, Any]) -> None:
     at = "has not begun" if data["position"] is None else f"at entry {data['position']} of {data['head']}"
-    click.echo(f"{data['agent']} {at}")
-    click.echo(sanitize_text(f"chains of {data['file']}: {', '.join(data['chains']) or '(none)'}"))
+    echo(f"{data['agent']} {at}")
+    echo(f"chains of {data['file']}: {', '.join(data['chains']) or '(none)'}")
     if problem := data["problem"]:
-        click.echo(sanitize_text(f"the file is not used: {problem['code']}: {problem['message']}"))
+        echo(f"the file is not used: {problem['code']}: {problem['message']}")
     if data["dead_letters"]:
-        click.echo("not routed (try one again with --retry INDEX)")
+        echo("not routed (try one again with --retry INDEX)")
         print_table(("index", "id", "error"), [tuple(letter.values()) for letter in data["dead_letters"]])

@@ -8,6 +8,7 @@ import click
 
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.text import sanitize_text
@@ -37,11 +38,11 @@ def search(app: App, words: tuple[str, ...], limit: int, after: int | None, **op
     def show() -> None:
         terms = terms_of(text)
         if answer["items"] and answer["holds"] == "some":
-            click.echo("Nothing holds all of that. The nearest:")
+            echo("Nothing holds all of that. The nearest:")
         for hit in answer["items"]:
             _print_hit(hit, terms)
         if not answer["items"]:
-            click.echo("(none)")
+            echo("(none)")
 
     output.show_page(app, "search.find", answer, show)
 
@@ -51,7 +52,7 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         hit["event_index"],
         output.when(hit["accepted_ms"]),
         hit["author"],
-        sanitize_text(hit["stream"]),
+        hit["stream"],
         hit["kind"],
         output.compromised_cell(hit),
         f"{hit['near']} ({hit['score']:.2f})" if hit["near"] else "",
@@ -63,4 +64,6 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         position = end
     line += excerpt[position:]
     done = hit["correction"]
-    click.echo(f"    {line}" if done is None else f"    ~~{line}~~\n      {output.corrected(done)}")
+    echo_exact(f"    {line}" if done is None else f"    ~~{line}~~")
+    if done is not None:
+        echo(f"      {output.corrected(done)}")

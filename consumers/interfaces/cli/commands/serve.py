@@ -11,6 +11,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Command, extra
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.node.node import Node
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home import trust
@@ -70,7 +71,7 @@ def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.Abstra
         from deedbook.consumers.interfaces.web.server import LOOPBACK, bind  # noqa: PLC0415 - extra `web`
     listening = bind(where)
     if listening.getsockname()[0] != LOOPBACK:
-        click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
+        echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
     return publishing(
         node.client, listening, is_public=is_public, gauges=node.gauges(), metrics=node.metrics, submit=node.submit
     )

@@ -11,7 +11,8 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
-from deedbook.consumers.sdk.text import counted, sanitize_text
+from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.text import counted
 from deedbook.consumers.sessions.copies import with_copies
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.open_sessions import SweepFailure, SweepResult
@@ -53,11 +54,11 @@ def print_made(report: dict[str, Any]) -> None:
     about = "" if report["exact"] else "about "
     position = "already recorded" if report["is_repeat"] else f"entry {report['event_index']}"
     tokens = f"{about}{report['token_count']} tokens"
-    click.echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({position})")
+    echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({position})")
     command = f"deed report show {quote(report['session_id'])}"
     written = [copy["location"] for copy in report.get("stored", ()) if copy["status"] == "written"]
     places = ", ".join(written) or report["storage_location"]
-    click.echo(f"  in {sanitize_text(places)}; read it with: {sanitize_text(command)}")
+    echo(f"  in {places}; read it with: {command}")
 
 
 @click.command(cls=Command)
@@ -102,13 +103,13 @@ def _command_for(unmade: SweepFailure) -> str | None:
 def _print_swept(swept: SweepResult, *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for name in swept.ended:
-        click.echo(f"{would}ended     {sanitize_text(name)}")
+        echo(f"{would}ended     {name}")
     for report in swept.reported:
-        click.echo(f"{would}reported  {sanitize_text(report['session_id'])}")
+        echo(f"{would}reported  {report['session_id']}")
     for unmade in swept.unmade:
-        error = f"{unmade.error.code}: {sanitize_text(unmade.error.message)}"
-        click.echo(f"not made: {unmade.what} of {sanitize_text(unmade.session_id)}: {error}")
+        error = f"{unmade.error.code}: {unmade.error.message}"
+        echo(f"not made: {unmade.what} of {unmade.session_id}: {error}")
         if (command := _command_for(unmade)) is not None:
-            click.echo(f"  {command}")
+            echo(f"  {command}")
     outcome = f"{len(swept.ended)} ended, {counted(len(swept.reported), 'report')}, {len(swept.unmade)} not made"
-    click.echo(f"{outcome}{' (dry run: nothing was done)' if dry_run else ''}")
+    echo(f"{outcome}{' (dry run: nothing was done)' if dry_run else ''}")

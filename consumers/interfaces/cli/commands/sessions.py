@@ -14,10 +14,11 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, sanitize_text, shorten
+from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, shorten
 from deedbook.consumers.sessions.operations import OPERATIONS, Resolution, Retraction, Verb
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Draft
@@ -80,10 +81,14 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
         raise Refused(refusal.code, f"{refusal.message}: use it, or take another id", **refusal.details) from refusal
     answer = {"id": name, "ai_id": data.ai_id, "dead_ends": dead_ends, "accepted": asdict(accepted)}
 
-    text = [name, *([click.style("\nDead ends of similar tasks", bold=True)] if dead_ends else [])]
-    for event in dead_ends:
-        line, whose = sanitize_line(dead_end_text(event)), output.imported_by(event["imported"])
-        text.append(f"  - {line}  [{event['session_id']}]{whose}")
+    def text() -> None:
+        echo(name)
+        if dead_ends:
+            echo("\nDead ends of similar tasks", bold=True)
+        for event in dead_ends:
+            line, whose = sanitize_line(dead_end_text(event)), output.imported_by(event["imported"])
+            echo(f"  - {line}  [{event['session_id']}]{whose}")
+
     app.show("session", answer, text)
 
 
@@ -191,11 +196,11 @@ def print_session(session: dict[str, Any]) -> None:
     """Print a session (the answer of ``sessions.show``)."""
     _print_head(session)
     if session["assessments"]:
-        click.secho("\nVectors", bold=True)
+        echo("\nVectors", bold=True)
         header, rows, left_out = trajectory(session["assessments"])
         output.print_table(header, rows)
         if left_out:
-            click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
+            echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
     findings = [
         "\n      ".join([_marked(event, quote_text(event["finding"])), *map(quote_text, event["evidence"])])
         for event in session["findings"]
@@ -208,32 +213,30 @@ def print_session(session: dict[str, Any]) -> None:
 
 
 def _print_head(session: dict[str, Any]) -> None:
-    click.secho(quote_text(session["task"]) or "(no task)", bold=True)
-    who = session["author"] if session["imported"] is None else sanitize_text(session["ai_id"])
+    echo(quote_text(session["task"]) or "(no task)", bold=True)
+    who = session["author"] if session["imported"] is None else session["ai_id"]
     until = "" if session["ended_ms"] is None else f" to {output.when(session['ended_ms'])}"
-    click.echo(
-        f"{sanitize_text(session['id'])}  [{session['status']}]  by {who}  {output.when(session['happened_ms'])}{until}"
-    )
+    echo(f"{session['id']}  [{session['status']}]  by {who}  {output.when(session['happened_ms'])}{until}")
     if (mark := session["imported"]) is not None:
-        source = f"{sanitize_text(mark['importer'])} from {sanitize_text(mark['source'])} and others"
-        click.echo(f"  imported by {source}: it says this of itself")
+        source = f"{mark['importer']} from {mark['source']} and others"
+        echo(f"  imported by {source}: it says this of itself")
     elif session["ai_id"] not in ("", session["author"]):
-        click.echo(f"  label: {sanitize_text(session['ai_id'])}")
+        echo(f"  label: {session['ai_id']}")
     if session["resumes"]:
-        click.echo(f"  continues {sanitize_text(session['resumes'])}")
+        echo(f"  continues {session['resumes']}")
     if session["summary"]:
-        click.echo(f"  summary: {quote_text(session['summary'])}")
-    click.echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))
+        echo(f"  summary: {quote_text(session['summary'])}")
+    echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))
 
 
 def _print_newest(title: str, lines: Sequence[str]) -> None:
     if not lines:
         return
-    click.secho(f"\n{title}", bold=True)
+    echo(f"\n{title}", bold=True)
     if len(lines) > lines_max:
-        click.echo(f"({len(lines) - lines_max} older ones are not shown: --json has all)")
+        echo(f"({len(lines) - lines_max} older ones are not shown: --json has all)")
     for line in lines[-lines_max:]:
-        click.echo(f"  - {line}")
+        echo(f"  - {line}")
 
 
 def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], int]:

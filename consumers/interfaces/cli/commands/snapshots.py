@@ -16,11 +16,11 @@ from deedbook.consumers.interfaces.cli.commands.assessment import parse_vectors
 from deedbook.consumers.interfaces.cli.commands.briefs import LEVELS, print_rejected
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
 from deedbook.consumers.interfaces.cli.reasoning_text import print_steps, print_verdict
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.compressor.transfer import read_verdict
 from deedbook.consumers.reasoning.snapshots.act import act_on, describe
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
 from deedbook.consumers.reasoning.validator.trees import open_tree
-from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
@@ -70,12 +70,10 @@ def show(app: App, id_: str) -> None:
     answer = plain(app, snapshot)
 
     def text() -> None:
-        click.echo(sanitize_text(answer["prompt"]))
+        echo(answer["prompt"])
         print_verdict(answer["verdict"])
         assessed = ", ".join(f"{name} {value:.2f}" for name, value in snapshot.vectors.items()) or "none assessed"
-        click.echo(
-            f"-- {snapshot.snapshot_id} by {snapshot.author}, context {snapshot.context_source}; vectors: {assessed}"
-        )
+        echo(f"-- {snapshot.snapshot_id} by {snapshot.author}, context {snapshot.context_source}; vectors: {assessed}")
         print_rejected(snapshot.rejected)
 
     app.show("snapshot", answer, text)
@@ -151,31 +149,31 @@ def plain(app: App, snapshot: EnhancedEpistemicSnapshot) -> dict[str, Any]:
 
 
 def _print_decision(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
-    click.echo(sanitize_text(data["prompt"]))
+    echo(data["prompt"])
     fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
     gate = f"gate: {data['gate']['gate']}"
     if data["gate"]["gate"] == "failed":
         passing = f" {data['gate']['level_that_passes']} would pass." if data["gate"]["level_that_passes"] else ""
         gate += f" ({data['gate']['reason']}{passing})"
-    click.echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
+    echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
     print_verdict(data["verdict"], err=True)
     if data["reasoning_ref"] is not None:
-        click.echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`")
-    click.secho(f"-- {decided(data)}", bold=True)
+        echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`")
+    echo(f"-- {decided(data)}", bold=True)
     for reason in data["reasons"]:
-        click.echo(f"   {sanitize_text(reason)}")
+        echo(f"   {reason}")
     if data["not_assessed"]:
-        click.echo(f"   not assessed: {', '.join(data['not_assessed'])}")
+        echo(f"   not assessed: {', '.join(data['not_assessed'])}")
     if data["not_compared"]:
-        click.echo(f"   not compared: {sanitize_text(data['not_compared'])}")
+        echo(f"   not compared: {data['not_compared']}")
     if data["graph"] is not None:
-        click.echo("-- here it is:")
+        echo("-- here it is:")
         print_steps(data["graph"])
     is_for_human, request = data["action"] == "human_review_required", data["review"]
     if is_for_human and request is None:
-        click.echo("   nobody was asked: add --as NAME to sign the request")
+        echo("   nobody was asked: add --as NAME to sign the request")
     elif is_for_human and request["verdict"] is None:
-        click.echo(f"   a human answers with: deed review answer {request['id']} --approve|--reject --as NAME")
+        echo(f"   a human answers with: deed review answer {request['id']} --approve|--reject --as NAME")
     print_rejected(rejected)
 
 
@@ -248,14 +246,14 @@ def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> 
 
 
 def _print_review(request: dict[str, Any]) -> None:
-    click.secho(sanitize_text(request["question"]), bold=True)
-    click.echo(f"{request['id']}  [{request['status']}]  asked by {request['author']} {when(request['requested_ms'])}")
+    echo(request["question"], bold=True)
+    echo(f"{request['id']}  [{request['status']}]  asked by {request['author']} {when(request['requested_ms'])}")
     lines = [f"task: {request['task']}"] if request["task"] else []
     lines += [f"rule: {request['rule']}", *(f"- {reason}" for reason in request["reasons"])]
     lines += [f"reasoning: {request['reasoning_ref']}"] if request["reasoning_ref"] else []
     lines += [f"snapshot: {request['snapshot_id']}"] if request["snapshot_id"] else []
     for line in lines:
-        click.echo(f"  {sanitize_text(line)}")
+        echo(f"  {line}")
     if request["verdict"]:
         comment = f": {request['comment']}" if request["comment"] else ""
-        click.echo(f"{request['verdict']} by {request['answered_by']}{sanitize_text(comment)}")
+        echo(f"{request['verdict']} by {request['answered_by']}{comment}")

@@ -9,6 +9,7 @@ import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.client.spool import Spool, SpoolEntry, spools
@@ -45,7 +46,7 @@ def list_(app: App) -> None:
     header = ("number", "agent", "state", "what", "why")
     app.show("spool", {"kept": data, "total": len(data)}, lambda: print_table(header, rows))
     if not data and not app.as_json:
-        click.echo("nothing waits, and nothing was refused")
+        echo("nothing waits, and nothing was refused")
 
 
 @spool.command()

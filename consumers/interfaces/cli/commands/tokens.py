@@ -10,6 +10,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_table, when
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.web.tokens import Role, Token, Tokens, state_of
 from deedbook.ledger.client.local import LocalClient, now_ms
 from deedbook.ledger.errors import Refused
@@ -48,9 +49,7 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
     data = _described(created, "valid") | {"token": text}
     app.show("token", data, text)
     if not app.as_json:
-        click.echo(
-            f"{created.id} is a token of {name} ({role}) until {when(created.expires_ms)}; not shown again", err=True
-        )
+        echo(f"{created.id} is a token of {name} ({role}) until {when(created.expires_ms)}; not shown again", err=True)
 
 
 @token.command("list")

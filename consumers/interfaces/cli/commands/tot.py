@@ -14,6 +14,7 @@ from deedbook.consumers.interfaces.cli import tot_text
 from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_lines, when
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.consumers.thoughts.logs import write_logs
@@ -178,7 +179,7 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool) -> None:
     tree = app.query("tot.tree", id=task)
 
     def text() -> None:
-        click.echo("\n".join(drawn(tree)))
+        echo("\n".join(drawn(tree)))
         if not mermaid:
             tot_text.print_end(app.query("tot.show", id=task))
 
@@ -279,7 +280,7 @@ def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], 
             begun = {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(events, logs_folder))}
         is_told = isinstance(error, KeyboardInterrupt) or (isinstance(error, Unavailable) and not app.as_json)
         if begun and is_told:
-            click.echo(f"continue with `deed tot resume {task_id}`", err=True)
+            echo(f"continue with `deed tot resume {task_id}`", err=True)
         if isinstance(error, DeedbookError):
             raise error.with_details(**begun) from error
         raise

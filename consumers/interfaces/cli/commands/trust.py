@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.home import trust as trusting
@@ -209,20 +210,20 @@ def _print(data: dict[str, Any]) -> None:
         "changed": "trusted, but not its settings as they are now",
         "trusted": "trusted",
     }
-    click.echo(f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}")
-    click.echo(f"  state   {labels[data['state']]}")
+    echo(f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}")
+    echo(f"  state   {labels[data['state']]}")
     if data["reason"]:
-        click.echo(f"  beware  {escape_text(data['reason'])}")
+        echo(f"  beware  {escape_text(data['reason'])}")
     for act in data["settings"]:
-        click.echo(f"  {act['setting']} ({act['state']}): {escape_text(act['does'])}")
+        echo(f"  {act['setting']} ({act['state']}): {escape_text(act['does'])}")
         for line in act["value"].split("\n"):
-            click.echo(f"      | {line}")
+            echo(f"      | {line}")
     if not data["settings"]:
-        click.echo("  no setting of it runs or sends anything; trusting it lets its keys sign")
+        echo("  no setting of it runs or sends anything; trusting it lets its keys sign")
     for path in data.get("homes", []):
-        click.echo(f"trusted  {escape_text(path)}")
+        echo(f"trusted  {escape_text(path)}")
     for path in data.get("gone", []):
-        click.echo(
+        echo(
             f"gone     {escape_text(path)} (`deed trust --remove --home {trusting.quoted_path(Path(path))}` forgets it)"
         )
 
@@ -230,4 +231,4 @@ def _print(data: dict[str, Any]) -> None:
 def _print_trusted(data: dict[str, Any], *, is_shown: bool) -> None:
     if is_shown:
         _print(data)
-    click.echo("It is trusted from now on, as it is now: `deed trust --remove` takes that back.")
+    echo("It is trusted from now on, as it is now: `deed trust --remove` takes that back.")

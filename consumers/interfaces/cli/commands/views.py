@@ -12,6 +12,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.ledger.client.event_stream import poll_wait_s
 from deedbook.ledger.errors import Unavailable
@@ -73,7 +74,7 @@ def _follow(app: App, reader: Reader, stop: threading.Event) -> None:
             reader.client.entries(position, limit=1, wait_s=poll_wait_s)
         except Unavailable as error:
             if error.message != trouble:
-                click.echo(f"{error.code}: {error.message}", err=True)
+                echo(f"{error.code}: {error.message}", err=True)
             trouble = error.message
             stop.wait(wait_s)
             wait_s = min(2 * wait_s, follow_wait_max_s)

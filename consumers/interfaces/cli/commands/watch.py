@@ -16,6 +16,7 @@ from deedbook.consumers.interfaces.cli.live_events import print_event
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.cloud_events import binary, cloud_event
 from deedbook.consumers.sdk.command import run_command
@@ -155,7 +156,7 @@ def _watch(
         how += f"; --from-start is for a new watcher: to begin again, {again}"
     start = reactor.start_at(0 if flags["from_start"] else size)
     if not app.as_json:
-        click.echo(f"watching {what} from entry {start} on{how}", err=True)
+        echo(f"watching {what} from entry {start} on{how}", err=True)
     with contextlib.suppress(KeyboardInterrupt):
         while not stop.is_set():
             try:
@@ -164,13 +165,13 @@ def _watch(
             except Unavailable as error:
                 if error.code != "BUS_UNAVAILABLE" or flags["once"]:
                     raise
-                click.echo(f"the server is gone, waiting for it: {error.message}", err=True)
+                echo(f"the server is gone, waiting for it: {error.message}", err=True)
             while not stop.wait(server_wait_s):
                 with contextlib.suppress(Unavailable):
-                    click.echo(f"the server is back, with {app.client().head().size} entries", err=True)
+                    echo(f"the server is back, with {app.client().head().size} entries", err=True)
                     break
     if flags["once"] and (failed := {*subscriptions.dead_letters(name)} - buried):
-        click.echo(f"{counted(len(failed), 'event')} given up: the same call with --dead shows why", err=True)
+        echo(f"{counted(len(failed), 'event')} given up: the same call with --dead shows why", err=True)
         raise click.exceptions.Exit(Exit.UNEXPECTED)
 
 

@@ -1,0 +1,21 @@
+"""Printing on the terminal: every text that a verb prints goes through ``echo``, so that none can control the terminal.
+
+``tests/house.py`` checks that no other module of the command line prints.
+"""
+
+from __future__ import annotations
+
+import click
+
+from deedbook.consumers.sdk.text import sanitize_text
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True, fg: str | None = None, bold: bool = False) -> None:
+    """Print a text on standard output, or on standard error, with each misleading character replaced."""
+    safe = sanitize_text(text)
+    echo_exact(click.style(safe, fg=fg, bold=True if bold else None) if fg or bold else safe, err=err, nl=nl)
+
+
+def echo_exact(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text as it is: a document that programs read, or a text that was sanitized and then coloured."""
+    click.echo(text, err=err, nl=nl)
