@@ -125,6 +125,10 @@ class Stream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer until the reader disconnects. Raises Unavailable: ``BUSY`` if there are too many clients."""
+        if scope["method"] == "HEAD":  # it gets no events, so it would never end
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body"})
+            return
 
         async def send_soon(message: Message) -> None:
             try:
