@@ -72,7 +72,7 @@ def publish_report(author: Author, ask: Ask, session_id: str, inputs: ReportInpu
     if session["author"] != author.name:
         # Checked before any blob is stored, because the gate would refuse the event only afterwards.
         message = f"session {session['id']} belongs to {session['author']}; only they can report on it"
-        raise Refused("NOT_AUTHORIZED", message, owner=session["author"])
+        raise Refused("NOT_AUTHORIZED", message, owner=session["author"], session=session["id"])
     accomplished = ask("reports.accomplished", {"id": session["id"]})["items"]
     data = fit_entry(msgspec.to_builtins(generate(session, inputs, accomplished)), author.put_blob)
     # If we crash here, the session has no new report: the next call (or `deed session sweep`) makes it, and finds the

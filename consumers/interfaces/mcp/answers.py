@@ -6,23 +6,27 @@ list may have ``row_tokens_max``. Lists end after an item and texts after a word
 were left out. The type of an answer only says which texts are untrusted (``fence``): it need not have fields of one
 word, and other fields are passed on, so that a new mark reaches its reader.
 
-An error is ``{"code", "message", "recoverable", "details"}``. Tools publish no schema of their answers: it was 40 % of
-the list of tools, which every session of a model pays, and no client needs it to pass an answer on.
+An error is ``{"code", "message", "recoverable", "details"}``. If its details have words of others, such as near ids or
+a changed title, details and message are untrusted texts as in an answer.
+
+Tools publish no schema of their answers: it was 40 % of the list of tools, which every session of a model pays, and no
+client needs it to pass an answer on.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+import msgspec
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.types import CallToolResult, TextContent
 from pydantic import ValidationError
 
-from deedbook.consumers.interfaces.mcp.fence import split, untrusted_fields
+from deedbook.consumers.interfaces.mcp.fence import Own, split, untrusted_fields
 from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, untrusted_block
 from deedbook.consumers.sdk.text import escape_text, json_text
 from deedbook.consumers.sdk.tokens import Budget, cut_to_tokens
@@ -47,6 +51,26 @@ _CODES: Final = {
     "bytes_too_long": "TOO_LARGE",
     "extra_forbidden": "UNKNOWN_FIELD",
 }
+
+
+class FailureDetails(Answer, frozen=True, kw_only=True):
+    """The details of an error that are words of ours, or of this machine's settings."""
+
+    field: Own
+    fields: list[dict[str, Own] | Own]
+    path: Own
+    file: Own
+    folder: Own
+    home: Own
+    server: Own
+    url: Own
+
+
+class Failure(Answer, frozen=True, kw_only=True):
+    """An error."""
+
+    message: Own
+    details: FailureDetails
 
 
 def plain(value: Any) -> Any:
@@ -118,13 +142,23 @@ def answered(answer: Mapping[str, Any], type_: type[Answer], origin: Origin) -> 
     The text is JSON without the untrusted texts, and then a block with these, which no text can end.
     """
     answer = plain(answer)
-    fields = untrusted_fields(answer, type_)
+    return _fenced(answer, untrusted_fields(answer, type_), lambda: origin)
+
+
+def _fenced(
+    answer: Mapping[str, Any], fields: Collection[str], origin: Callable[[], Origin], *, is_error: bool = False
+) -> CallToolResult:
     own, untrusted = split(answer, fields)
     texts = [json_text(own)]
     if fields:
-        texts.append(f"{UNTRUSTED_NOTICE}\n{untrusted_block(json_text(untrusted), origin)}")
-        answer = {"others": {**origin.label(), "fields": fields}, **answer}
-    return CallToolResult(content=[TextContent(type="text", text=text) for text in texts], structured_content=answer)
+        others = origin()
+        texts.append(f"{UNTRUSTED_NOTICE}\n{untrusted_block(json_text(untrusted), others)}")
+        answer = {"others": {**others.label(), "fields": fields}, **answer}
+    return CallToolResult(
+        content=[TextContent(type="text", text=text) for text in texts],
+        structured_content=dict(answer),
+        is_error=is_error,
+    )
 
 
 def time_text(at: str | int) -> str:
@@ -132,11 +166,13 @@ def time_text(at: str | int) -> str:
     return at if isinstance(at, str) else clock_text(at)
 
 
-def failed(error: DeedbookError) -> CallToolResult:
-    """Return the answer of a failed call."""
-    answer = error_dict(error)
-    content = TextContent(type="text", text=json_text(answer))
-    return CallToolResult(content=[content], structured_content=answer, is_error=True)
+def failed(error: DeedbookError, origin: Callable[[], Origin]) -> CallToolResult:
+    """Return the answer of a failed call; ``origin`` is of the ledger whose words it may repeat."""
+    answer = plain(error_dict(error))
+    # Details that are too long are left out, so ask the whole ones; many pointers into them would be too long.
+    has_others = untrusted_fields({"details": msgspec.to_builtins(error.details)}, Failure)
+    fields = ["/message", "/details"] if has_others else []
+    return _fenced(answer, fields, origin, is_error=True)
 
 
 def error_dict(error: DeedbookError) -> dict[str, Any]:
@@ -144,7 +180,7 @@ def error_dict(error: DeedbookError) -> dict[str, Any]:
     answer = error.to_dict() | {"message": cut_to_tokens(_PREFIX.sub("", error.message), _message_tokens_max)}
     if isinstance(path := error.details.get("path"), str):  # name the argument instead of the event's field
         answer["details"] = {**error.details, "path": _PREFIX.sub("", path)}
-    if tokens_of(answer) > answer_tokens_max:
+    if tokens_of(answer) > filled_tokens_max:
         answer["details"] = {"left_out": sorted(error.details)}
     return answer
 

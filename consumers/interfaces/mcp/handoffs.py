@@ -6,9 +6,10 @@ reviews here, never a human's key (``tool_ledger``).
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 from mcp.types import CallToolResult
@@ -101,14 +102,17 @@ class HandoffInTokens(ShownHandoff, frozen=True, kw_only=True, rename={"sender":
 
 
 class OperationResult(Answer, frozen=True, kw_only=True):
-    """The state of a handoff, ``why`` it is ready or not, and the recorded events; with `show`, the handoff."""
+    """The state of a handoff, ``why`` it is ready or not, and the recorded events; with `show`, the handoff.
+
+    ``warnings`` name files that the sender named.
+    """
 
     why: Untrusted
     reasoning: list[CitedReasoning]
     result_reasoning: list[CitedReasoning]
     handoff: HandoffInTokens
     left_out: list[Own]
-    warnings: list[Own]
+    warnings: list[Untrusted]
 
 
 class HandoffTools(Tools):
@@ -198,7 +202,7 @@ class HandoffTools(Tools):
             row = ledger.ask(query_for(action), id=id_)
             name, events = row["id"], events_of(action, row, args, author)
             warnings = uncommitted(ledger.ask("handoffs.show", id=name)) if action == "complete" else []
-        with of_version(ledger.client, name, args.get("version")):
+        with _naming(name), of_version(ledger.client, name, args.get("version")):
             place = place_of(action, row, args.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]
             if not drafts:  # everything is checked already
@@ -228,6 +232,17 @@ class HandoffTools(Tools):
         if count < len(events):
             answer["left_out"] = [f"{len(events) - count} events"]
         return self._answered(answer | (handoff_in_tokens(row, answer) if with_handoff else {}), OperationResult)
+
+
+@contextlib.contextmanager
+def _naming(id_: str) -> Iterator[None]:
+    """Add an id that may be a sentence to a refusal whose message has it: the caller may know only its beginning."""
+    try:
+        yield
+    except Refused as refusal:
+        if not is_plain(id_):
+            refusal.details.setdefault("id", id_)
+        raise
 
 
 def check_arguments(action: Action, arguments: tuple[Argument, ...], id_: str | None, args: dict[str, Any]) -> None:

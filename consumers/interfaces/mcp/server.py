@@ -36,7 +36,6 @@ from deedbook.consumers.interfaces.mcp.reports import ReportTools
 from deedbook.consumers.interfaces.mcp.stdio import Answering
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.compressor.transfer import receive_brief
-from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.resume import whole
 from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
 from deedbook.projections.briefs.prompt import TransferLevel
@@ -143,9 +142,13 @@ class DeedbookServer(MCPServer[Any]):
             check_arguments(name, self._arguments[name], arguments)
             return await super().call_tool(name, arguments, context)
         except DeedbookError as error:
-            return _refused(name, error)
+            return self._refused(name, error)
         except ToolError as error:
-            return _refused(name, fault_of(error, name))
+            return self._refused(name, fault_of(error, name))
+
+    def _refused(self, name: str, error: DeedbookError) -> types.CallToolResult:
+        _log.info("%s: %s: %s", name, error.code, error.message)
+        return failed(error, lambda: self._ledger.origin)
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:
         """Refuse every prompt: this server has none, and the SDK would send an error without a code."""
@@ -201,11 +204,6 @@ def slim(schema: Any) -> Any:
     return {name: slim(part) for name, part in schema.items() if name not in dropped}
 
 
-def _refused(name: str, error: DeedbookError) -> types.CallToolResult:
-    _log.info("%s: %s: %s", name, error.code, error.message)
-    return failed(error)
-
-
 def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
     """Add the resource templates for briefs and reports: the same texts as from tools, for clients that attach them."""
 
@@ -217,7 +215,7 @@ def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
         description="The standard brief of a reasoning, by its id (audit-auth) or ref (sha256:…), as a prompt.",
     )
     def brief(ref: str) -> str:
-        with _answered():
+        with _answered(ledger):
             received = receive_brief(ledger.query_with, ref, TransferLevel.STANDARD)
             return ledger.quote(received.author, received.at_ms, received.prompt.prompt)
 
@@ -229,7 +227,7 @@ def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
         description="The full report of a session, as Markdown.",
     )
     def report(session_id: str) -> str:
-        with _answered():
+        with _answered(ledger):
             return report_of(ledger, session_id)
 
 
@@ -261,10 +259,11 @@ def _resource(kind: str, id_: str, by: str, mime_type: str) -> types.Resource:
 
 
 @contextlib.contextmanager
-def _answered() -> Iterator[None]:
+def _answered(ledger: ToolLedger) -> Iterator[None]:
     """Turn refusals within the block into resource errors with ledger codes."""
     try:
         yield
     except DeedbookError as error:
         kind = ResourceNotFoundError if error.code == "NOT_FOUND" else ResourceError
-        raise kind(json_text(error_dict(error))) from error
+        texts = failed(error, lambda: ledger.origin).content
+        raise kind("\n".join(part.text for part in texts if isinstance(part, types.TextContent))) from error

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import inside
 import msgspec
 import pytest
 from building import Ledger
+from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools
 
 from deedbook.consumers.handoffs.notifier.episodes import notification_of
@@ -20,6 +22,7 @@ from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, origin_of
 from deedbook.ledger.events import handoff, reasoning, session
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.home.home import Home
+from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
@@ -152,6 +155,66 @@ def test_answers_of_every_tool_hold_words_of_others_in_envelopes_alone(hostile: 
         assert bare(refused.error) == []
 
     call_tools(hostile, work)
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "an ambiguous handoff": ("handoff_act", {"action": "show", "id": "fix"}),
+    "a near handoff": ("handoff_act", {"action": "show", "id": f"fix {OBEY[1:]}"}),
+    "a dependency": ("handoff_act", {"action": "claim", "id": "waits"}),
+    "the beginning of an id": ("handoff_act", {"action": "claim", "id": "sole"}),
+    "a changed title": ("handoff_act", {"action": "approve", "id": "amended", "version": "VERSION"}),
+    "an ambiguous session": ("resume_previous_session", {"session_id": "fix"}),
+    "a session of another": ("generate_handoff_report", {"session_id": "sole"}),
+    "a near reasoning": ("fetch_reasoning", {"ref": f"fix {OBEY[1:]}"}),
+}
+
+
+def test_errors_hold_words_of_others_in_blocks_alone(home: Path) -> None:
+    ids = [f"fix {OBEY} {number}" for number in (1, 2)]
+    sole = f"sole {OBEY}"
+    with Ledger(home) as ledger:
+        ledger.register("critic", "reviewer")
+        for name in (*ids, sole):
+            ledger.hand_over(name, sender="bob", to="alice", reviewer="critic")
+            ledger.emit("bob", f"session/{name}", session.SessionStarted(task="t"))
+            ledger.emit("bob", f"reasoning/{name}", reasoning.ReasoningStarted(task="t"))
+        waits = ledger.hand_over("waits", sender="bob", to="critic", reviewer="rita", depends_on=ids[:1])
+        ledger.approve("waits", waits, sender="bob")
+        read = compute_version("bob", ledger.hand_over("amended", sender="bob", to="alice", reviewer="critic"))
+        amended = handoff.HandoffAmended(title=OBEY, to="alice", reviewer="critic", reason="better")
+        ledger.emit("bob", "handoff/amended", amended)
+        ledger.write_keys()
+
+    async def work(call: Caller) -> None:
+        for what, (tool, arguments) in REFUSED.items():
+            given = {name: read if value == "VERSION" else value for name, value in arguments.items()}
+            error = (await call(tool, **given)).error  # the caller checks that the texts say the same
+            assert OBEY in error["message"], what
+            assert bare(error, fields=error["others"]["fields"]) == [], what
+        with pytest.raises(MCPError) as refused:
+            await call.client.read_resource("deedbook://report/fix")
+        check_text(refused.value.error.message)
+
+    call_tools(home, work, agent="critic")
+
+
+def test_a_warning_names_files_of_the_sender_in_a_block_alone(home: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / OBEY).touch()
+    for arguments in (["init"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-mm"]):
+        subprocess.run(["git", *arguments], check=True, capture_output=True)
+    with Ledger(home) as ledger:
+        data = ledger.hand_over("work", sender="bob", to="alice", notes=handoff.ReceiverNotes(touches=[OBEY]))
+        ledger.approve("work", data, sender="bob")
+        ledger.claim("work", by="alice")
+        ledger.write_keys()
+
+    async def work(call: Caller) -> None:
+        done = await call("handoff_act", action="complete", id="work")
+        assert OBEY in done.data["warnings"][0]
+        assert bare(done.data, fields=done.data["others"]["fields"]) == []
+
+    call_tools(home, work)
 
 
 def test_resources_and_their_list_hold_words_of_others_in_blocks_alone(hostile: Path) -> None:
