@@ -2,8 +2,8 @@
 
 A page is the plain struct that the query names as its answer: ``items`` are the rows of this page, ``total`` is the
 number of all matches, and ``next`` is where the next page begins. The call that fetches the next page is kept beside
-the fields. So it is no part of the JSON form, and pages are equal if their fields are. A page has no ``len``: use
-``total`` or ``len(page.items)``. Without rows a page is false.
+the fields. So it is no part of the JSON form or of a pickle, and pages are equal if their fields are. A page has no
+``len``: use ``total`` or ``len(page.items)``. Without rows a page is false.
 
 With ``as_of`` all pages are of that point in the past. Otherwise each page is as of its fetching.
 """
@@ -13,7 +13,9 @@ from __future__ import annotations
 import types
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_origin
+
+import msgspec
 
 from deedbook.consumers.interfaces.python.proxy import AsyncProxy
 from deedbook.ledger.errors import Refused
@@ -36,6 +38,11 @@ class _Rows(Generic[T]):
 
     def __bool__(self) -> bool:
         return bool(self.items)
+
+    def __copy__(self) -> Self:
+        copied: Self = super().__copy__()  # type: ignore[misc]  # the struct's
+        copied.__dict__.update(self.__dict__)
+        return copied
 
     def _following(self) -> Any:
         fetch = self.__dict__.get(_FETCH)
@@ -85,7 +92,16 @@ def paged(returns: Any) -> Any:
     """Return the type of a query's answer as one that goes over all pages."""
     of_rows: Any = Pages
     bases = (of_rows[get_args(returns)],) if get_origin(returns) is Page else (Paging[Any, Any], returns)
-    return types.new_class("Pages", bases, {"frozen": True, "kw_only": True, "dict": True})
+
+    def reduce(page: Any) -> tuple[Any, ...]:  # pickle cannot import this type, and no ledger can be pickled
+        return _unpickled, (returns, msgspec.structs.asdict(page))
+
+    options = {"frozen": True, "kw_only": True, "dict": True}
+    return types.new_class("Pages", bases, options, lambda body: body.update(__reduce__=reduce))
+
+
+def _unpickled(returns: Any, fields: dict[str, Any]) -> Any:
+    return paged(returns)(**fields)
 
 
 def fetching(page: T, fetch: Callable[[Any], T]) -> T:

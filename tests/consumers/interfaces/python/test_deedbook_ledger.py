@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from typing import Any
 
 import msgspec
@@ -122,6 +124,9 @@ def test_a_loop_over_a_page_goes_over_all_pages_and_json_has_the_fields_alone(pl
         assert [row.event_index for row in past] == indexes[:3]
         queue = ledger.handoffs.next(agent="alex", limit=1)
         waits = [row.id for row in queue]
+        for page in (whole, queue):
+            assert pickle.loads(pickle.dumps(page)) == page  # noqa: S301 - our own
+            assert [*copy.copy(page)] == [*page]
         assert {f"{session}-{number}" for number in range(3)} <= set(waits)
         assert queue.as_of != msgspec.UNSET
         assert len(ledger.agents.keys().items) == len(list(ledger.agents.keys()))
