@@ -36,6 +36,7 @@ from deedbook.consumers.interfaces.mcp.reports import ReportTools
 from deedbook.consumers.interfaces.mcp.stdio import Answering
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.compressor.transfer import receive_brief
+from deedbook.consumers.sdk.quotation import is_plain
 from deedbook.consumers.sessions.resume import whole
 from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
 from deedbook.projections.briefs.prompt import TransferLevel
@@ -238,17 +239,21 @@ def report_of(ledger: ToolLedger, session_id: str) -> str:
 
 
 def latest(ledger: ToolLedger) -> list[types.Resource]:
-    """Return the latest briefs and reports, each with its author."""
+    """Return the latest briefs and reports, each with its author, without ids that may be sentences."""
     reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["items"]
     reports = ledger.ask("reports.list", limit=listed_max)["reports"]
     return [
-        *(_resource("brief", row["id"], row["author"], TEXT) for row in reasonings),
-        *(_resource("report", row["session_id"], row["author"], MARKDOWN) for row in reports),
+        *(_resource("brief", row["id"], row["author"], TEXT) for row in reasonings if is_plain(row["id"])),
+        *(
+            _resource("report", row["session_id"], row["author"], MARKDOWN)
+            for row in reports
+            if is_plain(row["session_id"])
+        ),
     ]
 
 
 def _resource(kind: str, id_: str, by: str, mime_type: str) -> types.Resource:
-    # A list cannot mark untrusted text, so it contains none: no titles and no tasks.
+    # A list cannot mark untrusted text, so it contains none: no titles, no tasks, and no ids of several words.
     name = quote(id_, safe="")
     return types.Resource(
         uri=f"deedbook://{kind}/{name}",

@@ -178,6 +178,9 @@ def test_errors_hold_words_of_others_in_blocks_alone(home: Path) -> None:
             ledger.hand_over(name, sender="bob", to="alice", reviewer="critic")
             ledger.emit("bob", f"session/{name}", session.SessionStarted(task="t"))
             ledger.emit("bob", f"reasoning/{name}", reasoning.ReasoningStarted(task="t"))
+        step = reasoning.Step(step_number=1, type="observation", content="seen", evidence=["a.py:1"])
+        ledger.emit("bob", f"reasoning/{sole}", reasoning.ReasoningExtended(steps=[step]))
+        ledger.emit("bob", f"reasoning/{sole}", reasoning.ReasoningConcluded("seen", 0.9, []))
         waits = ledger.hand_over("waits", sender="bob", to="critic", reviewer="rita", depends_on=ids[:1])
         ledger.approve("waits", waits, sender="bob")
         read = compute_version("bob", ledger.hand_over("amended", sender="bob", to="alice", reviewer="critic"))
@@ -194,6 +197,7 @@ def test_errors_hold_words_of_others_in_blocks_alone(home: Path) -> None:
         with pytest.raises(MCPError) as refused:
             await call.client.read_resource("deedbook://report/fix")
         check_text(refused.value.error.message)
+        assert (await call.client.list_resources()).resources == []  # it cannot fence the id of the only brief
 
     call_tools(home, work, agent="critic")
 

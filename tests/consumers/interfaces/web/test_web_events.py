@@ -218,7 +218,9 @@ def test_a_follower_whose_filter_matches_nothing_learns_its_position(own: Own, m
 def test_asking_only_for_the_head_of_events_ends(own: Own) -> None:
     with web_of(own.ledger.reads) as url, httpx.Client(timeout=5) as http:
         for media in ("text/event-stream", "application/x-ndjson"):
-            head = http.head(f"{url}/v1/events", headers={"authorization": f"Bearer {own.reading.token}", "accept": media})
+            head = http.head(
+                f"{url}/v1/events", headers={"authorization": f"Bearer {own.reading.token}", "accept": media}
+            )
             assert (head.status_code, head.headers["content-type"].partition(";")[0]) == (200, media)
             assert http.get(f"{url}/healthz").status_code == 200  # on the same connection
 
