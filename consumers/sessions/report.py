@@ -278,7 +278,11 @@ def correct(
     admin.
     """
     stream, data = correction(ask, entry, within=within)
-    (accepted,) = author.emit(Draft(stream=stream, data=data))
+    try:
+        (accepted,) = author.emit(Draft(stream=stream, data=data))
+    except Refused as refusal:
+        refusal.details.setdefault("stream", stream)  # the caller named only the entry
+        raise
     # If we crash here, the correction is in the log, and copies of the report lack it until `deed notes sync`.
     name = stream.removeprefix("session/")
     answer = {"id": name, "event_index": accepted.index, "target": data.target, "stored": [], "warnings": []}

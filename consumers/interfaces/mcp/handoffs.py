@@ -200,7 +200,9 @@ class HandoffTools(Tools):
             row, events, warnings = {"id": name}, [created], missing(created.notes, name)
         else:
             row = ledger.ask(query_for(action), id=id_)
-            name, events = row["id"], events_of(action, row, args, author)
+            name = row["id"]
+            with _naming(name):
+                events = events_of(action, row, args, author)
             warnings = uncommitted(ledger.ask("handoffs.show", id=name)) if action == "complete" else []
         with _naming(name), of_version(ledger.client, name, args.get("version")):
             place = place_of(action, row, args.get("version"))

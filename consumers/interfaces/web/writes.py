@@ -119,6 +119,9 @@ class Writes:
             return refused(error, 415, **{"accept-post": ", ".join(medias)})
         if scope["query_string"]:
             raise Refused("UNKNOWN_FIELD", "this path takes no arguments in its address")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            error = Refused("INVALID_FORMAT", "a body has either Content-Length or Transfer-Encoding")
+            return refused(error, 400, connection="close")  # RFC 9112, section 6.1: a proxy may read it otherwise
         if int(headers.get("content-length", "0")) > size_max:
             raise Refused("TOO_LARGE", f"this body may have at most {size_max} bytes", limit=size_max)
         scope[TIMED] = True

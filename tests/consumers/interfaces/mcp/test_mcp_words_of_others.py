@@ -162,6 +162,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "a near handoff": ("handoff_act", {"action": "show", "id": f"fix {OBEY[1:]}"}),
     "a dependency": ("handoff_act", {"action": "claim", "id": "waits"}),
     "the beginning of an id": ("handoff_act", {"action": "claim", "id": "sole"}),
+    "a review too early": ("handoff_act", {"action": "verify", "id": "sole", "version": f"sha256:{'0' * 64}"}),
+    "an entry of another": ("record_reasoning", {"entries": [{"type": "resolution", "ref": "ENTRY", "answer": "a"}]}),
     "a changed title": ("handoff_act", {"action": "approve", "id": "amended", "version": "VERSION"}),
     "an ambiguous session": ("resume_previous_session", {"session_id": "fix"}),
     "a session of another": ("generate_handoff_report", {"session_id": "sole"}),
@@ -181,6 +183,7 @@ def test_errors_hold_words_of_others_in_blocks_alone(home: Path) -> None:
         step = reasoning.Step(step_number=1, type="observation", content="seen", evidence=["a.py:1"])
         ledger.emit("bob", f"reasoning/{sole}", reasoning.ReasoningExtended(steps=[step]))
         ledger.emit("bob", f"reasoning/{sole}", reasoning.ReasoningConcluded("seen", 0.9, []))
+        asked = ledger.emit("bob", f"session/{sole}", session.UnknownLogged(unknown="who")).id
         waits = ledger.hand_over("waits", sender="bob", to="critic", reviewer="rita", depends_on=ids[:1])
         ledger.approve("waits", waits, sender="bob")
         read = compute_version("bob", ledger.hand_over("amended", sender="bob", to="alice", reviewer="critic"))
@@ -190,7 +193,7 @@ def test_errors_hold_words_of_others_in_blocks_alone(home: Path) -> None:
 
     async def work(call: Caller) -> None:
         for what, (tool, arguments) in REFUSED.items():
-            given = {name: read if value == "VERSION" else value for name, value in arguments.items()}
+            given = json.loads(json.dumps(arguments).replace("VERSION", read).replace("ENTRY", asked))
             error = (await call(tool, **given)).error  # the caller checks that the texts say the same
             assert OBEY in error["message"], what
             assert bare(error, fields=error["others"]["fields"]) == [], what

@@ -125,7 +125,7 @@ def test_a_loop_over_a_page_goes_over_all_pages_and_json_has_the_fields_alone(pl
         queue = ledger.handoffs.next(agent="alex", limit=1)
         waits = [row.id for row in queue]
         for page in (whole, queue):
-            assert pickle.loads(pickle.dumps(page)) == page  # noqa: S301 - our own
+            assert pickle.loads(pickle.dumps(page)) == page
             assert [*copy.copy(page)] == [*page]
         assert {f"{session}-{number}" for number in range(3)} <= set(waits)
         assert queue.as_of != msgspec.UNSET
