@@ -393,6 +393,8 @@ def status(sent: socket.socket) -> int:
 def test_a_body_that_is_too_large_is_refused_before_it_is_read_or_while_it_comes(written: Written) -> None:
     with raw(written, content_length=str(10**12)) as sent:
         assert status(sent) == 413
+    with raw(written, content_length="2", transfer_encoding="chunked") as sent:
+        assert status(sent) == 400
     with raw(written, transfer_encoding="chunked") as sent:
         for _ in range(limits.request_size_max_bytes // 65_536 + 1):
             sent.sendall(b"10000\r\n" + b"[" * 65_536 + b"\r\n")
