@@ -286,7 +286,7 @@ def _events(shown: Schema, data: dict[str, Schema]) -> dict[str, Schema]:
 
 def _question(name: str, data: Schema, schemas: dict[str, Schema]) -> Schema:
     form = form_of(name)
-    summary = (QUERIES[name].run.__doc__ or "").partition("\n")[0].replace("``", "`")
+    summary = (QUERIES[name].answer.__doc__ or "").partition("\n")[0].replace("``", "`")
     parameters = [*_parameters(form, schemas), _shared(AS_OF)]
     media = (JSON, NDJSON) if form.has_pages else (JSON,)
     abbreviated = ("409",) if _ABBREVIATED & form.items.keys() else ()

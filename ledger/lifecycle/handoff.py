@@ -20,7 +20,7 @@ from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.format.codec import encode_sorted
 from deedbook.ledger.lifecycle.authority import compromised_at, why_unregistered
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked
+from deedbook.ledger.lifecycle.handoff_status import CriterionMark, Status, is_lapsed, is_unlocked
 from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet, import_is_own
 from deedbook.ledger.lifecycle.rules import Row, rules_of
 
@@ -51,7 +51,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     depends_on: tuple[str, ...]
     unlock_at: kinds.UnlockAt
     tasks: tuple[str, ...]
-    criteria: tuple[str, ...]
+    criteria: tuple[CriterionMark, ...]
     lease: Span | None = None
     reason: str = ""
     importer: str = ""
@@ -145,7 +145,7 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
         depends_on=tuple(data.depends_on),
         unlock_at=data.unlock_at,
         tasks=("open",) * len(data.tasks),
-        criteria=("open",) * len(data.criteria),
+        criteria=tuple("open" for _ in data.criteria),
         importer=importer,
     )
 

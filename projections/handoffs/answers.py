@@ -8,13 +8,18 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.events.handoff import UnlockAt
-from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.ledger.lifecycle.handoff_status import CriterionMark, Status
 from deedbook.projections.answers.answer import Answer, Checked, Cursor, Head, Index, Marked, Ms, Page, Untrusted
 from deedbook.projections.handoffs.lines import HandoffLine, LinkedHandoff
 from deedbook.projections.handoffs.waits import Action
 
 Number = Annotated[int, msgspec.Meta(description="The number of a task or criterion, from 1.")]
-Position = Annotated[int, msgspec.Meta(description="The position in its list, from 0.")]
+Position = Annotated[
+    int,
+    msgspec.Meta(
+        description="The position in its list, from 0. Its number, by which an operation names it, is one more."
+    ),
+]
 LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 
 
@@ -164,7 +169,12 @@ class Criterion(Answer, frozen=True, kw_only=True):
 
     position: Position
     text: Untrusted
-    mark: str
+    mark: Annotated[
+        CriterionMark,
+        msgspec.Meta(
+            description="`checked` or `waived`: it is met. Else it is open: `asked` for a waiver, `claimed` in a file."
+        ),
+    ]
     evidence: Untrusted
     waiver_reason: Untrusted
 

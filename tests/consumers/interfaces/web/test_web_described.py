@@ -49,6 +49,7 @@ OPEN: Final = ("/v1", "/v1/openapi.json", "/healthz")
 def test_every_path_says_its_errors_and_whether_it_takes_a_token() -> None:
     assert DESCRIPTION["openapi"] == "3.1.0"
     for path, get in READS.items():
+        assert get["summary"], path
         assert {"200", "304", "405", "413", "414", "500", "503"} <= get["responses"].keys(), path
         assert ("security" in get) == (path in OPEN)
         assert ("401" in get["responses"]) == ("403" in get["responses"]) == (path not in OPEN)
