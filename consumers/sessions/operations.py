@@ -8,7 +8,7 @@ import msgspec
 
 from deedbook.consumers.sdk.operations import Operation, operation_on
 from deedbook.ledger.events import session as kinds
-from deedbook.ledger.events.fields import Statement
+from deedbook.ledger.events.fields import EventData, Statement
 
 Verb: TypeAlias = Literal[
     "start", "assess", "finding", "unknown", "dead_end", "tool", "artifact", "retract", "resolve", "end"
@@ -78,3 +78,14 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         kinds.SessionEnded, "End a session. Its report can still be made later.", summary="--summary TEXT|@FILE"
     ),
 }
+
+RECORDED: Final[tuple[Verb, ...]] = tuple(
+    verb
+    for verb, operation in OPERATIONS.items()
+    if operation.form is not None
+    and issubclass(operation.form, EventData)
+    and not operation.arguments[0].option.startswith("--")
+    and not operation.arguments[0].choices
+    and verb != "artifact"  # only for files of entries, because it stores the file's content
+)
+"""The operations that record one thing: its text is their first argument. Each is a verb and a type of entry."""

@@ -87,10 +87,7 @@ _SESSION: Final = of_session.OPERATIONS
 
 OPERATIONS: Final[dict[str, Operation]] = {
     "assessment": _SESSION["assess"],
-    "finding": _SESSION["finding"],
-    "unknown": _SESSION["unknown"],
-    "dead_end": _SESSION["dead_end"],
-    "tool": _SESSION["tool"],
+    **{verb: _SESSION[verb] for verb in of_session.RECORDED},
     "session_end": _SESSION["end"],
     **dict.fromkeys(STEPS, _STEP),
     "settlement": of_reasoning.OPERATIONS["settle"],

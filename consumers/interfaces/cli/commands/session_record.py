@@ -45,10 +45,10 @@ from deedbook.ledger.limits import batch_events_max
 
 # The operation of each kind of entry, and the argument that the entry's own line is.
 KINDS: Final[dict[str, tuple[Operation, str]]] = {
-    "finding": (of_session.OPERATIONS["finding"], "finding"),
-    "unknown": (of_session.OPERATIONS["unknown"], "unknown"),
-    "dead-end": (of_session.OPERATIONS["dead_end"], "approach"),
-    "tool": (of_session.OPERATIONS["tool"], "tool"),
+    **{
+        verb.replace("_", "-"): (of_session.OPERATIONS[verb], of_session.OPERATIONS[verb].arguments[0].name)
+        for verb in of_session.RECORDED
+    },
     "artifact": (of_session.OPERATIONS["artifact"], "tool"),
     "reasoning": (of_reasoning.OPERATIONS["start"], "id"),
     "step": (of_reasoning.OPERATIONS["step"], "content"),

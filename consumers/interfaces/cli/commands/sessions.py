@@ -19,7 +19,7 @@ from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, shorten
-from deedbook.consumers.sessions.operations import OPERATIONS, Resolution, Retraction, Verb
+from deedbook.consumers.sessions.operations import OPERATIONS, RECORDED, Resolution, Retraction, Verb
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -28,7 +28,6 @@ from deedbook.ledger.events.fields import EventData
 
 dead_ends_max = 5
 
-RECORDED: Final[tuple[Verb, ...]] = ("finding", "unknown", "dead_end", "tool")
 VECTOR_NAMES: Final = kinds.Vectors.__struct_fields__
 columns_max: Final = 6
 lines_max: Final = 50
