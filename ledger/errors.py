@@ -66,10 +66,10 @@ CODES: dict[str, Code] = {
     "DUPLICATE_KEY": Code(Exit.USAGE, False, "A JSON object contains the same key twice."),
     "INTEGER_OUT_OF_RANGE": Code(Exit.USAGE, False, "An integer is outside ±(2^53−1)."),
     "UNKNOWN_KIND": Code(Exit.USAGE, False, "The ledger has no event kind with this name."),
-    "UNKNOWN_FIELD": Code(Exit.USAGE, False, "This kind of event has no such field."),
+    "UNKNOWN_FIELD": Code(Exit.USAGE, False, "There is no field or argument with this name."),
     "INVALID_FIELD": Code(Exit.USAGE, False, "A field is missing, or its value is not allowed."),
     "UNSUPPORTED_VERSION": Code(Exit.USAGE, False, "This software cannot read this format version."),
-    "USAGE": Code(Exit.USAGE, False, "The command line arguments are invalid."),
+    "USAGE": Code(Exit.USAGE, False, "The call has wrong or missing arguments."),
     "NOT_ACCEPTABLE": Code(Exit.USAGE, False, "The server has no answer in a format that the request accepts."),
     # Signature, key and author.
     "SIGNATURE_INVALID": Code(Exit.GATED, False, "The signature does not match the bytes and the key."),
@@ -238,7 +238,9 @@ class UnknownName(Refused, AttributeError):
     def message(self) -> str:  # type: ignore[override]
         """The refusal in words."""
         owner, name = self.args
-        return f"{type(owner).__name__} has no {name!r}{did_you_mean(self.details['near'])}"
+        known = [known for known in dir(owner) if not known.startswith("_")]
+        rest = did_you_mean(self.details["near"]) or f". It has {', '.join(known)}"
+        return f"{type(owner).__name__} has no {name!r}{rest}"
 
 
 def refuse_name(owner: object, name: str) -> NoReturn:

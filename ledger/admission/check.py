@@ -95,4 +95,5 @@ def _bad_signatures(submission: Submission, signed: list[bytes]) -> dict[int, Re
     else:
         pairs = zip(signed, submission.sigs, strict=True)
         bad = [position for position, (message, sig) in enumerate(pairs) if not verify(submission.key, message, sig)]
-    return {position: Refused("SIGNATURE_INVALID", "the signature does not match the event") for position in bad}
+    message = f"the signature does not match the PAE of the {'batch' if submission.is_batch_signed else 'event'}"
+    return {position: Refused("SIGNATURE_INVALID", message) for position in bad}

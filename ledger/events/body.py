@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal
 
 import msgspec
 
-from deedbook.ledger.errors import Refused, refuse_name
+from deedbook.ledger.errors import Refused, did_you_mean, near, refuse_name
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time
 from deedbook.ledger.events.imported import RecordImported, read_mapped
@@ -174,7 +174,8 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
         raise schema_error(error, root) from error
     check_strict(text)
     if data is None:
-        raise Refused("UNKNOWN_KIND", f"there is no event kind {body.kind!r}", kind=body.kind)
+        alike = near(body.kind, KINDS)
+        raise Refused("UNKNOWN_KIND", f"there is no event kind {body.kind!r}{did_you_mean(alike)}", kind=body.kind)
     of = body.kind
     if isinstance(data, RecordImported):
         read_mapped(data)
