@@ -14,10 +14,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from deedbook import Ledger
-from deedbook.consumers.interfaces.cli.program import VERBS, run
+from deedbook.consumers.handoffs.operations import OPERATIONS
+from deedbook.consumers.interfaces.cli.program import VERBS, deed, run
 from deedbook.consumers.sdk.subscriptions import open_subscriptions
 
 if TYPE_CHECKING:
@@ -196,6 +198,11 @@ def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> No
     table = (ROOT / "consumers/interfaces/README.md").read_text("utf-8").split("## Commands")[1].split("## ")[0]
     for verb in VERBS:
         assert re.search(rf"\b{verb}\b", table), f"the page of commands leaves out {verb}"
+        group = deed.get_command(click.Context(deed), verb)
+        rows = " ".join(row for row in table.splitlines() if f"deed {verb}" in row)
+        for name in group.list_commands(click.Context(group)) if isinstance(group, click.Group) else ():
+            is_said = re.search(rf"\b{name}\b", rows) or (verb == "handoff" and name.replace("-", "_") in OPERATIONS)
+            assert is_said, f"the page of commands leaves out {verb} {name}"
     for page in PAGES:
         named = set(re.findall(r"[`$] ?deed ([a-z]+)", page.read_text("utf-8")))
         assert named <= set(VERBS), page
