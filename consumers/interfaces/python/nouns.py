@@ -190,8 +190,9 @@ class Handoff(Noun):
         """Reject the handoff for good, as the reviewer."""
         return self._publish(handoffs.HandoffRejected(reason=reason))
 
-    def claim(self, *, lease_seconds: int | None = None) -> list[Accepted]:
-        """Start work. After ``lease_seconds`` it is released unless it is completed."""
+    def claim(self, *, lease_minutes: int | None = None) -> list[Accepted]:
+        """Start work. After ``lease_minutes`` it is released unless it is completed."""
+        lease_seconds = None if lease_minutes is None else 60 * lease_minutes
         return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
 
     def check(

@@ -150,7 +150,7 @@ def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -
         alex.handoff(other).reject("not now")
         kuro.handoff(name).amend(title="That", reason="clearer")
         approved()
-        work.claim(lease_seconds=600)
+        work.claim(lease_minutes=10)
         work.block("no key")
         assert status() == "blocked"
         review.unblock("here it is")

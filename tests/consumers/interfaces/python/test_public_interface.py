@@ -143,7 +143,7 @@ MISSPELT = [
     ("ledger.resolve(idd='0')", "call-arg", "id"),
     ("ledger.handof('h')", "attr-defined", "handoff"),
     ("ledger.handoff('h').clam()", "attr-defined", "claim"),
-    ("ledger.handoff('h').claim(lease_secnds=3)", "call-arg", "lease_seconds"),
+    ("ledger.handoff('h').claim(lease_minuts=3)", "call-arg", "lease_minutes"),
     ("ledger.handoff('h').amend(titel='y')", "call-arg", "title"),
     ("ledger.handoff('h').show().statsu", "attr-defined", "status"),
     ("ledger.handoff('h').show().criteria[0].makr", "attr-defined", "mark"),
@@ -159,7 +159,7 @@ MISSPELT = [
     ("ledger.on(HandoffCreated, wehre=None)", "call-overload", "where"),
     ("(await loop.handoffs.next()).itmes", "attr-defined", "items"),
     ("[row.stauts async for row in await loop.handoffs.list()]", "attr-defined", "status"),
-    ("await loop.handoff('h').claim(lease_secnds=3)", "call-arg", "lease_seconds"),
+    ("await loop.handoff('h').claim(lease_minuts=3)", "call-arg", "lease_minutes"),
     ("loop.handofs", "attr-defined", "handoffs"),
     ("await loop.handoffs.nxt()", "attr-defined", "next"),
 ]
