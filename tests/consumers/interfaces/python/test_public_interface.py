@@ -192,7 +192,7 @@ def test_a_strict_type_checker_refuses_what_is_misspelt(tmp_path: Path) -> None:
         assert f"[{code}]" in message, f"{line}: {message}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # worksteal may leave this module and come back
 def misspelt_home(local_home: Path) -> Path:
     """A ledger with a handoff, a reasoning and a session."""
     with Ledger("kuro", home=local_home) as ledger:
