@@ -39,15 +39,18 @@ def print_failure(error: Exception, arguments: list[str]) -> int:
     return print_error(DeedbookError("UNEXPECTED", message), as_json=as_json)
 
 
-def give_up_output(error: OSError) -> int:
+def give_up_output(error: OSError, exit_code: int) -> int:
     """Return the exit code after standard output failed: its reader has ended, or its disk is full.
 
+    An ``exit_code`` other than 0 says that an error was printed already; then nothing more is printed.
     Standard output is redirected to /dev/null, so that Python reports no second error at exit.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return Exit.OK
+    if exit_code != Exit.OK:
+        return exit_code
     try:
         return print_error(machine_error(error), as_json=False)
     except OSError:

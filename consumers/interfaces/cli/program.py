@@ -117,13 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit.
 
     Exit codes: 0 ok, 1 unexpected, 2 usage or malformed input, 3 not found, 4 conflict, 5 gated, 6 verification
-    failed, 7 store or bus unavailable.
+    failed, 7 store or bus unavailable, 8 not installed, 9 spooled.
     """
+    code: int = Exit.OK
     try:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except OSError as error:
-        code = load("failures:give_up_output")(error)
+        code = load("failures:give_up_output")(error, code)
     sys.exit(code)
 
 
