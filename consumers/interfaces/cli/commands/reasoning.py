@@ -244,7 +244,12 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     The whole file is checked before anything is signed. The command warns about evidence that cannot be checked.
     Recording the same file again under the same ids adds nothing.
     """
-    graphs = read_reasoning_file(read_argument(file if file == "-" else f"@{file}", "the reasoning file"))
+    content = read_argument(file if file == "-" else f"@{file}", "the reasoning file")
+    try:
+        graphs = read_reasoning_file(content)
+    except Refused as refusal:
+        name = "standard input" if file == "-" else file
+        raise Refused(refusal.code, f"{name}: {refusal.message}", **refusal.details) from refusal
     if id_ is not None and len(graphs) > 1:
         raise Refused("USAGE", f"--id names one reasoning, and the file holds {len(graphs)}")
     overrides = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}

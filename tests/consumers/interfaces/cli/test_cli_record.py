@@ -65,6 +65,7 @@ def test_file_with_one_bad_line_records_nothing(alone: Deed, tmp_path: Path) -> 
     path.write_text(lines(2) + '{"task": "t", "conclusion": "c", "steps": [{"step": 1}]}\n', "utf-8")
     size = alone.size()
     error = alone.refuses("INVALID_FIELD", "--as", "a", "reasoning", "record", path)
+    assert error["message"].startswith(f"{path}: ")
     assert "3" in error["message"]
     assert alone.size() == size
 
