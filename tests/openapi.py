@@ -67,6 +67,7 @@ _ERRORS: Final = {
     "413": "The body or the answer is too large, or the path takes no body.",
     "414": "The address is too long.",
     "415": "The body has another media type, or an encoding.",
+    "422": "The content differs from what the signed intent names.",
     "500": "Data failed verification, or an unexpected error occurred.",
     "503": "The node is busy, builds its views, has no leader, or does not know the result: send the same request "
     "again after the time in `Retry-After`.",
@@ -409,7 +410,7 @@ def _writes() -> Schema:
     content = {BYTES: {"schema": {"type": "string", "maxLength": blob_size_max_bytes}}}
     stored = _object({"ref": _named("Ref"), "size": {"type": "integer", "minimum": 0}})
     summary = "Store a blob; without an entry that references it, it is deleted after a day."
-    blobs = _operation("v1_blobs_post", summary, [intent], "blob", stored, (JSON,), _OF_WRITES)
+    blobs = _operation("v1_blobs_post", summary, [intent], "blob", stored, (JSON,), (*_OF_WRITES, "422"))
     return {
         f"{ROOT}/entries": {"post": entries | {"requestBody": {"required": True, "content": submission}}},
         f"{ROOT}/blobs": {"post": blobs | {"requestBody": {"required": True, "content": content}}},

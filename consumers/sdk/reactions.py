@@ -84,15 +84,16 @@ class ReactingLedger(Subscriber, OpenLedger):
         run continues at the stored position. With ``until`` it ends when all events before that index were handled.
         ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or a PostgreSQL database
         as ``postgresql://USER@HOST/DATABASE``; then any machine can continue. An event whose function raises five times
-        becomes a dead letter, and the next event follows. Raises Refused: ``USAGE`` if no function is registered.
-        Unavailable: ``STORE_IN_USE`` if ``name`` is already running; the ledger cannot be read: run it again.
+        becomes a dead letter, and the next event follows. While the server is gone it waits; with ``until`` it raises
+        ``BUS_UNAVAILABLE``. Raises Refused: ``USAGE`` if no function is registered. Unavailable: ``STORE_IN_USE`` if
+        ``name`` is already running; the ledger or the store cannot be read: run it again.
         """
         with contextlib.closing(self._subscriptions(self.settings.home, name, store)) as subscriptions:
             reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
             if after is not None:
                 reactor.start_at(after + 1)
             try:
-                reactor.run(self._stop, until=until)
+                reactor.run_across_outages(self._stop, until=until)
             except (Refused, Unavailable):
                 if self._client is not None:  # else another thread closed the ledger during the read: a stop, too
                     raise

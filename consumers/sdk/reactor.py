@@ -10,6 +10,7 @@ loop and the reactor in a thread, so that no transaction makes the loop wait for
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import threading
 from collections.abc import Callable
@@ -36,6 +37,7 @@ log = structlog.get_logger("deedbook.reactor")
 attempts_max: Final = 5
 retry_wait_first_s: Final = 0.2
 retry_wait_max_s: Final = 30.0
+server_wait_s: Final = 1.0
 
 
 class Handlers:
@@ -120,6 +122,14 @@ class LoopHandlers(Handlers):
                 await result
 
 
+def log_outage(news: Unavailable | int) -> None:
+    """Log that the server is gone (an error), or back (the log's size)."""
+    if isinstance(news, Unavailable):
+        log.warning("server is gone", error=news.message)
+    else:
+        log.info("server is back", entries=news)
+
+
 class Reactor:
     """One subscription: a name, and the functions that it calls with events."""
 
@@ -178,6 +188,27 @@ class Reactor:
                         return
                 elif not self._handle(item, stop):
                     return
+
+    def run_across_outages(
+        self, stop: threading.Event, *, until: int | None = None, tell: Callable[[Unavailable | int], None] = log_outage
+    ) -> None:
+        """As ``run``, but without ``until`` wait while the server is gone, because servers are restarted.
+
+        ``tell`` gets the error with which an outage began, and at its end the log's size.
+        """
+        while not stop.is_set():
+            try:
+                self.run(stop, until=until)
+            except Unavailable as error:
+                if error.code != "BUS_UNAVAILABLE" or until is not None:
+                    raise
+                tell(error)
+            else:
+                return
+            while not stop.wait(server_wait_s):
+                with contextlib.suppress(Unavailable):
+                    tell(self._client.head().size)
+                    break
 
     def retry(self, index: int) -> None:
         """Call the functions with a dead letter again; if they succeed, delete it in one transaction.

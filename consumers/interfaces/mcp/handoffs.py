@@ -36,7 +36,7 @@ from deedbook.consumers.sdk.operations import Argument, check_values
 from deedbook.consumers.sdk.quotation import is_plain
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.projections.answers.answer import Answer, Untrusted
@@ -261,11 +261,10 @@ def check_arguments(action: Action, arguments: tuple[Argument, ...], id_: str | 
     if missing:
         advice = ": call show and send the version that you read" if "version" in missing else ""
         raise Refused("USAGE", f"{action} needs {' and '.join(missing)}{advice}", fields=missing)
-    unknown = sorted(set(args) - set(takes))
-    if unknown:
-        raise Refused(
-            "USAGE", f"{action} has no argument {unknown[0]}: it takes {', '.join(['id', *takes])}", fields=unknown
-        )
+    for name in sorted(set(args) - set(takes)):
+        alike = near(name, takes)
+        rest = did_you_mean(alike) or f": it takes {', '.join(['id', *takes])}"
+        raise Refused("UNKNOWN_FIELD", f"{action} has no argument {name}{rest}", field=name, near=alike)
     if "version" in args and not re.match(REF_PATTERN, args["version"]):
         raise Refused("USAGE", "version must be complete, sha256:…, as `show` returns it", field="version")
 

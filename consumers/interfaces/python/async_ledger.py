@@ -198,7 +198,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
                     reactor = Reactor(client, subscriptions, name, handlers=handlers)
                     if after is not None:
                         reactor.start_at(after + 1)
-                    reactor.run(stop, until=until)
+                    reactor.run_across_outages(stop, until=until)
             finally:
                 clients.close(client)
 

@@ -95,7 +95,7 @@ async def publishing(
             try:
                 yield url
             finally:
-                web.followers.end()
+                web.end()
 
 
 class Web:
@@ -141,6 +141,11 @@ class Web:
             registry=registry,
             buckets=SECONDS,
         )
+
+    def end(self) -> None:
+        """End what lasts until the client ends it: streams, and bodies that arrive slowly."""
+        self.followers.end()
+        self._writes.end()
 
     def close(self) -> None:
         """Close the views."""
@@ -192,8 +197,9 @@ class Web:
         scope[CHECK] = partial(self._check, route, path, headers.get("authorization", ""))
         size = scope[CHECK]()
         if (answer := self._routes.get(route)) is None:
-            advice = did_you_mean(near(path, self._routes)) or f": {ROOT} lists all paths"
-            raise Refused("NOT_FOUND", f"there is nothing at {path[:200]}{advice}")
+            alike = near(path[:200], self._routes)
+            advice = did_you_mean(alike) or f": {ROOT} lists all paths"
+            raise Refused("NOT_FOUND", f"there is nothing at {path[:200]}{advice}", near=alike)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         request = ApiRequest(route, ref, query, headers, size)
         if route in self._at_once:

@@ -148,8 +148,10 @@ def values_of(form: Form, params: Sequence[tuple[str, str]], query: str) -> dict
     for name, text in params:
         if name not in form.items and name != AS_OF:
             known = (*form.items, AS_OF)
-            advice = did_you_mean(near(name, known)) or f": the arguments are {', '.join(known)}"
-            raise Refused("UNKNOWN_FIELD", f"{query} has no argument {name[:80]!r}{advice}", field=name[:80])
+            alike = near(name[:80], known)
+            advice = did_you_mean(alike) or f": the arguments are {', '.join(known)}"
+            message = f"{query} has no argument {name[:80]!r}{advice}"
+            raise Refused("UNKNOWN_FIELD", message, field=name[:80], near=alike)
         item = form.items.get(name)
         is_list = item is not None and not is_struct(item)
         chars_max = item_max_chars if is_list else cursor_max_chars if name == AFTER else text_max_chars

@@ -30,12 +30,12 @@ from deedbook.consumers.sdk.text import document, json_text
 from deedbook.ledger import limits
 from deedbook.ledger.bus.connection import decode_answer, retry_wait_first_s
 from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT
-from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.codec import decode_base64
 from deedbook.ledger.format.envelope import decode_submission
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope
+    from starlette.types import Message, Receive, Scope
 
     from deedbook.consumers.interfaces.web.tokens import Tokens
     from deedbook.ledger.client.local import LocalClient
@@ -58,23 +58,52 @@ class Submit(Protocol):
         """Serve it. Raises Unavailable: ``NOT_LEADER``."""
 
 
+class _Waits:
+    """The waits for parts of bodies; when the server stops they end, because it would wait for them."""
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Timeout] = set()
+        self._has_ended = False
+
+    def end(self) -> None:
+        """End all waits, and allow no new ones."""
+        self._has_ended = True
+        for wait in self._open:
+            wait.reschedule(0)
+
+    async def next_part(self, receive: Receive, wait_max_s: float) -> Message:
+        """Return the next part. Raises TimeoutError. Unavailable: ``BUSY`` if the server stops."""
+        try:
+            async with asyncio.timeout(0 if self._has_ended else wait_max_s) as wait:
+                self._open.add(wait)
+                try:
+                    return await receive()
+                finally:
+                    self._open.discard(wait)
+        except TimeoutError as error:
+            if not self._has_ended:
+                raise
+            message = "the server stops: send the same bytes again when it is back"
+            raise Unavailable("BUSY", message) from error
+
+
 class _Request:
     """An authorized request: its agent, media type and headers, and its body, which is read once."""
 
-    def __init__(self, agent: str, media: str, headers: Headers, receive: Receive) -> None:
+    def __init__(self, agent: str, media: str, headers: Headers, receive: Receive, waits: _Waits) -> None:
         self.agent, self.media, self.headers = agent, media, headers
-        self._receive = receive
+        self._receive, self._waits = receive, waits
 
     async def parts(self, size_max: int) -> AsyncIterator[bytes]:
         """Yield the body as it arrives.
 
         Raises Refused: ``TOO_LARGE``; ``INVALID_FORMAT`` if the client stops in between. TimeoutError: it is too slow.
+        Unavailable: ``BUSY`` if the server stops.
         """
         size, left_s, loop = 0, part_wait_max_s, asyncio.get_running_loop()
         while True:
             began_s = loop.time()
-            async with asyncio.timeout(left_s):
-                message = await self._receive()
+            message = await self._waits.next_part(self._receive, left_s)
             left_s -= loop.time() - began_s  # only the client's time counts, not ours between two parts
             if message["type"] == "http.disconnect":
                 raise Refused("INVALID_FORMAT", "the connection closed before the body was complete: send it again")
@@ -96,6 +125,7 @@ class Writes:
         """Serve requests by ``submit``; without it nothing can be written."""
         self._client, self._tokens, self._threads = client, tokens, threads
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(agent_bodies_max))
+        self._waits = _Waits()
         self._submit: Submit
         self.routes: dict[str, tuple[tuple[str, ...], int, Callable[[_Request], Awaitable[Response]]]] = {}
         if submit is not None:
@@ -104,6 +134,10 @@ class Writes:
                 f"{ROOT}/entries": ((JSON, MSGPACK), limits.request_size_max_bytes, self._entries),
                 f"{ROOT}/blobs": ((BYTES,), limits.blob_size_max_bytes, self._blobs),
             }
+
+    def end(self) -> None:
+        """Give up the bodies that are still coming."""
+        self._waits.end()
 
     async def answer(self, route: str, scope: Scope, receive: Receive) -> Response:
         """Answer a request to one of ``routes``. Raises DeedbookError: everything that has the status of its code."""
@@ -126,7 +160,11 @@ class Writes:
             raise Refused("TOO_LARGE", f"this body may have at most {size_max} bytes", limit=size_max)
         scope[TIMED] = True
         try:
-            return await write(_Request(agent, media, headers, receive))
+            return await write(_Request(agent, media, headers, receive, self._waits))
+        except Corrupted as error:
+            if error.code != "VERIFICATION_FAILED":
+                raise
+            return refused(error, 422)  # what was sent differs from what its signature names
         except TimeoutError:
             return refused(Unavailable("BUSY", "the body came too slowly: send it again"), 408)
 

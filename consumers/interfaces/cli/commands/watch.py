@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 command_timeout_s = 600
 post_timeout_s = 10.0
-server_wait_s = 1.0
 
 
 @click.command(cls=Command)
@@ -158,21 +157,17 @@ def _watch(
     if not app.as_json:
         echo(f"watching {what} from entry {start} on{how}", err=True)
     with contextlib.suppress(KeyboardInterrupt):
-        while not stop.is_set():
-            try:
-                reactor.run(stop, until=size if flags["once"] else None)
-                break
-            except Unavailable as error:
-                if error.code != "BUS_UNAVAILABLE" or flags["once"]:
-                    raise
-                echo(f"the server is gone, waiting for it: {error.message}", err=True)
-            while not stop.wait(server_wait_s):
-                with contextlib.suppress(Unavailable):
-                    echo(f"the server is back, with {app.client().head().size} entries", err=True)
-                    break
+        reactor.run_across_outages(stop, until=size if flags["once"] else None, tell=_tell)
     if flags["once"] and (failed := {*subscriptions.dead_letters(name)} - buried):
         echo(f"{counted(len(failed), 'event')} given up: the same call with --dead shows why", err=True)
         raise click.exceptions.Exit(Exit.UNEXPECTED)
+
+
+def _tell(news: Unavailable | int) -> None:
+    if isinstance(news, Unavailable):
+        echo(f"the server is gone, waiting for it: {news.message}", err=True)
+    else:
+        echo(f"the server is back, with {news} entries", err=True)
 
 
 def _show_dead(app: App, letters: list[DeadLetter]) -> None:

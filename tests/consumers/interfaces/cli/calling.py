@@ -220,10 +220,10 @@ class Running:
 
 
 class Serving(Running):
-    """`deed serve` on a free port, ready to be asked."""
+    """`deed serve`, by default on a free port, ready to be asked."""
 
-    def __init__(self, home: Path, **changed: str) -> None:
-        super().__init__("--home", home, "serve", "--json", **changed)
+    def __init__(self, home: Path, *more: str, **changed: str) -> None:
+        super().__init__("--home", home, "serve", "--json", *more, **changed)
         first = self.line()
         if not first:
             raise AssertionError(self.signal(0).err)

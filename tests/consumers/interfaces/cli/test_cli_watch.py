@@ -14,6 +14,7 @@ import inside
 from calling import Deed, Place
 
 from deedbook.consumers.interfaces.cli.commands import watch
+from deedbook.consumers.sdk import reactor
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.ledger.errors import Unavailable
 
@@ -105,7 +106,7 @@ def test_watcher_says_when_its_server_goes_and_is_back(
             raise error
 
     monkeypatch.setattr(Reactor, "run", run)  # a server that does not answer is given up after twenty seconds
-    monkeypatch.setattr(watch, "server_wait_s", 0.001)
+    monkeypatch.setattr(reactor, "server_wait_s", 0.001)
     said = inside.deed("--home", populated("left"), "--as", "a", "watch", "--kind", "session.started")
     assert said.code == 0
     assert said.err.splitlines()[1:] == [

@@ -81,7 +81,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("handoff_next", {"agent": "nobody"}, "AGENT_UNKNOWN"),
     ("handoff_act", {"action": "explode", "id": "h"}, "INVALID_FIELD"),
     ("handoff_act", {"action": "claim"}, "USAGE"),
-    ("handoff_act", {"action": "claim", "id": "h", "text": "no"}, "USAGE"),
+    ("handoff_act", {"action": "claim", "id": "h", "text": "no"}, "UNKNOWN_FIELD"),
     ("handoff_act", {"action": "claim", "id": "h"}, "NOT_FOUND"),
     ("handoff_act", {"action": "create", "to": "bob", "title": "…", "reviewer": "critic"}, "USAGE"),
     ("search", {"text": ""}, "INVALID_FIELD"),

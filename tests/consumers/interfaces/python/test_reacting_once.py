@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import queue
 import sqlite3
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from calling import Serving
 
 from deedbook import AsyncLedger, Event, Ledger, Refused, Unavailable
+from deedbook.consumers.sdk import reactor
 from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.bus import connection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from calling import Deed
@@ -214,3 +220,45 @@ def test_two_subscriptions_of_one_file_do_not_block_their_event_loop(home: Path,
     asyncio.run(both())
     assert sorted(seen) == ["a"] * 4 + ["b"] * 4
     assert time.monotonic() - begun < 8  # a locked file is waited for ten seconds
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_a_subscriber_waits_while_its_server_is_gone(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_async: bool
+) -> None:
+    monkeypatch.setattr(connection, "reconnect_wait_max_s", 0.1)
+    monkeypatch.setattr(connection, "request_time_max_s", 0.1)
+    monkeypatch.setattr(reactor, "server_wait_s", 0.05)
+    outage, seen = threading.Event(), queue.SimpleQueue[str]()
+    ends: list[Callable[[], object]] = []
+    warning = reactor.log.warning
+    monkeypatch.setattr(reactor.log, "warning", lambda *args, **named: (outage.set(), warning(*args, **named)))
+
+    def see(event: Event, _: sqlite3.Connection) -> None:
+        seen.put(event.stream)
+
+    def wait(url: str) -> None:
+        with Ledger("kuro", home=home, server=url) as ledger:
+            ends.append(ledger.stop)
+            ledger.on("session.started")(see)
+            ledger.run("mail", after=-1, store=tmp_path / "mail.db")
+
+    async def await_(url: str) -> None:
+        async with AsyncLedger("kuro", home=home, server=url) as ledger:
+            ends.append(partial(asyncio.get_running_loop().call_soon_threadsafe, ledger.stop))
+            ledger.on("session.started")(see)
+            await ledger.run("mail", after=-1, store=tmp_path / "mail.db")
+
+    with Serving(home) as serving:
+        url = serving.place.server
+        running = threading.Thread(target=(lambda: asyncio.run(await_(url))) if is_async else partial(wait, url))
+        running.start()
+        assert [seen.get(timeout=wait_max_s) for _ in range(4)] == [f"session/s{number}" for number in range(4)]
+    assert outage.wait(wait_max_s)
+    with Serving(home, "--port", url.rpartition(":")[2]), Ledger("kuro", home=home, server=url) as ledger:
+        ledger.session("after").start()
+        assert seen.get(timeout=wait_max_s) == "session/after"
+        ends[0]()
+        running.join(wait_max_s)
+    assert not running.is_alive()
+    assert seen.empty()

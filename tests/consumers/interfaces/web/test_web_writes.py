@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import logging
 import socket
 import threading
 import time
@@ -487,7 +488,7 @@ def test_a_blob_that_is_not_what_its_intent_says_is_not_stored(written: Written)
     assert code_of(blob(written, content, content[:-1], chunked=True)) == (400, "INVALID_FIELD")
     large = b"." * (limits.blob_chunk_bytes + 1)
     assert code_of(blob(written, large, large[:-1], chunked=True)) == (400, "INVALID_FIELD")
-    assert code_of(blob(written, content, content.upper())) == (500, "VERIFICATION_FAILED")
+    assert code_of(blob(written, content, content.upper())) == (422, "VERIFICATION_FAILED")
     assert code_of(blob(written, b"see " + jwt().encode())) == (403, "SECRET_DETECTED")
     assert code_of(blob(written, content, by="rita")) == (403, "AUTHOR_MISMATCH")
     kept = {row.ref for row in written.client.blobs(limit=500).blobs if row.stored}
@@ -553,3 +554,12 @@ def test_an_entry_that_was_answered_while_the_node_stops_is_in_the_log(tmp_path:
         page = client.entries(0, stream="session/stopping", limit=512)
     assert set(acknowledged) <= {index for index, _ in page.entries}
     assert len(page.entries) - len(acknowledged) in (0, 1)  # the answer of the last may be lost
+
+
+def test_a_body_that_is_still_coming_when_the_node_stops_is_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path / ".deedbook") as written, raw(written, b"{", content_length="9") as sent:
+        written.stop()
+        assert status(sent) == 503
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
