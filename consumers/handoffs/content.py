@@ -246,19 +246,18 @@ def ticks_of(
 ) -> list[EventData]:
     """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of all that are open.
 
-    One ``evidence`` is for all of them, several are one for each. A row that is ticked already gets another event only
-    for other evidence, so the list may be empty.
+    One ``evidence`` is for all of them. Several are one for each criterion, or for each task if there are no criteria.
+    A row that is ticked already gets another event only for other evidence, so the list may be empty.
     """
     if not (task_numbers or criterion_numbers or all_open):
         raise Refused("USAGE", "name what to tick: --task N, --criterion N, or --all")
-    only = [*task_numbers, *criterion_numbers] if not (task_numbers and criterion_numbers) else []
-    if len(evidence) > 1 and (all_open or len(evidence) != len(only)):
-        message = (
-            f"evidence is given {len(evidence)} times: give it once for all, or once for each number, in their order"
-        )
+    label_of_each, numbers_of_each = ("criterion", criterion_numbers) if criterion_numbers else ("task", task_numbers)
+    if len(evidence) > 1 and (all_open or len(evidence) != len(numbers_of_each)):
+        each_too = "" if all_open else f", or once for each {label_of_each}, in their order"
+        message = f"evidence is given {len(evidence)} times: give it once for all{each_too}"
         raise Refused("USAGE", message, field="evidence")
-    evidence_at = dict(zip(only, evidence, strict=True)) if len(evidence) > 1 else {}
-    common = "".join(evidence[:1])
+    each = dict(zip(numbers_of_each, evidence, strict=True)) if len(evidence) > 1 else {}
+    common = "".join(evidence) if len(evidence) == 1 else ""
     drafts: list[EventData] = []
     types = (
         ("tasks", "task", task_numbers, kinds.HandoffTaskChecked),
@@ -267,10 +266,11 @@ def ticks_of(
     for field, label, numbers, data in types:
         rows = handoff[field]
         wanted = range(1, len(rows) + 1) if all_open else dict.fromkeys(numbers)
+        texts = each if label == label_of_each else {}
         drafts += [
-            data(position=position, checked=not undo, evidence=evidence_at.get(position + 1, common))
+            data(position=position, checked=not undo, evidence=texts.get(position + 1, common))
             for position in (position_of(rows, label, number) for number in wanted)
-            if _changes(rows[position], evidence_at.get(position + 1, common), all_open=all_open, undo=undo)
+            if _changes(rows[position], texts.get(position + 1, common), all_open=all_open, undo=undo)
         ]
     return drafts
 

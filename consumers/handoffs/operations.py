@@ -189,7 +189,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
                 "evidence",
                 "--evidence",
                 "texts",
-                "The evidence: a command and its result. Give it once for all, or once for each.",
+                "The evidence: a command and its result. Give it once for all, or once for each criterion.",
             ),
             Argument("all_open", "--all", "flag", "All open tasks and criteria."),
             Argument("undo", "--undo", "flag", "Remove the tick."),
