@@ -55,8 +55,11 @@ def reasoning() -> None:
     """Record reasoning as signed steps; share briefs with measured fidelity, or the whole graph."""
 
 
-@reasoning.command(params=parameters(OPERATIONS["start"].arguments), help=OPERATIONS["start"].words)
-@click.option("--id", "id_", help="Its id (default: day and task).")
+@reasoning.command(
+    params=parameters(OPERATIONS["start"].arguments),
+    help=f"{OPERATIONS['start'].words} Without ID it gets day and task.",
+)
+@click.argument("id_", metavar="[ID]", required=False)
 def start(app: App, /, id_: str | None, **options: Any) -> None:
     """Start a reasoning."""
     data = kinds.ReasoningStarted(**values_of(OPERATIONS["start"].arguments, options))

@@ -30,7 +30,7 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text, store_artifact
 from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
-from deedbook.consumers.interfaces.cli.session_choice import DEFAULT_SESSION, chosen_session
+from deedbook.consumers.interfaces.cli.session_choice import session_and
 from deedbook.consumers.reasoning import operations as of_reasoning
 from deedbook.consumers.reasoning.operations import NewStep, Settlement, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
@@ -84,9 +84,8 @@ class Entry(NamedTuple):
 
 
 @click.command(cls=Command)
-@click.argument("file", metavar="FILE|-")
-@click.option("--session", "session_id", metavar="ID", help=f"The session (default: {DEFAULT_SESSION}).")
-def record(app: App, file: str, session_id: str | None) -> None:
+@click.argument("arguments", nargs=-1, metavar="[ID] FILE|-")
+def record(app: App, arguments: tuple[str, ...]) -> None:
     """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 
     Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
@@ -95,12 +94,13 @@ def record(app: App, file: str, session_id: str | None) -> None:
     file is stored. `reasoning` with a task starts one; without a task it extends an existing one. Recording the same
     file again adds nothing.
     """
+    session_id, file = session_and(app, arguments, "FILE")
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
     entries = read_entries(text)
     if len(entries) > batch_events_max:
         message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
         raise Refused("TOO_LARGE", f"nothing was recorded: {message} {entries[batch_events_max].line}")
-    session = str(app.query("sessions.show", id=chosen_session(app, session_id))["id"])
+    session = str(app.query("sessions.show", id=session_id)["id"])
     signed = [entry for entry in entries if entry.data is not None]
     notices: list[str] = []
     planned = _drafts(app, signed, session, notices)

@@ -21,15 +21,13 @@ def recorded(deed: Deed, fresh: Fresh) -> list[str]:
     """The refs of a reasoning of five steps: as recorded, with its assumption settled, concluded; its id last."""
     name = fresh("delta")
     acting = ["--as", "a"]
-    deed("reasoning", "start", "--id", name, "--task", f"Why is the disk of {name} full?", *acting)
+    deed("reasoning", "start", name, "--task", f"Why is the disk of {name} full?", *acting)
     for number in range(1, 4):
         content = f"Observation {number}: the backup of region {number} started at 0{number}:00 and took 40 GB"
-        deed("reasoning", "step", name, "--content", content, "--type", "observation", *acting)
-    assumed = deed.data(
-        "reasoning", "assume", name, "--content", "No one else writes there", "--check", "lsof", *acting
-    )
+        deed("reasoning", "step", name, content, "--type", "observation", *acting)
+    assumed = deed.data("reasoning", "assume", name, "No one else writes there", "--check", "lsof", *acting)
     settled = deed.data("reasoning", "settle", name, "--step", 4, "--how", "Validated: lsof shows one", *acting)
-    deed("reasoning", "step", name, "--content", "Backups fill the disk", "--rests-on", 1, "--rests-on", 4, *acting)
+    deed("reasoning", "step", name, "Backups fill the disk", "--rests-on", 1, "--rests-on", 4, *acting)
     limits = ["--confidence", 0.8, "--limitation", "One night was looked at"]
     concluded = deed.data("reasoning", "conclude", name, "--conclusion", "Move the backups", *limits, *acting)
     return [assumed["ref"], settled["ref"], concluded["ref"], name]

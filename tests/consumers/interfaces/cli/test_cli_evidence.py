@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from calling import Deed
 
 SOURCE = "def login(user):\n    token = make(user)\n    return token\n"
-SEEN = ("reasoning", "step", "r", "--type", "observation", "--as", "a", "--content")
+SEEN = ("reasoning", "step", "r", "--type", "observation", "--as", "a")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def reasoned(alone: Deed, project: Path) -> Deed:
     assert project.exists()
     alone("agent", "add", "a", "--role", "agent")
     alone("agent", "add", "b", "--role", "reviewer")
-    alone("reasoning", "start", "--id", "r", "--task", "Why do they never end?", "--domain", "operations", "--as", "a")
+    alone("reasoning", "start", "r", "--task", "Why do they never end?", "--domain", "operations", "--as", "a")
     for reference in ("src/auth.py:2:token = make(user)", "src/auth.py:3", "src/auth.py:1-2"):
         alone(*SEEN, f"It stands at {reference}", "--evidence", reference)
     alone("reasoning", "conclude", "r", "--conclusion", "Give them an end", "--as", "a")
@@ -112,7 +112,7 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
 def test_only_an_assumption_is_settled(reasoned: Deed, project: Path) -> None:
     settling = ("reasoning", "settle", "r", "--how", "It is so", "--as", "a", "--step")
     reasoned.refuses("USAGE", *settling, "1")
-    reasoned("reasoning", "assume", "r", "--content", "Logs are kept", "--as", "a")
+    reasoned("reasoning", "assume", "r", "Logs are kept", "--as", "a")
     reasoned(*SEEN, "Seen", "--assuming", "The clock is right")
     for number in ("4", "5"):
         reasoned(*settling, number)

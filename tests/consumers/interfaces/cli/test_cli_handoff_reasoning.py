@@ -38,8 +38,8 @@ Do it.
 
 def reason(deed: Deed, name: str) -> str:
     """Let a reason until a conclusion, and return the ref of that."""
-    deed("reasoning", "start", "--id", name, "--task", f"Why do the tokens of {name} never expire?", "--as", "a")
-    seen = ["--content", f"check() of {name} never reads their age", "--evidence", "src/auth.py:4"]
+    deed("reasoning", "start", name, "--task", f"Why do the tokens of {name} never expire?", "--as", "a")
+    seen = [f"check() of {name} never reads their age", "--evidence", "src/auth.py:4"]
     deed("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
     deed("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
     return ref_of(deed, name)
@@ -73,9 +73,9 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def reason_about_code(deed: Deed, name: str) -> None:
-    deed("reasoning", "start", "--id", name, "--task", f"Why do the tokens of {name} stay?", "--as", "a")
+    deed("reasoning", "start", name, "--task", f"Why do the tokens of {name} stay?", "--as", "a")
     for number, line in enumerate((2, 3, 5)):
-        seen = ["--content", f"{name} sees {number}", "--evidence", f"auth.py:{line}"]
+        seen = [f"{name} sees {number}", "--evidence", f"auth.py:{line}"]
         deed("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
     deed("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
 
@@ -113,8 +113,8 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
 
 def test_what_a_human_answered_is_read_with_the_handoff(deed: Deed, fresh: Fresh) -> None:
     own = fresh("r")
-    deed("reasoning", "start", "--id", own, "--task", f"Why {own}?", "--domain", "security", "--as", "a")
-    deed("reasoning", "step", own, "--type", "observation", "--content", f"{own} leaks", "--as", "a")
+    deed("reasoning", "start", own, "--task", f"Why {own}?", "--domain", "security", "--as", "a")
+    deed("reasoning", "step", own, "--type", "observation", f"{own} leaks", "--as", "a")
     deed("reasoning", "conclude", own, "--conclusion", "Close it", "--as", "a")
     deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
     assert "; ask a human before acting on it\n" in deed("handoff", "show", name, "--as", "b")

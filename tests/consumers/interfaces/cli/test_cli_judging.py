@@ -61,8 +61,8 @@ def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, deed: D
 def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Deed, tmp_path: Path) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("v", "reviewer")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
-    alone("reasoning", "start", "--id", "leak", "--task", "find it", "--domain", "security", "--as", "a")
-    alone("reasoning", "step", "leak", "--content", "look at the pool", "--as", "a")
+    alone("reasoning", "start", "leak", "--task", "find it", "--domain", "security", "--as", "a")
+    alone("reasoning", "step", "leak", "look at the pool", "--as", "a")
     alone("reasoning", "conclude", "leak", "--conclusion", "it leaks", "--as", "a")
     alone("snapshot", "take", "--id", "s", "--reasoning", "leak", "--as", "a")
     assert alone.run("reasoning", "validate", "leak", "--tree", tmp_path, "--as", "v").code == 6

@@ -53,7 +53,7 @@ def alone_named(deed: Deed) -> Deed:
     if not deed.run("handoff", "show", "near-event-bus").out:
         create(deed, "near-event-bus")
         deed("session", "start", "--as", "a", "--task", "t", "near-session")
-        deed("reasoning", "start", "--id", "near-reasoning", "--as", "a", "--task", "t")
+        deed("reasoning", "start", "near-reasoning", "--as", "a", "--task", "t")
     return deed
 
 

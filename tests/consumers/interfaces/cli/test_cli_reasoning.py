@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def record(deed: Deed, name: str) -> str:
     """Record three steps, an assumption and a conclusion; return the ref."""
     reasoning = ["--as", "a"]
-    deed("reasoning", "start", "--id", name, "--task", "Why is the disk full?", "--domain", "operations", *reasoning)
-    step = ["reasoning", "step", name, *reasoning, "--content"]
+    deed("reasoning", "start", name, "--task", "Why is the disk full?", "--domain", "operations", *reasoning)
+    step = ["reasoning", "step", name, *reasoning]
     deed(*step, "The disk is at 98 %", "--type", "observation", "--evidence", "logs/disk.log:14", "--confidence", 0.9)
     deed(*step, "Backups start at 03:00", "--type", "observation")
     deed(*step, "Backups fill the disk", "--rests-on", 1, "--rests-on", 2, "--alternative", "Logs fill it")
-    deed("reasoning", "assume", name, *reasoning, "--content", "No one else writes there", "--check", "run lsof")
+    deed("reasoning", "assume", name, *reasoning, "No one else writes there", "--check", "run lsof")
     conclusion = ["--conclusion", "Move the backups", "--confidence", 0.8, "--limitation", "One night was looked at"]
     ref: str = deed.data("reasoning", "conclude", name, *reasoning, *conclusion)["ref"]
     return ref

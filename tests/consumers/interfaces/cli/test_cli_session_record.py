@@ -27,7 +27,7 @@ def session(deed: Deed, fresh: Fresh) -> str:
 
 def record(deed: Deed, tmp_path: Path, session: str, text: str) -> Any:
     (file := tmp_path / "entries.txt").write_text(text, "utf-8")
-    return deed.data("session", "record", file, "--session", session, "--as", "a")
+    return deed.data("session", "record", session, file, "--as", "a")
 
 
 def faults(text: str) -> dict[int, str]:
@@ -64,9 +64,8 @@ def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
             "NOT_FOUND" if name == "none" else "INVALID_FORMAT",
             "session",
             "record",
-            file,
-            "--session",
             session,
+            file,
             "--as",
             "a",
         )
@@ -75,7 +74,7 @@ def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
 
 def test_what_is_no_utf_8_is_refused_and_not_mended(deed: Deed, session: str, tmp_path: Path) -> None:
     (file := tmp_path / "e.txt").write_bytes(b"finding: \xff\n")
-    told = deed.refuses("INVALID_FORMAT", "session", "record", file, "--session", session, "--as", "a")["message"]
+    told = deed.refuses("INVALID_FORMAT", "session", "record", session, file, "--as", "a")["message"]
     assert told == "the file of entries is not UTF-8 (in line 1)"
 
 
@@ -129,7 +128,7 @@ def test_artifacts_of_a_result_are_kept_on_wish(deed: Deed, fresh: Fresh, tmp_pa
 
 def test_more_than_one_batch_is_refused_with_the_line_to_split_at(deed: Deed, session: str, tmp_path: Path) -> None:
     (file := tmp_path / "e.txt").write_text("".join(f"finding: {number}\n" for number in range(300)))
-    error = deed.refuses("TOO_LARGE", "session", "record", file, "--session", session, "--as", "a")
+    error = deed.refuses("TOO_LARGE", "session", "record", session, file, "--as", "a")
     assert error["message"].endswith("300 entries: one batch holds 256, so split before line 257")
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def record(deed: Deed, name: str, domain: str) -> str:
     """Record a reasoning of two steps; return its ref."""
     who = ["--as", "a"]
-    deed("reasoning", "start", "--id", name, "--task", f"Why is the disk of {name} full?", "--domain", domain, *who)
-    step = ["reasoning", "step", name, *who, "--content"]
+    deed("reasoning", "start", name, "--task", f"Why is the disk of {name} full?", "--domain", domain, *who)
+    step = ["reasoning", "step", name, *who]
     deed(*step, "The disk is at 98 %", "--type", "observation", "--evidence", "logs/disk.log:14")
     deed(*step, "Backups fill the disk", "--rests-on", 1)
     ref: str = deed.data("reasoning", "conclude", name, *who, "--conclusion", "Move the backups")["ref"]

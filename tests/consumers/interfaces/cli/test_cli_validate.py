@@ -24,10 +24,10 @@ def test_validate_passes_then_names_the_stale_evidence(
 ) -> None:
     alone("agent", "add", "a", "--role", "agent")
     alone("agent", "add", "b", "--role", "reviewer")
-    alone("reasoning", "start", "--id", "r", "--task", "t", "--as", "a")
+    alone("reasoning", "start", "r", "--task", "t", "--as", "a")
     (evidence,) = audit_json()["steps"][9]["evidence"]
-    alone("reasoning", "step", "r", "--as", "a", "--type", "observation", "--content", "scrypt", "--evidence", evidence)
-    alone("reasoning", "step", "r", "--as", "a", "--type", "conclusion", "--content", "Fine", "--rests-on", "1")
+    alone("reasoning", "step", "r", "--as", "a", "--type", "observation", "scrypt", "--evidence", evidence)
+    alone("reasoning", "step", "r", "--as", "a", "--type", "conclusion", "Fine", "--rests-on", "1")
     alone("reasoning", "conclude", "r", "--as", "a", "--conclusion", "Fine")
     project = shutil.copytree(SAMPLE, tmp_path / "project")
 
@@ -58,8 +58,8 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     for name, role in (("a", "agent"), ("b", "reviewer"), ("c", "reviewer")):
         alone("agent", "add", name, "--role", role)
     for author in ("a", "b"):
-        alone("reasoning", "start", "--id", f"of-{author}", "--task", "t", "--as", author)
-        alone("reasoning", "step", f"of-{author}", "--content", "Seen", "--as", author)
+        alone("reasoning", "start", f"of-{author}", "--task", "t", "--as", author)
+        alone("reasoning", "step", f"of-{author}", "Seen", "--as", author)
         alone("reasoning", "conclude", f"of-{author}", "--as", author, "--conclusion", "Fine")
     ref = alone.data("reasoning", "show", "of-a")["ref"]
     counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 3}
