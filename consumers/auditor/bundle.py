@@ -1,4 +1,4 @@
-"""``deed verify --bundle``: audits an exported bundle without writing anything.
+"""``deed verify --bundle``: audits an exported bundle, a tar or its unpacked folder, without writing anything.
 
 A bundle of one stream is a part of a log (``ledger.admission.replay``). It holds the authority events, the streams that
 the rules read, and the ledger's signed statement of where those streams end.
@@ -78,7 +78,7 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     frontier = replay.frontier
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
         findings.problem(None, "VERIFICATION_FAILED", "the root hash of the entries differs from the checkpoint's")
-    return anchor.report("bundle", replay.outcome, checkpoint=checkpoint)
+    return anchor.report("bundle", replay.outcome, checkpoint=checkpoint, missing_files=bundle.lost)
 
 
 def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditReport:
@@ -89,6 +89,8 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     part, root = PartialReplay(), bytes.fromhex(manifest.root)
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
+        if not {*layout.entry_names(index)}.isdisjoint(bundle.lost):
+            continue  # the versions of a later entry, or the signed lengths, show which stream lacks it
         data, proof = (bundle.read(name) for name in layout.entry_names(index))
         try:
             receipt = _read_proof(proof, index, note)
@@ -113,7 +115,14 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     lost_from, roots = min(lost, default=None), {manifest.size: root}
     outcome = ReplayOutcome(part, manifest.size, root, roots, lost_from, verified, suspects)
     checkpoint = _check_members(bundle, outcome, findings)
-    return anchor.report("bundle", outcome, checkpoint=checkpoint, stream=manifest.stream, missing=part.missing)
+    return anchor.report(
+        "bundle",
+        outcome,
+        checkpoint=checkpoint,
+        stream=manifest.stream,
+        missing=part.missing,
+        missing_files=bundle.lost,
+    )
 
 
 def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
@@ -203,10 +212,13 @@ def _check_members(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -
 
 def _check_files(bundle: Bundle, findings: Findings) -> None:
     for ref in bundle.manifest.blobs:
+        name = layout.blob_name(ref)
+        if name in bundle.lost:
+            continue
         try:
-            check_blob(ref, bundle.read(layout.blob_name(ref)))
+            check_blob(ref, bundle.read(name))
         except Corrupted as error:
-            findings.problem(None, error.code, f"{layout.blob_name(ref)}: {error.message}")
+            findings.problem(None, error.code, f"{name}: {error.message}")
     for file, digest in bundle.manifest.files.items():
         if blake3(bundle.read(layout.home_name(file))).hexdigest() != digest:
             findings.problem(None, "CORRUPTED", f"{layout.home_name(file)} does not match its hash in manifest.json")

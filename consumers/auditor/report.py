@@ -49,7 +49,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index. ``suspects`` are the first of
     ``suspects_total`` entries that were signed by a key since declared compromised. An earlier audit verified the
     entries before ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of
-    one ``stream`` lacks.
+    one ``stream`` lacks, ``missing_files`` the blobs and entries that the folder of an unpacked bundle lacks.
     """
 
     source: str
@@ -72,13 +72,14 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     resumed_at: int = 0
     stream: str | None = None
     missing: list[MissingEntries] = []
+    missing_files: list[str] = []
 
     @property
     def outcomes(self) -> list[Outcome]:
         """Everything that keeps the ledger from being valid, the worst first; ``["VALID"]`` if nothing does."""
         found: dict[Outcome, int] = {
             "INVALID": self.problems_total,
-            "PARTIAL": len(self.missing),
+            "PARTIAL": len(self.missing) + len(self.missing_files),
             "SUSPECT_KEY": self.compromised_signatures_total,
         }
         return [outcome for outcome, count in found.items() if count] or ["VALID"]
@@ -109,9 +110,10 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 where = next((f" at index {bad.index}" for bad in self.problems if bad.index is not None), "")
                 why = f"{where}: {self.problems_total} problem(s)"
             case "PARTIAL":
-                why = f": {', '.join(map(str, self.missing[:missing_named_max]))} missing"
-                if len(self.missing) > missing_named_max:
-                    why += f" and {len(self.missing) - missing_named_max} more"
+                missing = [*map(str, self.missing), *self.missing_files]
+                why = f": {', '.join(missing[:missing_named_max])} missing"
+                if len(missing) > missing_named_max:
+                    why += f" and {len(missing) - missing_named_max} more"
                 why += f"; {self._suspect}" if self.compromised_signatures_total else ""
             case "SUSPECT_KEY":
                 why = f" at index {self.compromised_signatures[0]}: {self._suspect}"
@@ -216,6 +218,7 @@ class Anchor:
         checkpoint: Checkpoint | None = None,
         stream: str | None = None,
         missing: Sequence[MissingEntries] = (),
+        missing_files: Sequence[str] = (),
         resumed_at: int = 0,
     ) -> AuditReport:
         """Compare the expectations with a finished replay and return the report."""
@@ -244,6 +247,7 @@ class Anchor:
             resumed_at=resumed_at,
             stream=stream,
             missing=list(missing),
+            missing_files=list(missing_files),
         )
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:

@@ -1,12 +1,17 @@
-"""Reads the tar of a bundle without trusting it: it must be canonical, sizes are limited, nothing is extracted."""
+"""Reads a bundle, a tar or the folder of an unpacked one, without trusting it: sizes are limited, nothing is extracted.
+
+A tar must be canonical. A folder has the same files, all of them regular. It may lack blobs and entries, as when
+somebody did not pass all of them on: ``Bundle.lost`` names these, and the verdict of an audit is PARTIAL.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 import tarfile
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from deedbook.ledger.bundle.layout import Manifest, entry_range, member_names
 from deedbook.ledger.errors import Corrupted, Refused
@@ -14,7 +19,7 @@ from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from deedbook.ledger.proof.receipt import receipt_size_max_bytes
-from deedbook.ledger.system.files import open_regular
+from deedbook.ledger.system.files import open_regular, read_regular
 from deedbook.ledger.system.resource import Resource
 
 members_max: Final = 4_000_000
@@ -63,14 +68,25 @@ def ending(size: int) -> bytes:
 
 
 class Bundle(Resource):
-    """An open bundle. Its members are complete, in order and within their limits; their content is not verified."""
+    """An open bundle. Its members are complete, in order and within their limits; their content is not verified.
+
+    ``lost`` are the names of blobs, entries and proofs that an unpacked folder lacks; a tar lacks nothing.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Read the headers, the padding and the manifest.
+        """Read the names and sizes of all members, and the manifest. ``path`` is a tar, or an unpacked folder.
 
         Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE`` when this is not a bundle. Corrupted: the
         bundle is damaged; ``details`` name the member and the indexes of its entries.
         """
+        self.lost: list[str] = []
+        self._folder = path if path.is_dir() else None
+        self._file: BinaryIO | None = None
+        if self._folder is not None:
+            self._members = _scan_folder(path)
+            self.manifest = self._read_manifest()
+            self._check_folder()
+            return
         try:
             # Copied, because ``open_regular`` closes its descriptor. It refuses pipes, which never end.
             with open_regular(path, follow=True) as descriptor:
@@ -78,7 +94,7 @@ class Bundle(Resource):
         except OSError as error:
             raise Refused("NOT_FOUND", f"{path} cannot be read: {error.strerror}", path=str(path)) from error
         try:
-            self._members = self._scan(path)
+            self._members = _scan_tar(self._file, path)
             self.manifest = self._read_manifest()
             self._check_names()
         except BaseException:
@@ -87,38 +103,22 @@ class Bundle(Resource):
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member. Raises Corrupted: the bundle has no such member."""
+        """Return the content of a member. Raises Corrupted: the bundle has no such member, or a file has changed."""
         if name not in self._members:
             raise _damaged(f"the bundle lacks {name}", name)
         start, size = self._members[name]
+        if self._folder is not None:
+            content = read_regular(self._folder / name, size_max_bytes=size)
+            if content is None or len(content) != size:
+                raise _damaged(f"{name} was changed while the bundle was read", name)
+            return content
+        assert self._file is not None  # noqa: S101 - a bundle is a folder or a file
         self._file.seek(start)
         return self._file.read(size)
-
-    def _scan(self, path: Path) -> dict[str, tuple[int, int]]:
-        members: dict[str, tuple[int, int]] = {}
-        file_size = self._file.seek(0, 2)
-        self._file.seek(0)
-        position, last = 0, "the beginning"
-        while (block := self._file.read(_BLOCK)) != bytes(_BLOCK):
-            name, size = _read_header(block, position, last, path)
-            if position + _BLOCK + size > file_size:
-                raise _damaged(f"the bundle ends within {name}", name)
-            if name in members:
-                raise Refused("INVALID_FORMAT", f"the bundle contains {name} twice", member=name)
-            if len(members) == members_max:
-                raise Refused("TOO_LARGE", f"the bundle has more than {members_max} members")
-            members[name] = (position + _BLOCK, size)
-            self._file.seek(position + _BLOCK + size)
-            if self._file.read(-size % _BLOCK) != padding(size):
-                raise _damaged(f"the padding after {name} is not zero", name)
-            position += _BLOCK + size + len(padding(size))
-            last = name
-        if file_size != position + len(ending(position)) or block + self._file.read() != ending(position):
-            raise _damaged(f"the end of the bundle, after {last}, is damaged", last)
-        return members
 
     def _read_manifest(self) -> Manifest:
         content = self.read("manifest.json")
@@ -142,6 +142,62 @@ class Bundle(Resource):
         for name in names:
             raise _damaged(f"the bundle has {name} after its last member", name)
 
+    def _check_folder(self) -> None:
+        others = set(self._members)
+        for name in member_names(self.manifest):
+            others.discard(name)
+            if name not in self._members:
+                if not name.startswith(("blobs/", "entries/")):
+                    raise _damaged(f"the bundle lacks {name}", name)
+                self.lost.append(name)
+        for name in sorted(others):
+            raise _damaged(f"{name} is not a part of the bundle", name)
+
+
+def _scan_tar(file: BinaryIO, path: Path) -> dict[str, tuple[int, int]]:
+    """Return offset and size of each member of a tar."""
+    members: dict[str, tuple[int, int]] = {}
+    file_size = file.seek(0, 2)
+    file.seek(0)
+    position, last = 0, "the beginning"
+    while (block := file.read(_BLOCK)) != bytes(_BLOCK):
+        name, size = _read_header(block, position, last, path)
+        if position + _BLOCK + size > file_size:
+            raise _damaged(f"the bundle ends within {name}", name)
+        if name in members:
+            raise Refused("INVALID_FORMAT", f"the bundle contains {name} twice", member=name)
+        if len(members) == members_max:
+            raise Refused("TOO_LARGE", f"the bundle has more than {members_max} members")
+        members[name] = (position + _BLOCK, size)
+        file.seek(position + _BLOCK + size)
+        if file.read(-size % _BLOCK) != padding(size):
+            raise _damaged(f"the padding after {name} is not zero", name)
+        position += _BLOCK + size + len(padding(size))
+        last = name
+    if file_size != position + len(ending(position)) or block + file.read() != ending(position):
+        raise _damaged(f"the end of the bundle, after {last}, is damaged", last)
+    return members
+
+
+def _scan_folder(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return offset (0) and size of each file below a folder. Links are refused, because they lead outside."""
+    members: dict[str, tuple[int, int]] = {}
+    if not (folder / "manifest.json").exists():
+        message = f"{folder} is not the folder of an unpacked bundle, because it has no manifest.json"
+        raise Refused("INVALID_FORMAT", message, path=str(folder))
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            continue
+        name = path.relative_to(folder).as_posix()
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused("INVALID_FORMAT", f"{name!r} in the bundle is not a regular file", member=name)
+        if len(members) == members_max:
+            raise Refused("TOO_LARGE", f"the bundle has more than {members_max} files")
+        _check_size(name, status.st_size)
+        members[name] = (0, status.st_size)
+    return members
+
 
 def _damaged(message: str, member: str) -> Corrupted:
     message = f"{message}: copy the bundle again, or export it again"
@@ -157,12 +213,16 @@ def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[st
         message = f"the header after {last} is damaged: {error}"
         raise _damaged(message, last) from error
     name = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace")
-    limit = next((limit for pattern, limit in _SIZES if pattern.fullmatch(name)), None)
-    if limit is None:
-        raise Refused("INVALID_FORMAT", f"a bundle cannot contain a member named {name!r}", member=name)
-    if not 0 <= member.size <= limit:
-        raise Refused("TOO_LARGE", f"{name} has {member.size} bytes; the limit is {limit}", member=name)
+    _check_size(name, member.size)
     if header(name, member.size) != block:
         message = f"the header of {name} is not canonical: unpack this repacked bundle and run its verify.py"
         raise Refused("INVALID_FORMAT", message, member=name)
     return name, member.size
+
+
+def _check_size(name: str, size: int) -> None:
+    limit = next((limit for pattern, limit in _SIZES if pattern.fullmatch(name)), None)
+    if limit is None:
+        raise Refused("INVALID_FORMAT", f"a bundle cannot contain a member named {name!r}", member=name)
+    if not 0 <= size <= limit:
+        raise Refused("TOO_LARGE", f"{name} has {size} bytes; the limit is {limit}", member=name)

@@ -85,8 +85,6 @@ def verify(
         raise Refused("USAGE", "a bundle has no views: omit --views, or verify the ledger itself")
     if bundle is not None and resume:
         raise Refused("USAGE", "--resume needs a ledger; a bundle is always verified whole")
-    if bundle is not None and bundle.is_dir():
-        raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
     trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
     witnessed = _judge(app, bundle, **policy_options)
     if witnessed is not None and trusted is None and witnessed[1].time_s is not None:
@@ -177,8 +175,8 @@ def export(app: App, file: str, stream: str | None) -> None:
     data = {"file": file, **msgspec.to_builtins(manifest)}
     data["tree_head"] = data.pop("root")
     count = manifest.size if stream is None else len(manifest.indexes)
-    of_file = f"deed verify --bundle {file}, or python verify.py after unpacking"
-    how = "python verify.py in it" if is_folder else of_file
+    unpacking = "python3 verify.py in it" if is_folder else "python3 verify.py after unpacking"
+    how = f"deed verify --bundle {file}, or {unpacking}"
     app.show("bundle", data, [f"{count} entries in {file}", f"Anyone can check it: {how}"])
 
 

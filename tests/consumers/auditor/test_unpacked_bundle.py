@@ -1,0 +1,79 @@
+"""The folder of an unpacked bundle gets the verdict of its tar, from both verifiers; both name the files it lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from bundles import unpacked
+from judges import alone, ours
+
+from deedbook.consumers.auditor.bundle import verify_bundle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(params=["whole", "partial"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A bundle of a log, and one of a stream, unpacked."""
+    return unpacked(request.getfixturevalue(request.param), tmp_path / "unpacked")
+
+
+def verdicts(folder: Path) -> list[str]:
+    """Return the words of both verifiers."""
+    return [alone(folder).word, ours(folder).word]
+
+
+def test_folder_gets_the_verdict_of_its_tar(folder: Path) -> None:
+    assert verdicts(folder) == ["VALID", "VALID"]
+    assert verify_bundle(folder).missing_files == []
+
+
+@pytest.mark.parametrize("name", ["verify.py", "keys/root.vkey", "checkpoint"])
+def test_changed_file_is_found(folder: Path, name: str) -> None:
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:-2] + b"?\n")
+    assert verdicts(folder) == ["INVALID", "INVALID"]
+
+
+def test_lost_blob_is_named(whole: Path, tmp_path: Path) -> None:
+    folder = unpacked(whole, tmp_path / "unpacked")
+    blob = next(path for path in folder.glob("blobs/*/*"))
+    blob.unlink()
+    report = verify_bundle(folder)
+    assert report.outcome == "PARTIAL"
+    assert report.missing_files == [blob.relative_to(folder).as_posix()]
+    assert verdicts(folder) == ["PARTIAL", "PARTIAL"]
+    assert blob.name in alone(folder).text
+    assert blob.name in report.verdict
+
+
+@pytest.mark.parametrize("suffix", ["entry", "tlog-proof"])
+def test_lost_entry_is_named(partial: Path, tmp_path: Path, suffix: str) -> None:
+    folder = unpacked(partial, tmp_path / "unpacked")
+    entry = max(folder.glob(f"entries/*.{suffix}"))
+    entry.unlink()
+    assert verdicts(folder) == ["PARTIAL", "PARTIAL"]
+    assert entry.name in alone(folder).text
+    assert entry.name in verify_bundle(folder).verdict
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "blobs/blake3/" + "0" * 64, "entries/x"])
+def test_file_that_belongs_to_no_bundle_is_refused(folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(b"")
+    assert verdicts(folder) == ["INVALID", "INVALID"]
+
+
+def test_link_is_not_followed(folder: Path) -> None:
+    content = (folder / "checkpoint").read_bytes()
+    (folder.parent / "elsewhere").write_bytes(content)
+    (folder / "checkpoint").unlink()
+    (folder / "checkpoint").symlink_to(folder.parent / "elsewhere")
+    assert verdicts(folder) == ["INVALID", "INVALID"]
+
+
+def test_other_folder_is_no_bundle(tmp_path: Path) -> None:
+    assert ours(tmp_path).codes == {None: {"INVALID_FORMAT"}}
+    assert alone(tmp_path).word == "INVALID"
