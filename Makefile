@@ -8,7 +8,7 @@ PACKAGES := ledger projections consumers deedbook
 # With this variable set, as in many containers, each of the demo's dozen processes compiles the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader screenshots mutants faults contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader bench-secrets screenshots mutants faults contract clean lock
 
 # `make demo` installs what it needs, everything else adds what developers need. Locks hold every package with its hashes, so
 # nothing is resolved (--no-deps) and nothing is built with a package that is not locked (--no-build-isolation: nkeys and
@@ -107,6 +107,11 @@ bench-human: install
 READER ?= write
 bench-reader: install
 	$(BIN)/python -m tests.bench.brief_quality.reader $(READER)
+
+# Counts how many texts of FOLDERS the search for secrets refuses.
+FOLDERS ?=
+bench-secrets: install
+	$(BIN)/python tests/false_alarms.py $(FOLDERS)
 
 # Writes build/screenshots: every page of the dashboard over the demo's past, in two widths, light and dark.
 screenshots: install tools

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import string
+import uuid
 from typing import Final
 
 from blake3 import blake3
@@ -49,6 +50,11 @@ DATABASE: Final = f"postgres://app:{PASSWORD}@db.example/app"
 def user_and_password(name: str = "registry") -> str:
     """Return a user and password as RFC 7617 encodes them."""
     return base64.b64encode(f"deploy:{drawn(name, ALNUM, 16)}".encode()).decode()
+
+
+def made_up_uuid(name: str) -> str:
+    """Return a UUID, the same for the same name."""
+    return str(uuid.UUID(drawn(name, HEX, 32)))
 
 
 # The texts with a secret, by the kind of the secret.
@@ -147,6 +153,27 @@ CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
         f"password='{PASSWORD}' host=db.example",
         f"https://api.example/login?user=app&pwd={PASSWORD}",
     ),
+    "Deedbook HTTP token": ("deedbook_" + drawn("http", URLSAFE, 43),),
+    "Shopify token": ("shpat_" + drawn("shopify", HEX, 32), "shpss_" + drawn("shopify secret", HEX, 32)),
+    "Linear key": ("lin_api_" + drawn("linear", ALNUM, 40),),
+    "Doppler token": ("dp.pt." + drawn("doppler", ALNUM, 43), "dp.st.prd." + drawn("service", ALNUM, 43)),
+    "Atlassian token": (f"ATATT3{drawn('atlassian', URLSAFE, 180)}={drawn('sum', HEX.upper(), 8)}",),
+    "Mailgun key": (
+        "key-" + drawn("mailgun", HEX, 32),
+        f"{drawn('mg1', HEX, 32)}-{drawn('mg2', HEX, 8)}-{drawn('mg3', HEX, 8)}",
+    ),
+    "Square token": ("sq0atp-" + drawn("square", URLSAFE, 22), "EAAAl" + drawn("square 2", URLSAFE, 59)),
+    "Heroku key": ("HRKU-AA" + drawn("heroku", URLSAFE, 58), f"heroku login with {made_up_uuid('heroku')}"),
+    "Notion token": (f"ntn_{drawn('notion', string.digits, 11)}{drawn('notion', ALNUM, 35)}",),
+    "Figma token": ("figd_" + drawn("figma", URLSAFE, 40),),
+    "Grafana token": (f"glsa_{drawn('grafana', ALNUM, 32)}_{drawn('sum', HEX, 8)}",),
+    "New Relic key": ("NRAK-" + drawn("relic", string.ascii_uppercase + string.digits, 27),),
+    "Postman key": (f"PMAK-{drawn('postman', HEX, 24)}-{drawn('postman 2', HEX, 34)}",),
+    "RubyGems key": ("rubygems_" + drawn("gems", HEX, 48),),
+    "Docker token": ("dckr_pat_" + drawn("docker", URLSAFE, 27),),
+    "Tailscale key": (f"tskey-auth-{drawn('ts', ALNUM, 12)}CNTRL-{drawn('ts2', ALNUM, 32)}",),
+    "Groq key": ("gsk_" + drawn("groq", ALNUM, 52),),
+    "OpenRouter key": ("sk-or-v1-" + drawn("router", HEX, 64),),
     "Deedbook key file": (
         json.dumps({"name": "bob", "public": drawn("pub", HEX, 64), "seed": drawn("seed", HEX, 64)}),
     ),

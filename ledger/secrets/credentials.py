@@ -20,28 +20,38 @@ import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import re2
+
+from deedbook.ledger.secrets.disguise import ESCAPED, HIDING
+from deedbook.ledger.secrets.linear import compile_linear
+from deedbook.ledger.secrets.named import TRACE
+from deedbook.ledger.secrets.placeholders import (
+    compiled,
+    is_example,
+    is_expression,
+    is_names,
+    is_numbered_names,
+    is_word_for_a_secret,
+    is_words,
+)
 
 _masked_tail_bytes: Final = 12
 _password_min_chars: Final = 4
 _MASKS: Final = frozenset(b"xX*0.-_#")
 
 context_max_bytes: Final = 60
-pattern_memory_max_bytes: Final = 32 * 1024**2
 encoded_header_max_bytes: Final = 160
 parameters_max_bytes: Final = 300  # The search for a connection string covers this much before and after ``password=``.
 _START: Final = r"(?:\b|\\[nrt])"
 _URLSAFE: Final = "[A-Za-z0-9_-]"
 _WORD: Final = "[A-Za-z0-9]"
+_UUID: Final = "(?i:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})"
 _BASE64: Final = "[A-Za-z0-9+/]"
 # The text between a name and its value in JSON, YAML, shells and source, quoted or escaped.
 _IS: Final = r"""["'\\]*\s*(?:=>|:=|=|:)\s*["'\\]*"""
 _BREAK: Final = r"""(?:[\s"'+,>|-]|\\+[nrt])"""
-# An escape may stand for any character of a secret (``\u0067hp_``), of a URL (``:\/\/``) or an invisible one: then
-# the decoded strings decide.
-_ESCAPES: Final = r"\\u00[2-7]|\\/|[^\\](?:\\\\)*\\u(?:00[aA][dD]|200[b-fB-F]|20[26]|[fF][eE][fF][fF])"
-# Soft hyphen, zero-width spaces and joiners, directions, word joiners, byte-order mark; in UTF-8.
-_INVISIBLE: Final = r"\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
+# An escape may stand for any character of a secret (``\u0067hp_``), of a URL (``:\/\/``) or one that hides it: then the
+# decoded strings decide.
+_ESCAPES: Final = rf"\\u00[2-7]|\\/|[^\\](?:\\\\)*\\u(?:{ESCAPED})"
 _NEAR: Final = rf"(?s:.){{0,{context_max_bytes}}}?"
 # RFC 3986 §3.2.1: everything else in a user's name or password must be percent-encoded.
 _USERINFO: Final = "[A-Za-z0-9._~%!$&'()*+,;=-]"
@@ -150,6 +160,30 @@ PATTERNS: Final = (
     _token("NATS seed", "S[ACNOUX]", r"[A-Z2-7]{56}\b", "S[ACNOUX][A-Z2-7]{56}"),
     _token("webhook secret", "whs(?:ec|k)_", f"{_BASE64}{{32}}"),
     _token("age key", "AGE-SECRET-KEY-", "(?:PQ-)?1[02-9AC-HJ-NP-Z]{50}"),
+    # ``consumers.interfaces.web.tokens``: 32 random bytes.
+    _token("Deedbook HTTP token", "deedbook_", rf"{_URLSAFE}{{43}}(?:[^A-Za-z0-9_-]|$)", f"deedbook_{_URLSAFE}{{43}}"),
+    _token("Shopify token", "shp(?:at|ca|pa|ss)_", "[0-9a-fA-F]{32}"),
+    _token("Linear key", "lin_(?:api|oauth)_", f"{_WORD}{{32}}"),
+    _token(
+        "Doppler token", r"dp\.", rf"(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]+\.)?{_WORD}{{40}}", r"dp\.[a-z]{2,5}\."
+    ),
+    _token("Atlassian token", "AT(?:ATT|CTT|BB)", "[A-Za-z0-9_=-]{28}", "AT(?:ATT|CTT|BB)[A-Za-z0-9_=-]{28}"),
+    Pattern("Mailgun key", "key-[0-9a-f]{32}", r"(?:^|[^A-Za-z0-9_-])key-[0-9a-f]{32}\b"),
+    Pattern("Mailgun key", "[0-9a-f]{32}-[0-9a-f]{8}-", r"\b[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?:[^0-9a-f-]|$)"),
+    _token("Square token", "sq0[a-z]{3}-", f"{_URLSAFE}{{22}}"),
+    _token("Square token", "EAAA[A-Za-z]", f"{_URLSAFE}{{59}}", f"EAAA[A-Za-z]{_URLSAFE}{{59}}"),
+    _token("Heroku key", "HRKU-", f"{_URLSAFE}{{36}}"),
+    Pattern("Heroku key", "(?i:heroku)", rf"(?i:heroku){_NEAR}[^0-9a-zA-Z]{_UUID}\b"),
+    _token("Notion token", "ntn_", f"[0-9]{{11}}{_WORD}{{30}}"),
+    _token("Figma token", "fig[dou]_", f"{_URLSAFE}{{40}}", f"fig[dou]_{_URLSAFE}{{40}}"),
+    _token("Grafana token", "glsa_", f"{_WORD}{{32}}_[0-9a-f]{{8}}"),
+    _token("New Relic key", "NRAK-", "[A-Z0-9]{27}"),
+    _token("Postman key", "PMAK-", "[0-9a-f]{24}-[0-9a-f]{34}"),
+    _token("RubyGems key", "rubygems_", "[0-9a-f]{48}"),
+    _token("Docker token", "dckr_(?:pat|oat)_", f"{_URLSAFE}{{27}}"),
+    _token("Tailscale key", "tskey-[a-z]+-", f"{_WORD}+-{_WORD}{{20}}"),
+    _token("Groq key", "gsk_", f"{_WORD}{{52}}", f"gsk_{_WORD}{{52}}"),
+    _token("OpenRouter key", "sk-or-v1-", "[0-9a-f]{64}"),
     # ``ledger.client.invitation``: valid once, and until then for every reader.
     _token("invitation", "deedbook-invite:", f"{_URLSAFE}{{60}}"),
     # ``ledger.format.identity.KeyFile``: a public key beside its seed, or beside the seed sealed with a passphrase.
@@ -158,29 +192,6 @@ PATTERNS: Final = (
     ),
 )
 
-_PASSWORD: Final = (
-    # A mask, a variable of some language, or the word itself.
-    rb"(.)\1*|\$\(?\w+\)?|%\(?\w+\)?[sd%]?|:\w+|(?-i:[A-Z]+(?:_[A-Z]+)+)"
-    rb"|(?:(?:your|my|the|some|an?|db|user|api|access|auth|super|top)[._-]?)*"
-    rb"(?:password|passwd|passphrase|passwort|passw|pass|pwd|secret|token|key|credentials?)"
-    rb"(?:[._-]?(?:here|goes|[0-9]{1,3}))*"
-    rb"|(?:change|replace)[._-]?(?:me|it|this)|redacted|removed|masked|hidden|example|placeholder|dummy|fake"
-)
-_WORDS: Final = rb"(?:[a-z]+|[A-Z]+)(?:[-_](?:[a-z]+|[A-Z]+)){4,}"
-_NAME: Final = rb"(?:[A-Z]?[a-z]{2,}+|[A-Z]{2,}+)++|[A-Za-z]"
-_NAMES: Final = rb"(?:%b)(?:[._~+/-]++(?:%b))*+" % (_NAME, _NAME)
-_NUMBERED: Final = rb"(?:(?:%b)[0-9]{0,4}|[0-9]{1,4})" % _NAME
-_NUMBERED_NAMES: Final = rb"%b(?:[._~+/-]++%b)*+=*" % (_NUMBERED, _NUMBERED)
-_EXAMPLE: Final = (
-    rb"your|example|placeholder|change.?(?:me|it)|redacted|dummy|sample|p[a@]ss-?w[o0]rd|passwd|secret|token|x{4}|\*{3}|\.{3}"
-    rb"|1234567|abcdef|abc123|open sesame|gx1fbat3bv"
-)
-# A variable, an expression, a call or a path (of ``PWD=``), as code and shells have in place of a password.
-_EXPRESSION: Final = (
-    rb"[$@:+\[(#?_/~.|*!=-].*|%(?![0-9A-F]{2}).*|[A-Za-z_][\w.]*[(\[].*|[A-Za-z]:[\\/].*"
-    rb"|(?:\w{1,3}|self|this|args|opts|options|config|settings|params|props|request|data|form)(?:\.[A-Za-z_]\w*)+"
-    rb"|(?:admin|root|test|demo|guest|user|null|none)[0-9]{0,4}"
-)
 _OTHER_NAME: Final = (
     rb"\b(?:server|data source|host(?:name|addr)?|addr(?:ess)?|initial catalog|data ?base|db ?name|uid"
     rb"|user(?: ?id|_?name)?|driver|dsn|provider|port|ssl ?mode|encrypt|trusted_connection)"
@@ -198,22 +209,16 @@ _AFTER: Final = (rb"""[\\"'}]{0,2};\s*(?:[\w .]+=[^;\n]*;\s*)*%b\s*=|[\\"']{0,2}
 )
 
 
-@functools.cache
-def _form(pattern: bytes, flags: int = re.IGNORECASE) -> re.Pattern[bytes]:
-    """Return the compiled pattern of a placeholder, or of the text beside a secret. It is compiled at first use."""
-    return re.compile(pattern, flags)
-
-
 def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
     """Return whether the match at these bytes of a text only has the form of a secret, and is none."""
     match = text[start:end]
     if kind == IN_URL:
         user, _, password = match[: match.rindex(b"@")].rpartition(b"/")[2].partition(b":")
-        return password == user or _form(_PASSWORD).fullmatch(password) is not None
+        return password == user or is_word_for_a_secret(password)
     if kind == PARAMETER:
         return not _is_parameter(text, start, end)
     if kind == BEARER:
-        return _is_example(token := value_of(match)) or _form(_NUMBERED_NAMES, 0).fullmatch(token) is not None
+        return is_example(token := value_of(match)) or is_numbered_names(token)
     if kind == BASIC:
         return not _is_user_and_password(match)
     if kind == ENCODED_KEY:
@@ -222,7 +227,7 @@ def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
         return True
     tail = set(match[-_masked_tail_bytes - 1 : -1])  # the last character may be the one that ended the match
     is_masked = len(tail) == 1 and tail <= _MASKS
-    return is_masked or b"EXAMPLE" in match or _form(_WORDS, 0).fullmatch(match) is not None
+    return is_masked or b"EXAMPLE" in match or is_words(match)
 
 
 def value_of(match: bytes) -> bytes:
@@ -230,22 +235,18 @@ def value_of(match: bytes) -> bytes:
     return re.split(rb"[ =]+", match, maxsplit=1)[-1] if match[:1] != b"=" else value_of(match[1:])
 
 
-def _is_example(value: bytes) -> bool:
-    return _form(_PASSWORD).fullmatch(value) is not None or _form(_EXAMPLE).search(value) is not None
-
-
 def _is_parameter(text: bytes, start: int, end: int) -> bool:
     """Return whether this is a password in a query or beside other parameters, and not a placeholder."""
     if text.startswith(b"jdbc:oracle:", start):
         password = text[start:end].rpartition(b"/")[2].rstrip(b"@")
-        return not _is_example(password) and _form(_NAMES, 0).fullmatch(password) is None
+        return not is_example(password) and not is_names(password)
     name = re.compile(rb"(?i:password|passwd|pwd) *= *").search(text, start, end)
     if name is None:
         return False
     value = text[name.end() : end]
     is_braced = b"{" in value[:3]
     value = value.lstrip(b"\"'{\\").rstrip(b",.)]:")
-    if _form(_NAMES, 0).fullmatch(value) or _form(_EXPRESSION).fullmatch(value) or _is_example(value):
+    if is_names(value) or is_expression(value) or is_example(value):
         return False
     if (is_braced and value.replace(b".", b"_").decode("latin-1").isidentifier()) or len(value) < _password_min_chars:
         return False
@@ -257,7 +258,7 @@ def _is_parameter(text: bytes, start: int, end: int) -> bool:
     if (user := re.search(rb"(?i:user(?: ?id|_?name)?|uid)\s*=\s*([^;\s]+)", before)) and user[1] == value:
         return False
     after = text[end : end + parameters_max_bytes]
-    return _form(_BEFORE).search(before) is not None or _form(_AFTER).match(after) is not None
+    return compiled(_BEFORE).search(before) is not None or compiled(_AFTER).match(after) is not None
 
 
 def _is_user_and_password(match: bytes) -> bool:
@@ -268,7 +269,7 @@ def _is_user_and_password(match: bytes) -> bool:
         return False
     user, _, password = decoded.partition(":")
     is_text = bool(user) and decoded.isprintable() and len(password) >= _password_min_chars
-    return is_text and password != user and not _is_example(password.encode())
+    return is_text and password != user and not is_example(password.encode())
 
 
 def _is_encoded_key(head: bytes) -> bool:
@@ -289,24 +290,10 @@ def _names_its_algorithm(header: bytes) -> bool:
 @functools.cache
 def traces() -> Any:
     """Return the compiled search for a trace of any secret in encoded JSON."""
-    return _compiled("|".join([*dict.fromkeys(row.trace for row in PATTERNS), _ESCAPES, _INVISIBLE]))
+    return compile_linear("|".join([*dict.fromkeys(row.trace for row in PATTERNS), TRACE, _ESCAPES, HIDING]))
 
 
 @functools.cache
 def patterns() -> Any:
     """Return the compiled search for any secret in a text; group ``sN`` is row N of the table."""
-    return _compiled("|".join(f"(?P<s{number}>{row.pattern})" for number, row in enumerate(PATTERNS)))
-
-
-@functools.cache
-def invisible_characters() -> re.Pattern[bytes]:
-    """Return the compiled search for invisible characters, which could split a token so that no pattern matches."""
-    return re.compile(_INVISIBLE.encode())
-
-
-def _compiled(pattern: str) -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # a character is a byte: a tenth of the states
-    options.max_mem = pattern_memory_max_bytes
-    options.log_errors = False
-    return re2.compile(pattern.encode(), options)
+    return compile_linear("|".join(f"(?P<s{number}>{row.pattern})" for number, row in enumerate(PATTERNS)))

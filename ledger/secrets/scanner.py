@@ -4,11 +4,11 @@ Three callers scan: the author before signing, so that a secret never leaves its
 other languages; and the store of blobs, for text. A report names the path and the kind of a secret, never the secret
 itself, not even in part.
 
-Not scanned: binary blobs (also compressed and sealed ones) and blobs longer than ``blob_scan_max_bytes``, text in
-another encoding (except base64 of private keys, and of a user and password in known positions), and passwords in
-prose, which look like words. The scan cannot be switched off. Text that only has the form of a secret passes: masked
-with ``x``, ``*`` or ``0``, cut short, marked as an example, or words in place of a token. Invisible characters do not
-hide a secret.
+``credentials`` finds secrets by their form, ``named`` by the name beside them. Not scanned: binary blobs (also
+compressed and sealed ones) and blobs longer than ``blob_scan_max_bytes``, text in another encoding (except base64 of
+private keys, and of a user and password in known positions), and passwords in prose, which look like words. The scan
+cannot be switched off. Text that only has the form of a secret passes: masked with ``x``, ``*`` or ``0``, cut short,
+marked as an example, or words in place of a token. Invisible and full-width characters do not hide a secret.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from deedbook.ledger.secrets.credentials import (
     BEARER,
     KEY_FILE,
     PATTERNS,
-    invisible_characters,
     is_harmless,
     patterns,
     traces,
     value_of,
 )
+from deedbook.ledger.secrets.disguise import revealed
+from deedbook.ledger.secrets.named import named_secret
 
 # The scan checks at most so many placeholders in one text and refuses a text with more, which limits the work.
 harmless_max: Final = 1000
@@ -128,18 +129,19 @@ def _is_text(content: bytes) -> bool:
 
 
 def _kind_of(text: bytes) -> str | None:
-    """Return the kind of the first secret in a text, as it is or without its invisible characters."""
+    """Return the kind of the first secret in a text, as it is or without what hides it."""
     kind = _kind_in(text)
-    if kind is None and invisible_characters().search(text):
-        return _kind_in(invisible_characters().sub(b"", text))
+    if kind is None and (plain := revealed(text)) != text:
+        return _kind_in(plain)
     return kind
 
 
 def _kind_in(text: bytes) -> str | None:
+    """Return the kind of a secret with a form of its own, or else of one with a name beside it."""
     for count, match in enumerate(patterns().finditer(text), 1):
         kind = PATTERNS[int(match.lastgroup[1:])].kind
         if kind == BEARER and (issued := _kind_in(value_of(match.group()))) is not None:
             return issued  # the token's issuer is more precise
         if count > harmless_max or not is_harmless(kind, text, match.start(), match.end()):
             return kind
-    return None
+    return named_secret(text)
