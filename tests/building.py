@@ -37,7 +37,7 @@ from deedbook.ledger.home.config import Config, Settings
 from deedbook.ledger.home.home import CHECKPOINT, Home
 from deedbook.ledger.home.trust import read_folder, record_of, remember, root_in
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
-from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version
+from deedbook.ledger.lifecycle.handoff import HandoffState, compute_result, compute_version
 from deedbook.ledger.log.blobs import Blobs, Usage, read_usage
 from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.log import Log
@@ -66,16 +66,17 @@ AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "r
 
 
 NO_EVENT: Final = "blake3:" + "0" * 64
+NO_RESULT: Final = "sha256:" + "0" * 64
 
 
 def accepting(state: HandoffState, **changes: str) -> HandoffVerified:
     """Return the event that verifies a handoff as it is."""
-    return HandoffVerified(**{"version": state.version, "completion": state.completion or NO_EVENT} | changes)
+    return HandoffVerified(**{"result": state.result or NO_RESULT} | changes)
 
 
 def sent_back(state: HandoffState, *reasons: str) -> HandoffChangesRequested:
     """Return the event that asks for changes of a handoff as it is."""
-    return HandoffChangesRequested(completion=state.completion or NO_EVENT, reasons=list(reasons))
+    return HandoffChangesRequested(result=state.result or NO_RESULT, reasons=list(reasons))
 
 
 def ids_of(submission: Submission) -> list[str]:
@@ -237,7 +238,7 @@ class Actors:
         completed = self.emit(data.to, f"handoff/{name}", HandoffCompleted())
         if verify:
             sender = fields.get("sender", "alice")
-            verified = HandoffVerified(version=compute_version(sender, data), completion=completed.id)
+            verified = HandoffVerified(result=compute_result(compute_version(sender, data), completed.id))
             self.emit(data.reviewer or sender, f"handoff/{name}", verified)
 
 

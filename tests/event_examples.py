@@ -197,10 +197,9 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "handoff.blocked": {"reason": "no credentials"},
     "handoff.unblocked": {"comment": "there they are"},
     "handoff.completed": {"summary": "done", "artifacts": ["report.md"], "reasoning_refs": [REF]},
-    "handoff.changes_requested": {"completion": "blake3:" + "3" * 64, "reasons": ["add a test"]},
+    "handoff.changes_requested": {"result": "sha256:" + "3" * 64, "reasons": ["add a test"]},
     "handoff.verified": {
-        "version": "sha256:" + "2" * 64,
-        "completion": "blake3:" + "3" * 64,
+        "result": "sha256:" + "3" * 64,
         "comment": "good",
     },
     "handoff.cancelled": {"reason": "obsolete"},

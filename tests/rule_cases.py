@@ -22,7 +22,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.handoff import HandoffClaimed, HandoffContent
 from deedbook.ledger.format.codec import converted
-from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.ledger.lifecycle.handoff import compute_result, compute_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,7 +201,7 @@ class Story:
         self._ids: list[str] = []
         self._contents: dict[str, tuple[str, dict[str, Any]]] = {}
         self._versions: dict[str, list[str]] = {}
-        self._completions: dict[str, list[str]] = {}
+        self._results: dict[str, list[str]] = {}
 
     def tell(self, line: str) -> None:
         """Tell one line. Raises Refused."""
@@ -256,8 +256,8 @@ class Story:
                 return [{"step_number": number, "type": "observation", "content": "so it is"} for number in value]
             case "version", ("current" | "old" | "none"):
                 return _pick(self._versions.get(stream, []), value, NO_VERSION)
-            case "completion", ("latest" | "old" | "none"):
-                return _pick(self._completions.get(stream, []), value, NO_EVENT)
+            case "result", ("current" | "old" | "none"):
+                return _pick(self._results.get(stream, []), value, NO_VERSION)
             case "target", int():
                 return self._ids[value - 1] if value <= len(self._ids) else NO_EVENT
             case "target", "none":
@@ -284,16 +284,15 @@ class Story:
         sender, data = event.author, event.data
         if event.kind == "record.imported":
             sender, data = data.get("claimed_author", ""), data.get("mapped", {})
-            self._completions.setdefault(event.stream, []).append(self._ids[-1])
         elif event.kind in CONTENT_KINDS:
             sender = self._contents.get(event.stream, (sender,))[0]
-        if event.kind == "handoff.completed":
-            self._completions.setdefault(event.stream, []).append(self._ids[-1])
         if event.stream.startswith("handoff/") and event.kind in (*CONTENT_KINDS, "record.imported"):
             content = {field: value for field, value in data.items() if field not in ("reason", "hands_over")}
             self._contents[event.stream] = sender, content
             version = compute_version(sender, converted(content, HandoffContent, "$"))
             self._versions.setdefault(event.stream, []).append(version)
+        if event.kind in ("handoff.completed", "record.imported") and (versions := self._versions.get(event.stream)):
+            self._results.setdefault(event.stream, []).append(compute_result(versions[-1], self._ids[-1]))
 
 
 def key_after(actors: Actors, name: str) -> Any:
@@ -316,7 +315,7 @@ def _value(text: str) -> Any:
 
 
 def _pick(values: list[str], symbol: str, none: str) -> str:
-    places = {"current": -1, "latest": -1, "old": -2}
+    places = {"current": -1, "old": -2}
     if symbol == "none" or len(values) < -places[symbol]:
         return none
     return values[places[symbol]]

@@ -83,7 +83,7 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
             message = f"{id_} never had the version {version}: {again}"
             raise Refused("VERSION_MISMATCH", message, changed=[]) from refusal
         changes = ask(client, "handoffs.versions", {"id": id_, "from": numbers[-1]})["changes"]
-        text = "; ".join(told_changes(changes)) or "its result was completed again"
+        text = "; ".join(told_changes(changes))
         message = f"{id_} has changed since the version you read: {text}: {again}"
         changed = [change["field"] for change in changes]
         raise Refused("VERSION_MISMATCH", message, changed=changed, changes=changes) from refusal
@@ -151,13 +151,13 @@ def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], autho
 
 
 def _judgement(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> EventData:
-    if not handoff["completion"]:  # no event completed it, so there is no result to judge
+    if not handoff["result"]:  # no event completed it, so there is no result to judge
         raise wrong_state(rules_of("handoff"), OPERATIONS[verb].rows[0], handoff["status"], handoff["id"])
     if verb == "verify":
-        return kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | values)
+        return kinds.HandoffVerified(**values)
     reasons = values["reason"]
     return kinds.HandoffChangesRequested(
-        completion=handoff["completion"], reasons=[reasons] if isinstance(reasons, str) else reasons
+        result=values["result"], reasons=[reasons] if isinstance(reasons, str) else reasons
     )
 
 

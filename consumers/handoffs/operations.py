@@ -143,6 +143,11 @@ _VERSION: Final = Argument(
     "--version",
     words="The version you read, as `show` prints it. Required unless you run this on a terminal.",
 )
+_RESULT: Final = Argument(
+    "result",
+    "--result",
+    words="The result you read, as `show` prints it. Required unless you run this on a terminal.",
+)
 _IF_STILL: Final = Argument(
     "version", "--version", words="The version you read. The command is refused if it has changed."
 )
@@ -277,15 +282,15 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "verify": Operation(
         (kinds.HandoffVerified,),
-        "Accept the result of this version after the work is completed, as the reviewer.",
-        (_VERSION, _COMMENT),
+        "Accept exactly this result after the work is completed, as the reviewer.",
+        (_RESULT, _COMMENT),
         ends=frozenset({"verify", "approve"}),
         readies=True,
     ),
     "request_changes": Operation(
         (kinds.HandoffChangesRequested,),
-        "Send completed work back, as the reviewer.",
-        (Argument("reason", "--reason", "texts", "The reason.", is_needed=True),),
+        "Send completed work back, as the reviewer. Its checked criteria are open again.",
+        (_RESULT, Argument("reason", "--reason", "texts", "The reason.", is_needed=True)),
         ends=frozenset({"verify", "continue"}),
         readies=True,
     ),
@@ -298,10 +303,13 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
 }
 
-# These sign a judgement of a version, so the signer names the version, or reads it first at a terminal.
-OF_WHAT_WAS_READ: Final[frozenset[Verb]] = frozenset(
-    verb for verb, operation in OPERATIONS.items() if _VERSION in operation.arguments
-)
+# These sign a judgement of a version or of a result, so the signer names it, or reads it first at a terminal.
+OF_WHAT_WAS_READ: Final[dict[str, str]] = {
+    verb: argument.name
+    for verb, operation in OPERATIONS.items()
+    for argument in (_VERSION, _RESULT)
+    if argument in operation.arguments
+}
 REVIEWS: Final[frozenset[Verb]] = frozenset(
     verb for verb, operation in OPERATIONS.items() if operation.by == ("reviewer",)
 )
@@ -330,7 +338,7 @@ def spelled(verb: str) -> str:
 
 
 def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
-    """Return an item's operation as a shell command; ``is_asked``: the terminal asks for the version it needs."""
+    """Return an item's operation as a shell command; ``is_asked``: the terminal shows what it judges."""
     command, id_ = ["handoff", spelled(item["act"])], item["id"]
     if item["kind"] == "review":
         command = ["review", "answer", "--approve"]
@@ -338,8 +346,8 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
         command += ["--criterion", str(number)]
     if item["act"] == "waive":
         command += ["--reason", "WHY"]
-    if item["act"] in OF_WHAT_WAS_READ and not is_asked:
-        command += ["--version", "VERSION"]
+    if (read := OF_WHAT_WAS_READ.get(item["act"])) and not is_asked:
+        command += [f"--{read}", read.upper()]
     return join(["deed", *command, "--as", item["agent"], id_])
 
 

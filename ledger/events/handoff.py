@@ -32,6 +32,13 @@ ReasoningRefs = Annotated[
     list[Ref],
     msgspec.Meta(max_length=reasoning_refs_max, description="Versions of reasoning graphs that support it."),
 ]
+Result = Annotated[
+    Ref,
+    msgspec.Meta(
+        description="The digest of the present version and of the event that handed the result in: the completion, "
+        "or the import of a file."
+    ),
+]
 Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A day as YYYY-MM-DD.")]
 
 
@@ -172,20 +179,19 @@ class HandoffCompleted(EventData, frozen=True):
 
 
 class HandoffChangesRequested(EventData, frozen=True):
-    """The reviewer requests changes before verifying. ``completion`` is the event that completed the result."""
+    """The reviewer requests changes before verifying exactly this ``result``.
 
-    completion: Ref
+    Criteria that were checked before are open again.
+    """
+
+    result: Result
     reasons: Annotated[list[Text], msgspec.Meta(min_length=1)]
 
 
 class HandoffVerified(EventData, frozen=True):
-    """The reviewer has verified the result of this version that the event ``completion`` handed in.
+    """The reviewer has verified exactly this ``result``."""
 
-    ``completion`` is ``handoff.completed``, or the import of a file that the reviewer confirms as done.
-    """
-
-    version: Ref
-    completion: Ref
+    result: Result
     comment: OptionalText = ""
 
 

@@ -36,11 +36,11 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     """The state of one handoff.
 
     ``tasks`` are ``open`` or ``done``. ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still
-    open here), ``asked`` (its reviewer is asked to waive it, and it is still open), ``checked`` or ``waived``. Both are
-    in the order of the event. ``importer`` acts for a sender that may not be registered here. ``claimed_status`` is the
-    status in an imported file, until somebody confirms or amends it. ``is_announced``: the router has announced it.
-    ``approval_key`` signed the approval, which is the entry ``approval_index``. ``completion`` is the event that
-    completed it last.
+    open here), ``reopened`` (checked before changes were requested, and open again), ``asked`` (its reviewer is asked
+    to waive it, and it is still open), ``checked`` or ``waived``. Both are in the order of the event. ``importer`` acts
+    for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
+    confirms or amends it. ``is_announced``: the router has announced it. ``approval_key`` signed the approval, which is
+    the entry ``approval_index``. ``completion`` is the event that completed it last.
     """
 
     sender: str
@@ -62,6 +62,11 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     completion: str = ""
 
     @property
+    def result(self) -> str:
+        """The ref of the result that a reviewer judges; empty if no event handed one in."""
+        return compute_result(self.version, self.completion) if self.completion else ""
+
+    @property
     def senders(self) -> tuple[str, ...]:
         """The agents that may act as its sender."""
         return tuple(name for name in (self.sender, self.importer) if name)
@@ -73,6 +78,11 @@ def compute_version(sender: str, data: kinds.HandoffContent) -> str:
     if not content.get("notes"):
         content.pop("notes", None)
     return "sha256:" + hashlib.sha256(encode_sorted(content)).hexdigest()
+
+
+def compute_result(version: str, completion: str) -> str:
+    """Return the ref of a result: of the content version, and of the event that handed the result in."""
+    return "sha256:" + hashlib.sha256(encode_sorted({"completion": completion, "version": version})).hexdigest()
 
 
 def state_name(state: HandoffState, event: Event) -> str:
@@ -118,6 +128,8 @@ def _apply(question: Question[HandoffState], row: Row) -> HandoffState:
         changes["lease"] = Span(event.accepted_ms, event.accepted_ms + 1000 * data.lease_seconds)
     if "completion" in row.records:
         changes["completion"] = event.id
+    if "reopening" in row.records:
+        changes["criteria"] = tuple("reopened" if mark == "checked" else mark for mark in after.criteria)
     if "announcement" in row.records:
         changes["is_announced"] = True
     if row.mark is not None:
@@ -253,13 +265,15 @@ def _version_is_current(question: Question[HandoffState]) -> Unmet | None:
     return Unmet(message, {"version": state.version, "named": version})
 
 
-def _completion_is_latest(question: Question[HandoffState]) -> Unmet | None:
-    state, name = question.state, question.event.name
+def _result_is_current(question: Question[HandoffState]) -> Unmet | None:
+    state, result, name = question.state, question.data.result, question.event.name
     assert state is not None  # noqa: S101 - as above
-    if question.data.completion == state.completion:
+    if result == state.result:
         return None
-    message = f"{name} was completed again since you read it: see `deed handoff show {quote(name)}`"
-    return Unmet(message, {"version": state.version, "completion": state.completion})
+    message = (
+        f"handoff {name} now has another result, {state.result}: read it again (`deed handoff show {quote(name)}`)"
+    )
+    return Unmet(message, {"result": state.result, "named": result})
 
 
 def _criteria_are_met(question: Question[HandoffState]) -> Unmet | None:
@@ -475,7 +489,7 @@ _CONDITIONS: Final[dict[str, Callable[[Question[HandoffState]], Unmet | None]]] 
     "import_changes_something": _import_changes_something,
     "claims_name_items": _claims_name_items,
     "version_is_current": _version_is_current,
-    "completion_is_latest": _completion_is_latest,
+    "result_is_current": _result_is_current,
     "criteria_are_met": _criteria_are_met,
     "replacement_is_another": _replacement_is_another,
     "is_not_announced": _is_not_announced,

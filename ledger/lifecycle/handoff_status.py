@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal[
     "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
 ]
-CriterionMark: TypeAlias = Literal["open", "claimed", "asked", "checked", "waived"]
+CriterionMark: TypeAlias = Literal["open", "claimed", "reopened", "asked", "checked", "waived"]
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
 FINAL: Final = frozenset(name for name, state in rules_of("handoff").states.items() if state.is_final)
 

@@ -131,7 +131,7 @@ class HandoffSummary(Checked, frozen=True, kw_only=True, rename={"sender": "from
     reviewer: str | None
     status: Status
     version: str
-    completion: str
+    result: str
     claimed_status: Untrusted | None
     claimed_done: str | None
     updated_ms: Ms
@@ -172,7 +172,8 @@ class Criterion(Answer, frozen=True, kw_only=True):
     mark: Annotated[
         CriterionMark,
         msgspec.Meta(
-            description="`checked` or `waived`: it is met. Else it is open: `asked` for a waiver, `claimed` in a file."
+            description="`checked` or `waived`: it is met. Else it is open: `asked` for a waiver, `claimed` in a file, "
+            "`reopened` since changes were requested."
         ),
     ]
     evidence: Untrusted
@@ -233,7 +234,7 @@ class ShownHandoff(Checked, frozen=True, kw_only=True, rename={"sender": "from",
     lease_from_ms: Ms | None
     lease_until_ms: Ms | None
     summary: Untrusted
-    completion: str
+    result: str
     created_index: Index
     approved_index: Index | None
     approval_key: str

@@ -49,6 +49,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 class HandoffRow(Row, frozen=True):
     """A handoff; ``artifacts``, ``notes``, ``reasoning_refs`` and ``result_refs`` (those of its completion) are JSON.
 
+    ``result`` is the digest that a reviewer verifies; it is empty while nobody has completed it.
     The claims of an imported file are in ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
     approval; ``approval_index`` is the event that made it approved, of whatever kind, which ``approver`` signed with
     ``approval_key``.
@@ -91,7 +92,7 @@ class HandoffRow(Row, frozen=True):
     summary: str
     artifacts: str
     result_refs: str
-    completion: str
+    result: str
     created_index: int
     approved_index: int | None
     approval_key: str

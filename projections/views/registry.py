@@ -18,7 +18,7 @@ VIEW_VERSIONS: Final = {
     "agents": 10,
     "reasoning": 6,
     "briefs": 4,
-    "handoffs": 12,
+    "handoffs": 13,
     "sessions": 7,
     "validations": 4,
     "snapshots": 3,

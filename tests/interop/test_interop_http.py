@@ -90,7 +90,7 @@ def test_an_agent_does_a_whole_handoff_over_http(scene: Scene, agent: tuple[str 
     kinds = [row["kind"] for row in shown["log"] if row["author"] == "bob"]
     assert kinds == ["handoff.claimed", *["handoff.criterion_checked"] * 2, "handoff.completed"]
     assert [line.split(" is entry ")[0] for line in done.stdout.splitlines()] == kinds
-    scene.deed("handoff", "verify", handoff, "--version", shown["version"], "--as", "rita")
+    scene.deed("handoff", "verify", handoff, "--result", shown["result"], "--as", "rita")
     assert scene.deed("handoff", "show", handoff)["status"] == "verified"
 
 

@@ -150,11 +150,16 @@ def test_a_handoff_waits_for_one_after_the_other(ledger, reader):
     assert item["why"] == "bob has completed it: 完成"
     ledger.send_back("rita", "h", "too slow", "too big")
     item = only(reader, "bob")
-    assert (item["action"], item["why"]) == ("continue", "changes requested: too slow; too big")
+    assert (item["action"], item["why"]) == (
+        "continue",
+        "changes requested: too slow; too big; open criteria: 1. green, 2. 門檻",
+    )
     assert item["since_index"] == ledger.start + 6
     ledger.emit("bob", "handoff/h", kinds.HandoffLogged(text="on it"))
     assert only(reader, "bob")["since_index"] == ledger.start + 6
     ledger.clock.advance(1)
+    for position in range(2):
+        ledger.emit("bob", "handoff/h", kinds.HandoffCriterionChecked(position=position))
     ledger.emit("bob", "handoff/h", kinds.HandoffCompleted())
     ledger.verify("rita", "h")
     assert queue(reader) == []
@@ -180,8 +185,8 @@ def test_work_whose_changes_were_requested_keeps_their_reasons_when_it_is_unbloc
     ledger.approve("h", ledger.hand_over("h"))
     ledger.claim("h")
     ledger.emit("bob", "handoff/h", kinds.HandoffCompleted())
-    completion = reader.answer("handoffs.show", {"id": "h"})["completion"]
-    requested = kinds.HandoffChangesRequested(reasons=["add a test", "say why"], completion=completion)
+    result = reader.answer("handoffs.show", {"id": "h"})["result"]
+    requested = kinds.HandoffChangesRequested(reasons=["add a test", "say why"], result=result)
     ledger.emit("rita", "handoff/h", requested)
     ledger.emit("bob", "handoff/h", kinds.HandoffBlocked(reason="no disk"))
     assert reader.answer("handoffs.show", {"id": "h"})["reason"] == "no disk"

@@ -220,7 +220,7 @@ def test_an_imported_file_is_shown_with_its_claims_beside_its_state() -> None:
 
 def test_a_confirmed_import_claims_nothing_any_more_but_keeps_its_source() -> None:
     before = row_of(("scribe", record()))
-    verified = kinds.HandoffVerified(version=before["version"], completion=before["completion"])
+    verified = kinds.HandoffVerified(result=before["result"])
     row = row_of(("scribe", record()), ("rita", verified))
     assert (row["status"], row["claimed_status"], row["verified_index"]) == ("verified", None, 1)
     assert (row["importer"], row["original"], row["source"]) == ("scribe", REF, "memory/handoffs/h.md")

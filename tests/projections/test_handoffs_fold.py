@@ -93,7 +93,7 @@ def test_a_completed_handoff_holds_its_result_until_changes_are_requested():
         '["src/event-bus.ts"]',
         5,
     )
-    changes = kinds.HandoffChangesRequested(completion=row["completion"], reasons=["faster"])
+    changes = kinds.HandoffChangesRequested(result=row["result"], reasons=["faster"])
     (row,) = handoff(*done, ("rita", changes))["handoffs"]
     assert (row["status"], row["reason"], row["completed_index"]) == ("in_progress", "faster", None)
 
@@ -128,7 +128,7 @@ def test_a_kind_without_words_of_its_own_logs_its_name_and_what_was_said():
         (kinds.HandoffUnblocked(comment="here"), "unblocked: here"),
         (kinds.HandoffCompleted(summary="all"), "completed: all"),
         (kinds.HandoffCompleted(reasoning_refs=[REF]), f"completed (Reasoning: {REF})"),
-        (kinds.HandoffVerified(version=version, completion=version), "verified"),
+        (kinds.HandoffVerified(result=version), "verified"),
         (kinds.HandoffCancelled(reason="late"), "cancelled: late"),
         (kinds.HandoffAmended(title="t", to="bob", reason="clearer"), "amended: clearer"),
     ]

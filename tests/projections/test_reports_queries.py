@@ -233,7 +233,7 @@ def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_it
         ledger.emit("bob", f"handoff/{name}", handoff.HandoffCriterionChecked(position=0, evidence="and make check"))
     ledger.emit("bob", "handoff/h", handoff.HandoffCompleted(summary="all of it"))
     row = reader.answer("handoffs.show", {"id": "h"})
-    ledger.emit("rita", "handoff/h", handoff.HandoffVerified(version=row["version"], completion=row["completion"]))
+    ledger.emit("rita", "handoff/h", handoff.HandoffVerified(result=row["result"]))
     ledger.emit("bob", "reasoning/r", ReasoningStarted(task="why", session="s"))
     ledger.emit("bob", "reasoning/q", ReasoningStarted(task="why not", session="s"))
     ledger.emit("bob", "reasoning/q", ReasoningExtended(steps=[Step(step_number=1, type="observation", content="c")]))

@@ -48,7 +48,7 @@ def test_whatever_can_be_imported_is_searched():
     [
         (handoff.HandoffRejected(reason="too big"), "too big"),
         (handoff.HandoffCompleted(summary=" done ", artifacts=["src/a.py"]), "done\nsrc/a.py"),
-        (handoff.HandoffChangesRequested(completion="blake3:" + "0" * 64, reasons=["one", "two"]), "one\ntwo"),
+        (handoff.HandoffChangesRequested(result="sha256:" + "0" * 64, reasons=["one", "two"]), "one\ntwo"),
         (handoff.HandoffCriterionWaived(position=0, reason="not now"), "not now"),
         (session.FindingLogged(finding="it leaks", evidence=["a.py:3"], subject="pool"), "it leaks\npool\na.py:3"),
         (session.DeadEndLogged(approach="restart", why_failed="comes back"), "restart\ncomes back"),

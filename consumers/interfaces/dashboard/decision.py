@@ -56,11 +56,11 @@ ANSWERS: Final = (Choice("approve", "Let it act", "yes"), Choice("reject", "Do n
 
 
 class DisplayedContent(NamedTuple):
-    """The content that a page showed of a stream: the version (empty: a review), its entries, and the log's size."""
+    """The content that a page showed of a stream: version (empty: a review), result, entries, and the log's size."""
 
     stream: str
     version: str
-    completion: str
+    result: str
     entries: int
     size: int
     shown_ms: int
@@ -93,25 +93,25 @@ class Decision(NamedTuple):
     def expect(self) -> int | None:
         """The version that the stream must still have, so that the decision applies to what the page showed.
 
-        It is None for ``log``, and if the event itself names the version or completion that it judges. A review has no
+        It is None for ``log``, and if the event itself names the version or result that it judges. A review has no
         version of its own, so the version of its stream is always expected.
         """
-        names_it = self.verb in OF_WHAT_WAS_READ or self.verb in ("request_changes", "log")
+        names_it = self.verb in OF_WHAT_WAS_READ or self.verb == "log"
         return None if names_it and self.displayed.version else self.displayed.entries
 
 
 def decision_in(form: Mapping[str, str], stream: str) -> Decision:
     """Return the decision in a form. Raises Refused: ``INVALID_FORMAT`` for a form that no page of ours sends."""
     match = _DECISION.fullmatch(form.get("decision", ""))
-    version, completion = (form.get(name, "") for name in ("version", "completion"))
+    version, result = (form.get(name, "") for name in ("version", "result"))
     counts = [form.get(name, "") for name in ("entries", "size", "shown_ms")]
-    are_refs = all(not ref or re.match(REF_PATTERN, ref) for ref in (version, completion))
+    are_refs = all(not ref or re.match(REF_PATTERN, ref) for ref in (version, result))
     if match is None or match[2] not in (*BUTTONS, _REFUSED) or not are_refs or not all(map(_COUNT.fullmatch, counts)):
         raise Refused("INVALID_FORMAT", "this form contains no decision: reload the page and press one of its buttons")
     entries, size, shown_ms = map(int, counts)
     # A browser sends each line end as two characters; sign the text as it was typed.
     note = form.get("note", "").replace("\r\n", "\n").strip()
-    return Decision(match[1], match[3], note, DisplayedContent(stream, version, completion, entries, size, shown_ms))
+    return Decision(match[1], match[3], note, DisplayedContent(stream, version, result, entries, size, shown_ms))
 
 
 def arguments_of(decision: Decision, now_ms: int) -> dict[str, Any]:
@@ -123,7 +123,8 @@ def arguments_of(decision: Decision, now_ms: int) -> dict[str, Any]:
     if not 0 <= now_ms - decision.displayed.shown_ms <= decision_form_max_s * 1000:
         raise Refused("VERSION_MISMATCH", "this page was loaded too long ago: reload it, read it again, then decide")
     verb, _, criterion = decision.word.partition(".")
-    args: dict[str, Any] = {"version": decision.displayed.version} if verb in OF_WHAT_WAS_READ else {}
+    read = OF_WHAT_WAS_READ.get(decision.verb)
+    args: dict[str, Any] = {} if read is None else {read: getattr(decision.displayed, read)}
     args |= {"criterion_numbers": int(criterion)} if criterion else {}
     args |= {"refuse": True} if verb == _REFUSED else {}
     name, is_needed = _note_of(decision.verb)
@@ -176,7 +177,7 @@ def _note_of(verb: Verb) -> tuple[str, bool]:
 def _is_admitted(state: HandoffState, verb: Verb, position: int | None, event: Event) -> bool:
     """Tell whether the state machine admits this operation by the event's author now, with any text."""
     (form,) = OPERATIONS[verb].signs
-    fields = {"version": state.version, "completion": state.completion, "position": position, "reasons": ["?"]}
+    fields = {"version": state.version, "result": state.result, "position": position, "reasons": ["?"]}
     fields |= {"reason": "?", "text": "?"}
     data = form(**{field: fields[field] for field in form.__struct_fields__ if field in fields})
     try:

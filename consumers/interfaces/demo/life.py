@@ -140,7 +140,7 @@ class Life:
             return value
         what, _, name = value[1:].partition(" ")
         match what:
-            case "version" | "completion":  # of the handoff of the line
+            case "version" | "result":  # of the handoff of the line
                 return self._client.view("handoffs.show", {"id": line["on"].partition("/")[2]})[what]
             case "ref":  # of a reasoning in its present state
                 return self._client.view("reasoning.show", {"id": name})["ref"]

@@ -224,7 +224,7 @@ class HandoffTools(Tools):
         # An operation describes each cited reasoning, so that an agent notices a wrong ref; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
         row = as_citations(self._citations(tokens).shown(row))
-        answer: dict[str, Any] = {name: row[name] for name in ("id", "status", "version", "is_ready")}
+        answer: dict[str, Any] = {name: row[name] for name in ("id", "status", "version", "result", "is_ready")}
         answer |= {name: row[name] for name in ("compromised",) if name in row}
         answer |= {name: cited for name in _CITATIONS if (cited := row.pop(name, None))}
         answer |= {"why": cut_to_tokens(row["why"]["sentence"], _text_tokens)}
@@ -250,23 +250,21 @@ def _naming(id_: str) -> Iterator[None]:
 def check_arguments(action: Action, arguments: tuple[Argument, ...], id_: str | None, args: dict[str, Any]) -> None:
     """Refuse a call that lacks a needed argument, or has one that its operation does not take."""
     takes = [argument.name for argument in sorted(arguments, key=lambda argument: not argument.is_needed)]
-    needed = [
-        argument
-        for argument in arguments
-        if argument.is_needed or (action in OF_WHAT_WAS_READ and argument.name == "version")
-    ]
+    read = OF_WHAT_WAS_READ.get(action)
+    needed = [argument for argument in arguments if argument.is_needed or argument.name == read]
     missing = [argument.name for argument in needed if argument.name not in args]
     if id_ is None and action != "create":
         missing.insert(0, "id")
     if missing:
-        advice = ": call show and send the version that you read" if "version" in missing else ""
+        advice = f": call show and send the {read} that you read" if read in missing else ""
         raise Refused("USAGE", f"{action} needs {' and '.join(missing)}{advice}", fields=missing)
     for name in sorted(set(args) - set(takes)):
         alike = near(name, takes)
         rest = did_you_mean(alike) or f": it takes {', '.join(['id', *takes])}"
         raise Refused("UNKNOWN_FIELD", f"{action} has no argument {name}{rest}", field=name, near=alike)
-    if "version" in args and not re.match(REF_PATTERN, args["version"]):
-        raise Refused("USAGE", "version must be complete, sha256:…, as `show` returns it", field="version")
+    for name in ("version", "result"):
+        if name in args and not re.match(REF_PATTERN, args[name]):
+            raise Refused("USAGE", f"{name} must be complete, sha256:…, as `show` returns it", field=name)
 
 
 def waiting_item(item: dict[str, Any], call: dict[str, Any] | None, tokens: int) -> dict[str, Any]:
@@ -307,7 +305,7 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return the tool call for an item's next step; None if a person must answer in a terminal."""
     if item["kind"] != "handoff":
         return None
-    # Read before judging: the call that judges needs the version that `show` returns.
+    # Read before judging: the call that judges needs the version or result that `show` returns.
     action = "show" if item["act"] in OF_WHAT_WAS_READ else item["act"]
     return {"tool": "handoff_act", "arguments": {"action": action, "id": item["id"], **item["arguments"]}}
 

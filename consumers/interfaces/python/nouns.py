@@ -245,13 +245,13 @@ class Handoff(Noun):
             return self._operate("complete", summary=summary, artifacts=list(artifacts), reasoning=list(reasoning))
         return self._publish(handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts)))
 
-    def verify(self, version: str, completion: str, *, comment: str = "") -> list[Accepted]:
-        """Accept, as the reviewer, the result of ``version`` that the event ``completion`` reported."""
-        return self._publish(handoffs.HandoffVerified(version=version, completion=completion, comment=comment))
+    def verify(self, result: str, *, comment: str = "") -> list[Accepted]:
+        """Accept exactly this ``result``, which you have read in ``show()``, as the reviewer."""
+        return self._operate("verify", result=result, comment=comment)
 
-    def request_changes(self, *reasons: str) -> list[Accepted]:
-        """Send completed work back, as the reviewer."""
-        return self._operate("request_changes", reason=list(reasons))
+    def request_changes(self, result: str, *reasons: str) -> list[Accepted]:
+        """Send exactly this ``result`` back, which you have read in ``show()``, as the reviewer."""
+        return self._operate("request_changes", result=result, reason=list(reasons))
 
     def cancel(self, reason: str) -> list[Accepted]:
         """Cancel the handoff."""

@@ -253,6 +253,10 @@ class Decision:
         """Return the state with this event as its completion."""
         return replace(state, completion=f"blake3:{self.event.id.hex()}")
 
+    def with_reopening(self, state: State) -> State:
+        """Return the state with the criteria open that were checked before changes were requested."""
+        return replace(state, criteria=tuple("reopened" if mark == "checked" else mark for mark in state.criteria))
+
     def with_announcement(self, state: State) -> State:
         """Return the state as announced."""
         return replace(state, is_announced=True)
@@ -350,9 +354,11 @@ class Decision:
         """The event names the present version."""
         return bool(self.data["version"] == self.state.version)
 
-    def completion_is_latest(self) -> bool:
-        """The event names the present completion."""
-        return bool(self.data["completion"] == self.state.completion)
+    def result_is_current(self) -> bool:
+        """The event names the digest of the present version and completion."""
+        text = f'{{"completion":"{self.state.completion}","version":"{self.state.version}"}}'
+        result = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return bool(self.state.completion and self.data["result"] == result)
 
     def approval_is_missing(self) -> bool:
         """The handoff has no approval that counts."""

@@ -205,8 +205,8 @@ class RandomLog:
             data["by"] = chance.choice(others)
         if "version" in data and self.is_likely(10):
             data["version"] = NO_EVENT
-        if "completion" in data and self.is_likely(10):
-            data["completion"] = chance.choice(self.ids)
+        if "result" in data and self.is_likely(10):
+            data["result"] = chance.choice(self.ids)
         if row.kind == "handoff.claimed" and self.is_likely(50):
             data = {"lease_seconds": 60}
         if row.kind == "handoff.ready":

@@ -72,7 +72,7 @@ def mapped(kind: str, data: dict[str, Any], **fields: Any) -> dict[str, Any]:
 def handoff_data(row: Row, content: dict[str, Any], sender: str, present: Any) -> tuple[dict[str, Any], str]:
     """Return the data that a row allows now, and the party or agent that signs it."""
     version = NO_EVENT if present is None else present.version
-    completion = (None if present is None else present.completion) or NO_EVENT
+    result = (None if present is None else present.result) or NO_EVENT
     alone = {field: value for field, value in content.items() if field != "reviewer"}
     is_approving, is_open = row.when == {"reviewer": None}, {"reason": "so"}
     amended = alone if is_approving else content | ({"reviewer": "rick", "hands_over": True} if row.when else {})
@@ -94,8 +94,8 @@ def handoff_data(row: Row, content: dict[str, Any], sender: str, present: Any) -
         "handoff.blocked": (is_open, "receiver"),
         "handoff.unblocked": ({}, "receiver"),
         "handoff.completed": ({}, "receiver"),
-        "handoff.changes_requested": ({"completion": completion, "reasons": ["slow"]}, "reviewer"),
-        "handoff.verified": ({"version": version, "completion": completion}, "reviewer"),
+        "handoff.changes_requested": ({"result": result, "reasons": ["slow"]}, "reviewer"),
+        "handoff.verified": ({"result": result}, "reviewer"),
         "handoff.cancelled": (is_open, "sender"),
         "handoff.superseded": ({"by": "open"}, "sender"),
         "handoff.logged": ({"text": "hello"}, "sender"),

@@ -212,7 +212,7 @@ def _as_known(gate: HandoffState) -> dict[str, Any]:
     lease = None if gate.lease is None else [gate.lease.from_ms, gate.lease.until_ms]
     lists = {name: list(getattr(gate, name)) for name in ("depends_on", "tasks", "criteria")}
     names = ("sender", "importer", "receiver", "reviewer", "status", "version", "unlock_at", "claimed_status")
-    names = (*names, "is_announced", "completion")
+    names = (*names, "is_announced", "result")
     return {name: getattr(gate, name) for name in names} | lists | {"lease": lease}
 
 
@@ -232,5 +232,5 @@ def _as_shown(shown: dict[str, Any]) -> dict[str, Any]:
         "lease": None if shown["lease_until_ms"] is None else [shown["lease_from_ms"], shown["lease_until_ms"]],
         "claimed_status": shown["claimed_status"],
         "is_announced": bool(shown["is_announced"]),
-        "completion": shown["completion"],
+        "result": shown["result"],
     }

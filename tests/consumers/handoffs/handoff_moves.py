@@ -179,23 +179,18 @@ class Moves:
                 position | {"reason": "known"} | self.chance.choice([{}, {}, {"granted": False}])
             ),
             "handoff.superseded": lambda: {"by": self.chance.choice(NAMES)},
-            "handoff.changes_requested": lambda: {"completion": self.completion(name), "reasons": ["more"]},
-            "handoff.verified": lambda: self.judged(name, version=self.version(name)),
+            "handoff.changes_requested": lambda: {"result": self.result(name), "reasons": ["more"]},
+            "handoff.verified": lambda: {"result": self.result(name)},
             "handoff.logged": lambda: {"text": "note"},
         }
         if kind in ("handoff.rejected", "handoff.blocked", "handoff.cancelled"):
             return {"reason": "no"}
         return drawn[kind]() if kind in drawn else {}
 
-    def judged(self, name: str, *, version: str = "") -> dict[str, Any]:
-        """Return what a handoff is verified by: its version, mostly, and what handed it in."""
+    def result(self, name: str) -> str:
+        """Draw the result that was handed in, or another."""
         handoff = self.known.handoffs.get(name)
-        return {"version": version or (handoff.version if handoff else NO_REF), "completion": self.completion(name)}
-
-    def completion(self, name: str) -> str:
-        """Draw the event by which a handoff was handed in, or none."""
-        handoff = self.known.handoffs.get(name)
-        return NO_REF if handoff is None or not handoff.completion or self.is_one_of(8) else handoff.completion
+        return NO_REF if handoff is None or not handoff.result or self.is_one_of(8) else handoff.result
 
     def version(self, name: str) -> str:
         """Draw the version that a handoff has, or one that it or another had."""

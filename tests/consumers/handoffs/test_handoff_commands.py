@@ -15,9 +15,9 @@ ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "argume
     ("more", "command"),
     [
         ({}, "deed handoff approve --version VERSION --as rita h"),
-        ({"act": "verify"}, "deed handoff verify --version VERSION --as rita h"),
+        ({"act": "verify"}, "deed handoff verify --result RESULT --as rita h"),
         ({"act": "show"}, "deed handoff show --as rita h"),
-        ({"act": "request_changes"}, "deed handoff request-changes --as rita h"),
+        ({"act": "request_changes"}, "deed handoff request-changes --result RESULT --as rita h"),
         ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "deed handoff check --criterion 3 --as rita h"),
         (
             {"kind": "review", "act": "answer", "arguments": {"approve": True}},

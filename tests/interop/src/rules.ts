@@ -108,6 +108,10 @@ export function versionOf(data: Data, sender: string): string {
   return `sha256:${sha256(Buffer.from(canonical({ ...content, from: sender }))).toString("hex")}`;
 }
 
+export function resultOf(version: string, completion: string): string {
+  return `sha256:${sha256(Buffer.from(canonical({ completion, version }))).toString("hex")}`;
+}
+
 /** All streams, agents and keys after the events so far. */
 export class Ledger {
   private readonly states = new Map<string, State>();
@@ -316,6 +320,7 @@ class Decision {
           ? {}
           : { lease: [event.accepted_ms, event.accepted_ms + 1000 * data.lease_seconds] },
       completion: () => ({ completion: event.id }),
+      reopening: () => ({ criteria: state.criteria.map((mark) => (mark === "checked" ? "reopened" : mark)) }),
       announcement: () => ({ is_announced: true }),
       steps: () => ({ steps: [...state.steps, ...this.steps] }),
     };
@@ -418,7 +423,7 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
     claims.tasks.every((at) => at < (data.tasks ?? []).length) &&
     claims.criteria.every((at) => at < (data.criteria ?? []).length),
   version_is_current: ({ data, state }) => data.version === state.version,
-  completion_is_latest: ({ data, state }) => data.completion === state.completion,
+  result_is_current: ({ data, state }) => state.completion !== "" && data.result === resultOf(state.version, state.completion),
   approval_is_missing: (decision) =>
     ["pending", "imported"].includes(decision.state.name) || !decision.approvalCounts(),
   approval_counts: (decision) => decision.approvalCounts(),

@@ -89,7 +89,7 @@ def test_lease_holds_until_its_end_and_ends_with_the_work() -> None:
         (["cancelled"], "it is not needed"),
         (["superseded"], "by h2"),
         (
-            ["completed", 'rita handoff.changes_requested h1 completion=latest reasons=["add a test","name it"]'],
+            ["completed", 'rita handoff.changes_requested h1 result=current reasons=["add a test","name it"]'],
             "add a test; name it",
         ),
     ],

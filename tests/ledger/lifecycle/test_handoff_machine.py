@@ -15,7 +15,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState
+from deedbook.ledger.lifecycle.handoff import MACHINE, MET, HandoffState, compute_result
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ class HandoffMachine(RuleBasedStateMachine):
     def judge(self, author: str, is_last: bool, is_done: bool) -> None:
         """Try to judge the result: as it was handed in last, or first."""
         ids = [event.id for event in self.history if isinstance(event.data, kinds.HandoffCompleted)] or [NO_EVENT]
-        completion = ids[-1 if is_last else 0]
+        result = compute_result(self.version, ids[-1 if is_last else 0])
         if is_done:
-            self.attempt(author, kinds.HandoffVerified(version=self.version, completion=completion))
+            self.attempt(author, kinds.HandoffVerified(result=result))
         else:
-            self.attempt(author, kinds.HandoffChangesRequested(completion=completion, reasons=["more"]))
+            self.attempt(author, kinds.HandoffChangesRequested(result=result, reasons=["more"]))
 
     @rule(author=names, reviewer=st.none() | names, hands_over=st.booleans())
     def amend(self, author: str, reviewer: str | None, hands_over: bool) -> None:
@@ -167,10 +167,10 @@ class HandoffMachine(RuleBasedStateMachine):
             assert author != self.state.sender or is_approved
             assert data.version == self.state.version
         if isinstance(data, kinds.HandoffCompleted):
-            assert "open" not in self.state.criteria
+            assert {*self.state.criteria} <= MET
         if isinstance(data, (kinds.HandoffVerified, kinds.HandoffChangesRequested)):
             assert before is not None
-            assert data.completion == before.completion
+            assert data.result == before.result != ""
         if isinstance(data, kinds.HandoffAmended):
             assert before is not None
             assert author == (before.reviewer if data.hands_over else self.sender)

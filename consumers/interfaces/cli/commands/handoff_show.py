@@ -20,6 +20,7 @@ from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.quotation import gate_state
 from deedbook.consumers.sdk.text import quote_text, sanitize_line
 from deedbook.ledger.client.spool import spools
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.trust.history import root_digits_shown
 
@@ -27,13 +28,18 @@ from deedbook.ledger.trust.history import root_digits_shown
 @click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="List every event with its signer, key and validity.")
-@click.option("--version", "is_brief", is_flag=True, help="Print only the version, as `approve --version` takes it.")
+@click.option(
+    "--version", "part", flag_value="version", help="Print only the version, as `approve --version` takes it."
+)
+@click.option("--result", "part", flag_value="result", help="Print only the result, as `verify --result` takes it.")
 @web_option("handoff", "id_")
-def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
+def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
-    if is_brief:
-        version = app.query("handoffs.facts", id=id_)["version"]
-        app.show("version", {"version": version}, version)
+    if part is not None:
+        ref = app.query("handoffs.facts", id=id_)[part]
+        if not ref:
+            raise Refused("NOT_FOUND", f"{id_} has no result: nobody has completed it")
+        app.show(part, {part: ref}, ref)
         return
 
     handoff = with_citations(app, app.query("handoffs.show", id=id_))
@@ -79,6 +85,8 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     echo(f"{handoff['id']}  [{handoff['status']} → {handoff['to']}]")
     echo(quote_text(f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}"))
     echo(f"version {handoff['version']}")
+    if handoff["result"]:
+        echo(f"result {handoff['result']}")
     echo(quote_text(handoff["why"]["sentence"]))
     if handoff["depends_on"]:
         others = (f"{dependency['id']} ({dependency['status'] or 'missing'})" for dependency in handoff["depends_on"])
@@ -134,6 +142,7 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
 
 _MARK_NOTES: Final = {
     "claimed": "  (ticked in the imported file)",
+    "reopened": "  (open again since changes were requested)",
     "asked": "  (its reviewer is asked to waive it: {})",
     "waived": "  (waived: {})",
 }

@@ -77,13 +77,16 @@ def command_of(verb: operations.Verb) -> click.Command:
         options = values_of(operation.arguments, options)
         if options.pop("keep", False):
             options["artifacts"] = with_contents(app, options.get("artifacts", ()))
-        if "version" in options and not re.match(REF_PATTERN, options["version"]):
-            raise Refused("USAGE", "--version needs a whole version, sha256:…, as `deed handoff show ID` prints it")
+        for name in ("version", "result"):
+            if name in options and not re.match(REF_PATTERN, options[name]):
+                message = f"--{name} needs a whole {name}, sha256:…, as `deed handoff show ID` prints it"
+                raise Refused("USAGE", message, field=name)
         if "by" in options:
             options["by"] = app.query("handoffs.facts", id=options["by"])["id"]
-        if verb in operations.OF_WHAT_WAS_READ and "version" not in options:
-            handoff = read_first(app, verb, id_, asks=not has_said_yes)
-            options["version"] = handoff["version"]
+        read = operations.OF_WHAT_WAS_READ.get(verb)
+        if read is not None and read not in options:
+            handoff = read_first(app, verb, id_, read, asks=not has_said_yes)
+            options[read] = handoff[read]
         else:
             handoff = app.query(content.query_for(verb), id=id_)
         with content.of_version(app.client(), handoff["id"], options.get("version")):
@@ -101,21 +104,21 @@ def command_of(verb: operations.Verb) -> click.Command:
     return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
 
 
-def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
-    """Show a handoff on the terminal, ask, and return it, so that exactly the shown version is signed."""
+def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bool) -> dict[str, Any]:
+    """Show a handoff on the terminal, ask, and return it, so that exactly the version or result shown is signed."""
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        read = "`deed handoff show ID` prints it, with `--json` as `data.version`"
+        where = f"`deed handoff show ID` prints it, with `--json` as `data.{read}`"
         raise Refused(
             "USAGE",
-            f"{operations.spelled(verb)} signs the version that you have read: give its --version ({read})",
-            field="version",
+            f"{operations.spelled(verb)} signs the {read} that you have read: give its --{read} ({where})",
+            field=read,
         )
 
     handoff = with_citations(app, app.query("handoffs.show", id=id_))
     app.show("handoffs.show", handoff, lambda: print_handoff(handoff))
     echo(f"\n{as_of_line(handoff['as_of'])}")
     if asks and not click.confirm(
-        f"\n{operations.spelled(verb)} this version as {app.acting()}?", default=False, err=True
+        f"\n{operations.spelled(verb)} this {read} as {app.acting()}?", default=False, err=True
     ):
         raise click.Abort
     return handoff

@@ -74,8 +74,8 @@ def _form(
     # A decision is about the present state, as the signed entries give it.
     if context.human is None or context.as_of is not None or as_of is None:
         return None
-    version, completion = (item.get(field, "") for field in ("version", "completion"))
-    displayed = DisplayedContent(stream, version, completion, as_of["entries"], as_of["size"], context.now_ms)
+    version, result = (item.get(field, "") for field in ("version", "result"))
+    displayed = DisplayedContent(stream, version, result, as_of["entries"], as_of["size"], context.now_ms)
     fields = {field: value for field, value in displayed._asdict().items() if field != "stream"}
     tokens = ((choice, context.session.token(*displayed.token_parts(choice.word))) for choice in choices)
     buttons = [choice._asdict() | {"value": f"{choice.word}:{token}"} for choice, token in tokens]
@@ -118,8 +118,7 @@ def decided(kind: str, show: Callable[..., Page], context: PageContext, form: Ma
         if kind == "review":
             verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
             return _emitted(author, decision, [ReviewAnswered(verdict=verdict, comment=decision.note)])
-        # Send the displayed result, even if there is a newer one: the gate compares them.
-        handoff = context.ask(query_for(decision.verb), id=name) | {"completion": decision.displayed.completion}
+        handoff = context.ask(query_for(decision.verb), id=name)
         with saying_way_on(context.view, name), of_version(context.client, name, decision.displayed.version):
             place_of(decision.verb, handoff, decision.displayed.version)
             return _emitted(author, decision, events_of(decision.verb, handoff, args, author))

@@ -143,7 +143,7 @@ class Work:
             self.say(data.to, name, HandoffCriterionChecked(position=position))
         self.say(data.to, name, HandoffCompleted(summary=f"{data.to} is done"))
         shown = self.clients["alex"].view("handoffs.facts", {"id": name})
-        self.say("alex", name, HandoffVerified(version=shown["version"], completion=shown["completion"]))
+        self.say("alex", name, HandoffVerified(result=shown["result"]))
 
 
 @pytest.fixture

@@ -93,9 +93,9 @@ class Deed:
         assert document.keys() <= {"schema_version", "kind", "data", "next"}
         return document
 
-    def as_read(self, handoff: str) -> tuple[str, str]:
-        """Return what tells an act that judges a handoff which version of it was read: the present one."""
-        return "--version", self("handoff", "show", handoff, "--version").strip()
+    def as_read(self, handoff: str, part: str = "version") -> tuple[str, str]:
+        """Return what tells an act that judges a handoff which version (or ``result``) was read: the present one."""
+        return f"--{part}", self("handoff", "show", handoff, f"--{part}").strip()
 
     def refuses(self, code: str, *arguments: object) -> dict[str, Any]:
         """Call a verb that is refused with ``code`` both for people and for programs; return the error."""

@@ -60,13 +60,13 @@ def test_imported_handoff_is_taken_over_by_nobody(deed: Deed, fresh: Fresh, tmp_
     assert "only a may import it again" in said["unmapped_records"][0]["reason"]
     deed.refuses("NOT_AUTHORIZED", "handoff", "cancel", name, "--reason", "mine", "--as", "b")
     deed("handoff", "import", file, "--as", "a")
-    seen = json.dumps({"version": read["version"], "completion": read["completion"]})
+    seen = json.dumps({"result": read["result"]})
     emit = ["emit", "handoff.verified", "--stream", f"handoff/{name}", "--as", "rita", "--data"]
     refused = deed.refuses("VERSION_MISMATCH", *emit, seen)
     assert f"deed handoff show {name}" in refused["message"]
     now = deed.data("handoff", "show", name)
-    assert now["title"] == "EVIL"  # as whoever verifies it by its version has read
-    deed("handoff", "verify", name, "--version", now["version"], "--as", "rita")
+    assert now["title"] == "EVIL"  # as whoever verifies this result has read
+    deed("handoff", "verify", name, "--result", now["result"], "--as", "rita")
 
 
 def test_nobody_s_words_look_like_the_page_that_a_reviewer_decides_by(deed: Deed, fresh: Fresh) -> None:

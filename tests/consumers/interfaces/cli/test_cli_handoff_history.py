@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Fresh = Callable[[str], str]
 
-BLIND = {"version": "sha256:" + "0" * 64, "completion": "blake3:" + "0" * 64}
+BLIND = {"result": "sha256:" + "0" * 64}
 PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
 
 

@@ -24,12 +24,13 @@ from deedbook.ledger.limits import decision_form_max_s
 
 CREATED = kinds.HandoffCreated(title="t", to="bob", reviewer="lin", tasks=["one"], criteria=["c1", "c2"])
 VERSION = compute_version("alice", CREATED)
+RESULT = "sha256:" + "1" * 64
 APPROVED = ("lin", kinds.HandoffApproved(version=VERSION))
 CLAIMED = ("bob", kinds.HandoffClaimed())
 CHECKED = [("bob", kinds.HandoffCriterionChecked(position=at)) for at in (0, 1)]
 DONE = ("bob", kinds.HandoffCompleted())
 TOKEN = "0" * 64
-SHOWN = DisplayedContent("handoff/x", VERSION, "", 4, 90, GIVEN_MS)
+SHOWN = DisplayedContent("handoff/x", VERSION, RESULT, 4, 90, GIVEN_MS)
 FORM = {name: str(value) for name, value in SHOWN._asdict().items()} | {"decision": f"approve:{TOKEN}"}
 
 
@@ -94,9 +95,9 @@ def test_the_label_names_the_version() -> None:
     [
         ("approve", "", {"version": VERSION}),
         ("approve", "fine", {"version": VERSION, "comment": "fine"}),
-        ("verify", "", {"version": VERSION}),
+        ("verify", "", {"result": RESULT}),
         ("reject", "no", {"reason": "no"}),
-        ("request_changes", "a\nb", {"reason": "a\nb"}),
+        ("request_changes", "a\nb", {"result": RESULT, "reason": "a\nb"}),
         ("unblock", "", {}),
         ("waive.2", "old", {"criterion_numbers": 2, "reason": "old"}),
         ("log", "seen", {"text": "seen"}),
@@ -135,7 +136,9 @@ def test_the_token_is_over_everything_that_was_displayed_and_the_act() -> None:
     assert len(words) == 2 + len(DisplayedContent._fields)
 
 
-@pytest.mark.parametrize("changed", [{"version": "sha256:x"}, {"entries": "-1"}, {"size": ""}, {"shown_ms": "٣"}])
+@pytest.mark.parametrize(
+    "changed", [{"version": "sha256:x"}, {"result": "x"}, {"entries": "-1"}, {"size": ""}, {"shown_ms": "٣"}]
+)
 def test_a_form_that_was_made_by_hand_is_refused(changed: dict[str, str]) -> None:
     with pytest.raises(Refused, match="reload the page"):
         decision_in(FORM | changed, SHOWN.stream)

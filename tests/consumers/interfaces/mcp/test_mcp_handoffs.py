@@ -41,7 +41,8 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
             done.append(way["arguments"]["action"])
             if done[-1] == "show":  # what is judged is read first, and then judged as it was read
                 done.append(items[0]["action"])
-                judged = {"action": done[-1], "id": items[0]["id"], "version": shown.data["version"]}
+                part = "result" if done[-1] == "verify" else "version"
+                judged = {"action": done[-1], "id": items[0]["id"], part: shown.data[part]}
                 assert not (await call("handoff_act", **judged)).error
         return done
 
@@ -92,7 +93,10 @@ def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:
         assert await act(call, action="complete", summary="done", artifacts=["a.txt"]) == "completed"
 
     async def ask_more(call: Caller) -> None:
-        assert await act(call, action="request_changes", reason="again") == "in_progress"
+        shown = (await call("handoff_act", action="show", id="work")).data
+        refused = await call("handoff_act", action="request_changes", id="work", reason="no", result=shown["version"])
+        assert refused.code == "VERSION_MISMATCH"
+        assert await act(call, action="request_changes", reason="again", result=shown["result"]) == "in_progress"
         assert await act(call, action="cancel", reason="no more") == "cancelled"
         await act(call, action="create", id="other", title="Other", to="bob", reviewer="critic")
 

@@ -110,9 +110,9 @@ def test_agent_without_the_reviewer_role_reviews_nothing(own_home: Path) -> None
         assert not (await call("handoff_act", **given)).error
         for action, more in (
             ("approve", {"version": "sha256:" + "0" * 64}),
-            ("verify", {"version": "sha256:" + "0" * 64}),
+            ("verify", {"result": "sha256:" + "0" * 64}),
             ("reject", {"reason": "r"}),
-            ("request_changes", {"reason": "r"}),
+            ("request_changes", {"reason": "r", "result": "sha256:" + "0" * 64}),
             ("waive", {"reason": "r", "criterion_numbers": [1]}),
         ):
             assert (await call("handoff_act", action=action, id="h", **more)).code == "NOT_AUTHORIZED"

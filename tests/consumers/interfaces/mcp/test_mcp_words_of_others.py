@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "a near handoff": ("handoff_act", {"action": "show", "id": f"fix {OBEY[1:]}"}),
     "a dependency": ("handoff_act", {"action": "claim", "id": "waits"}),
     "the beginning of an id": ("handoff_act", {"action": "claim", "id": "sole"}),
-    "a review too early": ("handoff_act", {"action": "verify", "id": "sole", "version": f"sha256:{'0' * 64}"}),
+    "a review too early": ("handoff_act", {"action": "verify", "id": "sole", "result": f"sha256:{'0' * 64}"}),
     "an entry of another": ("record_reasoning", {"entries": [{"type": "resolution", "ref": "ENTRY", "answer": "a"}]}),
     "a changed title": ("handoff_act", {"action": "approve", "id": "amended", "version": "VERSION"}),
     "an ambiguous session": ("resume_previous_session", {"session_id": "fix"}),

@@ -35,7 +35,7 @@ def test_a_handoff_goes_from_its_creation_to_its_verification(place: Place) -> N
         assert len(work.check(all_open=True)) == 2
         work.complete("all of it", artifacts=["a.py"])
         done = alex.handoff(name).show()
-        alex.handoff(name).verify(done.version, done.completion, comment="good")
+        alex.handoff(name).verify(done.result, comment="good")
         shown = kuro.handoff(name).show()
         assert (shown.status, shown.summary) == ("verified", "all of it")
         kinds = [event.kind for event in kuro.events(stream=f"handoff/{name}")]
@@ -160,7 +160,10 @@ def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -
         work.check(criteria=[1])
         review.waive(2, "nobody looks at it")
         work.complete("done")
-        review.request_changes("the name", "the date")
+        with pytest.raises(DeedbookError) as refused:  # a result that nobody handed in
+            review.request_changes(review.show().version, "the name")
+        assert refused.value.code == "VERSION_MISMATCH"
+        review.request_changes(review.show().result, "the name", "the date")
         assert status() == "in_progress"
         kuro.handoff(name).supersede(other, reason="that one says it all")
         assert status() == "superseded"
