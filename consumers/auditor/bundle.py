@@ -45,15 +45,30 @@ def verify_bundle(
 ) -> AuditReport:
     """Return the audit of a bundle. Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: not a bundle."""
     findings = Findings()
-    anchor = Anchor(findings, root, trusted_checkpoint)
     try:
         with Bundle(path) as bundle:
-            if bundle.manifest.content == "stream":
-                return _check_stream(bundle, findings, anchor)
-            return _check_log(bundle, findings, anchor, progress or (lambda _done, _total: None))
+            return verify_open_bundle(
+                bundle, root=root, trusted_checkpoint=trusted_checkpoint, progress=progress, findings=findings
+            )
     except Corrupted as error:
         findings.problem(error.details.get("index"), error.code, error.message, end=error.details.get("end"))
         return AuditReport(source="bundle", problems=findings.sorted_problems(), problems_total=findings.problems_total)
+
+
+def verify_open_bundle(
+    bundle: Bundle,
+    *,
+    root: str | None = None,
+    trusted_checkpoint: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    findings: Findings | None = None,
+) -> AuditReport:
+    """Return the audit of an open bundle. Raises Corrupted: ``CORRUPTED`` if a member cannot be read."""
+    findings = findings or Findings()
+    anchor = Anchor(findings, root, trusted_checkpoint)
+    if bundle.manifest.content == "stream":
+        return _check_stream(bundle, findings, anchor)
+    return _check_log(bundle, findings, anchor, progress or (lambda _done, _total: None))
 
 
 def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:

@@ -90,6 +90,11 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.outcomes[0]
 
     @property
+    def missing_names(self) -> list[str]:
+        """Everything that a bundle lacks, in words."""
+        return [*map(str, self.missing), *self.missing_files]
+
+    @property
     def ok(self) -> bool:
         """Whether the verdict is VALID."""
         return self.outcome == "VALID"
@@ -110,7 +115,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 where = next((f" at index {bad.index}" for bad in self.problems if bad.index is not None), "")
                 why = f"{where}: {self.problems_total} problem(s)"
             case "PARTIAL":
-                missing = [*map(str, self.missing), *self.missing_files]
+                missing = self.missing_names
                 why = f": {', '.join(missing[:missing_named_max])} missing"
                 if len(missing) > missing_named_max:
                     why += f" and {len(missing) - missing_named_max} more"

@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from deedbook.ledger.bundle.layout import Manifest, entry_range, member_names
+from deedbook.ledger.bundle.layout import ENTRY_LENGTH_BYTES, Manifest, entry_range, member_names, tile_name
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
@@ -119,6 +119,19 @@ class Bundle(Resource):
         assert self._file is not None  # noqa: S101 - a bundle is a folder or a file
         self._file.seek(start)
         return self._file.read(size)
+
+    def read_tile(self, number: int, width: int) -> list[bytes]:
+        """Return the entries in a tile of a bundle of a log. Raises Corrupted: the tile has another number of them."""
+        name = tile_name("entries", number, width)
+        content, entries, start = self.read(name), list[bytes](), 0
+        while len(entries) < width:
+            end = start + ENTRY_LENGTH_BYTES + int.from_bytes(content[start : start + ENTRY_LENGTH_BYTES], "big")
+            entries.append(content[start + ENTRY_LENGTH_BYTES : end])
+            start = end
+        if start != len(content):
+            index = number * TILE_WIDTH
+            raise Corrupted("CORRUPTED", f"{name} does not contain {width} entries", member=name, index=index)
+        return entries
 
     def _read_manifest(self) -> Manifest:
         content = self.read("manifest.json")

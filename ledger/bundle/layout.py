@@ -21,6 +21,7 @@ from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier
 
 FORMAT: Final = "deedbook-bundle-1"
+ENTRY_LENGTH_BYTES: Final = 2  # before each entry in a tile of entries
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
 
 # The authority events of a ledger, in order: (index, author, data).

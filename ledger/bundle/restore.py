@@ -23,7 +23,7 @@ from blake3 import blake3
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.bundle.archive import Bundle
 from deedbook.ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
-from deedbook.ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
+from deedbook.ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tiles_of
 from deedbook.ledger.client.author import now
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.authority import LedgerCreated
@@ -37,7 +37,6 @@ from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.log.environment import FILE
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.ledger.log.uploads import put_restored
 from deedbook.ledger.proof.checkpoint import verifiers_of, verify_checkpoint
 from deedbook.ledger.system.files import TEMPORARY, as_unavailable, sync_folder
@@ -45,7 +44,6 @@ from deedbook.ledger.system.files import TEMPORARY, as_unavailable, sync_folder
 Progress = Callable[[int, int], None]
 
 REPLACED: Final = "replaced"
-_LENGTH: Final = 2
 
 
 class RestoreResult(NamedTuple):
@@ -124,7 +122,7 @@ class Restore:
         """
         manifest, follower, pending, size = self._bundle.manifest, LogFollower(log), list[bytes](), 0
         for number, width in tiles_of(manifest.size, 0):
-            pending += self._entries(number, width)
+            pending += self._bundle.read_tile(number, width)
             appended = follower.append(size, pending)
             size, pending = size + appended, pending[appended:]
             progress(size, manifest.size)
@@ -135,20 +133,8 @@ class Restore:
     def accepted_ms(self) -> int:
         """Return the unverified time of the last entry (Unix milliseconds); 0 without entries."""
         tiles = list(tiles_of(self._bundle.manifest.size, 0))[-1:]
-        entries = [data for number, width in tiles for data in self._entries(number, width)]
+        entries = [data for number, width in tiles for data in self._bundle.read_tile(number, width)]
         return decode_entry(entries[-1]).accepted_ms if entries else 0
-
-    def _entries(self, number: int, width: int) -> list[bytes]:
-        name = tile_name("entries", number, width)
-        content, entries, start = self._bundle.read(name), list[bytes](), 0
-        while len(entries) < width:
-            end = start + _LENGTH + int.from_bytes(content[start : start + _LENGTH], "big")
-            entries.append(content[start + _LENGTH : end])
-            start = end
-        if start != len(content):
-            index = number * TILE_WIDTH
-            raise Corrupted("CORRUPTED", f"{name} does not contain {width} entries", member=name, index=index)
-        return entries
 
     def _check_tree(self, log: Log, root: str | None) -> None:
         manifest = self._bundle.manifest

@@ -144,7 +144,7 @@ class LocalReader(Resource):
             consistency_proof = None if old_size is None else snapshot.consistency(old_size)
         entries = [(start + offset, data) for offset, data in enumerate(raw)]
         if kinds or stream is not None:
-            entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
+            entries = [(index, data) for index, data in entries if is_selected(data, kinds, stream)]
         return Page(entries, start + len(raw), size, consistency_proof)
 
     def stream(self, request: StreamRequest) -> StreamPage:
@@ -169,7 +169,7 @@ class LocalReader(Resource):
             if last != read_transaction:
                 with self._log.snapshot() as snapshot:
                     raw = snapshot.entries(start, limit=limits.range_events_max, size_max_bytes=size_max_bytes)
-                if raw and (not has_waited or any(_matches(data, kinds, stream) for data in raw)):
+                if raw and (not has_waited or any(is_selected(data, kinds, stream) for data in raw)):
                     return start
                 start += len(raw)
                 read_transaction = -1 if raw else last
@@ -181,6 +181,7 @@ class LocalReader(Resource):
         return start
 
 
-def _matches(data: bytes, kinds: Collection[str], stream: str | None) -> bool:
+def is_selected(data: bytes, kinds: Collection[str], stream: str | None) -> bool:
+    """Return whether an entry is of one of these kinds (empty: any) and of this stream (None: any)."""
     head = head_of(decode_entry(data).body)
     return (not kinds or head.kind in kinds) and (stream is None or head.stream == stream)

@@ -206,7 +206,9 @@ class Runner:
                     writing.write(version, view, changes)
                     if version.is_live:  # else the rows of a join are made once, when the view version becomes live
                         joins.append((version, changes, pending))
-                moved[key] = replace(version, position=batch.next_index, last_id=batch.events[-1].event.id)
+                # A bundle of one stream may have no entry in this part of its log.
+                last_id = batch.events[-1].event.id if batch.events else version.last_id
+                moved[key] = replace(version, position=batch.next_index, last_id=last_id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
         # After all folds, so that a join reads the states that every view has now, whatever their order.

@@ -13,6 +13,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.live_events import follow_events
 from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
+from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase, load
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.ledger import Ledger
@@ -23,13 +24,14 @@ from deedbook.ledger.format.codec import check_strict
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.system.files import read_regular
 from deedbook.projections.agents.compromised import compromised_names
-from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from deedbook.consumers.auditor.bundle_ledger import BundleLedger
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.client.client import Client
+    from deedbook.ledger.home.config import Settings
 
 passphrase_max_bytes = 4096
 argument_max_bytes = limits.blob_size_max_bytes
@@ -41,6 +43,7 @@ class App(ReadingApp):
     def __init__(self, options: Options | None = None) -> None:
         super().__init__(options)
         self._ledger: Ledger | None = None
+        self._bundle: BundleLedger | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
 
@@ -55,10 +58,42 @@ class App(ReadingApp):
         return Home(self.settings().home)
 
     def ledger(self) -> Ledger:
-        """Return the ledger of this run, opened once."""
+        """Return the ledger of this run, opened once: that of the settings, or the bundle that --bundle names."""
         if self._ledger is None:
-            self._ledger = Ledger(settings=self.settings(), passphrase=self.ask_passphrase)
+            self._ledger = (
+                Ledger(settings=super().settings(), passphrase=self.ask_passphrase)
+                if self.bundle is None
+                else self._open_bundle(self.bundle)
+            )
         return self._ledger
+
+    def settings(self) -> Settings:
+        """Return the settings of this run. Those of a bundle name a temporary folder, and read no file."""
+        return super().settings() if self.bundle is None else self.ledger().settings
+
+    def _open_bundle(self, path: Path) -> BundleLedger:
+        """Verify and open a bundle, and print its verdict before anything that is read from it."""
+        with load("progress:progress")("verifying", is_shown=not self.as_json) as step:
+            ledger: BundleLedger = load("..auditor.bundle_ledger:BundleLedger")(path, agent=self.agent, progress=step)
+        self._bundle = ledger
+        if not self.as_json:  # a document says the same in ``source``
+            echo(f"{path}: {ledger.report.verdict}", err=True, fg=None if ledger.report.ok else "red")
+            echo(f"{ledger.left_out}\n" if ledger.left_out else "", err=True, nl=False)
+        return ledger
+
+    def source(self) -> dict[str, Any]:
+        """Return the verdict on the bundle that the answer is from; nothing for an answer of a ledger."""
+        if self._bundle is None:
+            return {}
+        report = self._bundle.report
+        described: dict[str, Any] = {
+            "file": str(self.bundle),
+            "outcome": report.outcome,
+            "verdict": report.verdict,
+            "ok": report.ok,
+        }
+        described |= {"stream": report.stream, "missing": report.missing_names, "left_out": self._bundle.left_out}
+        return {"bundle": described}
 
     def client(self) -> Client:
         """Return the client of this run, opened once."""
@@ -79,7 +114,7 @@ class App(ReadingApp):
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
 
-        answer = self._with_witnesses(ask(self.client(), query, arguments, self.instant))
+        answer = self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments))
 
         self._doubts |= compromised_names(answer)  # what is made of it may not pass the marks on
         return answer
@@ -157,7 +192,7 @@ class Command(VerbBase):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the verb."""
         options = ctx.ensure_object(Options)
-        self.check_as_of(ctx, options)
+        self.check_reading(ctx, options)
         return self.call(ctx, App(options))
 
 

@@ -83,7 +83,7 @@ class ReadingApp(ClosableOptions):
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
         self._has_asked = True
-        if self.settings().server is not None or query in CHECKED:
+        if self.bundle is not None or self.settings().server is not None or query in CHECKED:
             raise NeedsApp
         sent = {name: value for name, value in arguments.items() if value is not None}
         try:
@@ -128,7 +128,11 @@ class ReadingApp(ClosableOptions):
             data |= {"compromised": max(self._doubts.values())}
         if "." in kind:
             kind = kind_of(kind)
-        self.line(document(kind, data, following))
+        self.line(document(kind, data, following) | self.source())
+
+    def source(self) -> dict[str, Any]:
+        """Return what a document says of its source: the verdict on a bundle, nothing of a ledger."""
+        return {}
 
     def line(self, value: Any) -> None:
         """Print one JSON document on one line."""
@@ -141,7 +145,7 @@ class ReadingCommand(VerbBase):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the verb."""
         options = ctx.ensure_object(Options)
-        self.check_as_of(ctx, options)
+        self.check_reading(ctx, options)
         try:
             return self.call(ctx, ReadingApp(options))
         except NeedsApp:

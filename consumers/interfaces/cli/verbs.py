@@ -28,6 +28,7 @@ class Options:
         self.passphrase_fd: int | None = None
         self.as_json = False
         self.as_of: str | None = None
+        self.bundle: Path | None = None
         self.only_looks = False
 
 
@@ -70,6 +71,12 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     },
     "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
     "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "Answer as of this entry or time."},
+    "bundle": {
+        "param_decls": ["--bundle"],
+        "metavar": "FILE|DIR",
+        "type": click.Path(path_type=Path),
+        "help": "Verify this exported bundle (its file, or the folder of the unpacked one), and read it only.",
+    },
 }
 """The options of every verb, allowed before or after it, by the attribute of ``Options`` that stores the value."""
 
@@ -87,7 +94,7 @@ _COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphr
 class _WithCommon(click.Command):
     """A command or group with the common options, which ``Options`` keeps."""
 
-    looks_back = True
+    reading_options = " --as-of --bundle"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -98,7 +105,7 @@ class _WithCommon(click.Command):
         """End a page with the common options: in one line, and explained where it is the page of all."""
         if ctx.parent is not None:
             formatter.write_paragraph()
-            formatter.write_text(_COMMON_LINE.format(" --as-of" if self.looks_back else ""))
+            formatter.write_text(_COMMON_LINE.format(self.reading_options))
             return
         with formatter.section("Everywhere"):
             records = (
@@ -116,7 +123,8 @@ class VerbBase(_WithCommon):
     """A verb with the common options; its function gets an app first.
 
     A verb with ``only_looks``, such as `deed verify`, only warns if the history changed (``ledger.trust.store``), and
-    continues. A verb with ``looks_back`` shows only answers of views, so ``--as-of`` can show earlier answers.
+    continues. A verb with ``looks_back`` shows only answers of views, so ``--as-of`` can show earlier answers. A verb
+    with ``reads_bundle`` (default: as ``looks_back``) shows nothing that a bundle does not have.
     """
 
     def __init__(
@@ -126,13 +134,19 @@ class VerbBase(_WithCommon):
         *,
         only_looks: bool = False,
         looks_back: bool = False,
+        reads_bundle: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
         self.only_looks, self.looks_back = only_looks, looks_back
+        self.reads_bundle = looks_back if reads_bundle is None else reads_bundle
+        self.reading_options = (" --as-of" if looks_back else "") + (" --bundle" if self.reads_bundle else "")
 
-    def check_as_of(self, ctx: click.Context, options: Options) -> None:
-        """Refuse --as-of if the verb writes, or shows only the present state. Raises Refused: ``USAGE``."""
+    def check_reading(self, ctx: click.Context, options: Options) -> None:
+        """Refuse --as-of or --bundle if the verb writes, or shows only the present state. Raises Refused: ``USAGE``."""
+        if options.bundle is not None and (not self.reads_bundle or ctx.params.get("is_following")):
+            what = "--follow" if self.reads_bundle else f"`{ctx.command_path}`"
+            raise Refused("USAGE", f"{what} needs a ledger, and a bundle can only be read: omit --bundle")
         if options.as_of is not None and (not self.looks_back or ctx.params.get("is_following")):
             what = "--follow" if self.looks_back else f"`{ctx.command_path}`"
             raise Refused(

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 problems_shown_max = 20
 
 
-@click.command(cls=Command, only_looks=True)
+@click.command(cls=Command, only_looks=True, reads_bundle=True)
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
-@click.option("--bundle", type=click.Path(path_type=Path), help="Verify this exported bundle instead.")
 @click.option(
     "--root",
     help="The root key's fingerprint (default with --server: the pinned one). Without it, the verdict "
@@ -59,7 +58,6 @@ problems_shown_max = 20
 def verify(
     app: App,
     /,
-    bundle: Path | None,
     root: str | None,
     note: Path | None,
     *,
@@ -68,7 +66,7 @@ def verify(
     resume: bool,
     **policy_options: Any,
 ) -> None:
-    """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
+    """Verify every signature, rule and tree hash of the ledger, or of an exported bundle (--bundle FILE).
 
     The verdict is VALID, SUSPECT_KEY (a key that signed was reported stolen since), PARTIAL (a bundle of one stream
     lacks entries; they are listed) or INVALID. Only VALID exits with 0; --accept lets another verdict do so.
@@ -81,6 +79,7 @@ def verify(
     The next --resume hashes the entries before that position again and verifies only later ones: the same tree means
     the same entries.
     """
+    bundle = app.bundle
     if bundle is not None and views:
         raise Refused("USAGE", "a bundle has no views: omit --views, or verify the ledger itself")
     if bundle is not None and resume:

@@ -21,7 +21,7 @@ from deedbook.ledger.format.envelope import decode_entry, to_dsse
 rows_max: Final = 500
 
 
-@click.command(cls=Command, only_looks=True)
+@click.command(cls=Command, only_looks=True, reads_bundle=True)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
 @web_option("event", "ref")

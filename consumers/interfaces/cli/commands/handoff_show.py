@@ -166,7 +166,7 @@ def _print_lists(handoff: dict[str, Any]) -> None:
 def why(app: App, id_: str) -> None:
     """Explain in one sentence why a handoff is not ready, or say that it is."""
     answer = app.query("handoffs.why", id=id_)
-    answer["next"] = commands_on(app.query_with, answer)
+    answer["next"] = commands_on(app.query_with, answer) if app.bundle is None else []  # nobody acts on a bundle
     del answer["waits"]
 
     app.show("handoffs.why", answer, answer["sentence"], following=next(iter(answer["next"]), None))

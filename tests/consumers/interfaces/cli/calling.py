@@ -90,7 +90,7 @@ class Deed:
         assert said.err == ""
         document: dict[str, Any] = json.loads(said.out)
         assert document["schema_version"] == 1
-        assert document.keys() <= {"schema_version", "kind", "data", "next"}
+        assert document.keys() <= {"schema_version", "kind", "data", "next", "bundle"}
         return document
 
     def as_read(self, handoff: str, part: str = "version") -> tuple[str, str]:
