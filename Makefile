@@ -8,7 +8,7 @@ PACKAGES := ledger projections consumers deedbook
 # With this variable set, as in many containers, each of the demo's dozen processes compiles the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader bench-secrets screenshots mutants faults contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader bench-secrets screenshots mutants faults verifier contract clean lock
 
 # `make demo` installs what it needs, everything else adds what developers need. Locks hold every package with its hashes, so
 # nothing is resolved (--no-deps) and nothing is built with a package that is not locked (--no-build-isolation: nkeys and
@@ -126,6 +126,11 @@ mutants: install
 faults: install tools
 	DEEDBOOK_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -v --timeout 7200 --durations 25 \
 	  $$(grep -rlE '^from (faults|tampering) import|hypothesis|mark\.long_run' tests --include='test_*.py')
+
+# The distribution deedbook-verify, as wheel and source archive: the verify.py of every bundle, and nothing else. Equal sources give
+# equal bytes.
+verifier: install
+	$(BIN)/python deploy/verifier/build.py build/verifier
 
 contract: install
 	$(BIN)/python tests/published_contract.py

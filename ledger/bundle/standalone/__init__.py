@@ -23,8 +23,9 @@ With --accept SUSPECT_KEY or --accept PARTIAL, that verdict exits with 0.
 
 Without --root, a verdict is self-asserted: anybody can make a complete ledger with keys of their own. Compare the
 fingerprint of the root key with one from another source. If you do not trust the maker of the bundle, also take this
-program from another source: each release of Deedbook writes the same program. It accepts only the tables of event
-kinds and rules whose hash is in it (KINDS_SHA256).
+program from another source: each release of Deedbook writes the same program, which `pip install deedbook-verify`
+installs as the command `deedbook-verify BUNDLE`. It accepts only the tables of event kinds and rules whose hash is in
+it (KINDS_SHA256).
 
 The program is meant to be read. It shares no code with Deedbook, so it does not repeat mistakes of that code. Each
 of its parts uses only the parts above it.

@@ -451,10 +451,12 @@ def escape(text: str) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Check the bundle and print the verdict; return the exit code."""
-    parser = argparse.ArgumentParser("verify.py", description="Check a bundle of a Deedbook ledger.")
-    parser.add_argument("bundle", nargs="?", type=Path, default=Path(__file__).resolve().parent)
+    parser = argparse.ArgumentParser(description="Check a bundle of a Deedbook ledger.")
+    beside = Path(__file__).resolve().parent
+    is_in_bundle = (beside / "manifest.json").exists()
+    parser.add_argument("bundle", nargs="?" if is_in_bundle else None, type=Path, default=beside)
     parser.add_argument("--root", help="the fingerprint of the root key, or at least its first 32 digits")
     accept = "exit with 0 although the verdict is this one; may be repeated"
     parser.add_argument("--accept", action="append", default=[], choices=("PARTIAL", "SUSPECT_KEY"), help=accept)
@@ -486,4 +488,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
