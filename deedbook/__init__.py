@@ -9,7 +9,8 @@
             print(item.act, item.title)
 
 ``AsyncLedger`` has the same methods for programs with an event loop. A refused call raises ``Refused`` with a ``code``
-of ``proto/errors.json``. Each name is imported when it is first used, so ``import deedbook`` opens and loads nothing.
+of ``proto/errors.json``. ``deedbook.audit`` verifies a bundle that somebody sent. Each name is imported when it is
+first used, so ``import deedbook`` opens and loads nothing.
 """
 
 from __future__ import annotations

@@ -7,5 +7,6 @@ verdicts: VALID; SUSPECT_KEY (valid, but a signing key was later declared compro
 is valid as far as it goes, and the report lists what it lacks); INVALID. The program ``verify.py`` in a bundle says the
 same with the same codes, but PARTIAL of a family whose rules only this auditor replays (``tot``).
 
-Call ``verify.verify_log``, ``bundle.verify_bundle`` or ``fsck.fsck``.
+Call ``verify.verify_log``, ``bundle.verify_bundle`` or ``fsck.fsck``. ``deedbook.audit`` has the verdict on a bundle
+for other programs, and ``bundle_ledger`` reads a verified bundle as a ledger.
 """

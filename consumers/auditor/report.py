@@ -12,6 +12,8 @@ import msgspec
 
 from deedbook.ledger.admission.replay import MissingEntries, Replay
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.format.forms import ROOT
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
 
@@ -41,6 +43,18 @@ class Problem(msgspec.Struct, frozen=True):
     end: int | None = None
 
 
+class AuditedAgent(msgspec.Struct, frozen=True):
+    """An agent that could sign events: its roles, and its last identity key (hex).
+
+    ``removed_index`` is the entry that removed the agent, None if it is still registered.
+    """
+
+    name: str
+    roles: list[str]
+    key: str
+    removed_index: int | None
+
+
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an audit.
 
@@ -50,6 +64,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     ``suspects_total`` entries that were signed by a key since declared compromised. An earlier audit verified the
     entries before ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of
     one ``stream`` lacks, ``missing_files`` the blobs and entries that the folder of an unpacked bundle lacks.
+    ``agents`` are those of a bundle, in the order of their registration.
     """
 
     source: str
@@ -73,6 +88,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     stream: str | None = None
     missing: list[MissingEntries] = []
     missing_files: list[str] = []
+    agents: list[AuditedAgent] = []
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -253,6 +269,7 @@ class Anchor:
             stream=stream,
             missing=list(missing),
             missing_files=list(missing_files),
+            agents=_agents_of(replay) if source == "bundle" else [],
         )
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:
@@ -296,3 +313,10 @@ class Anchor:
             self._findings.problem(0, "VERIFICATION_FAILED", message, end=trusted.size)
             return False
         return True
+
+
+def _agents_of(replay: Replay) -> list[AuditedAgent]:
+    """Return the agents that the replayed events registered, root first."""
+    names = [ROOT, *(data.name for _, _, data in replay.authority if isinstance(data, AgentRegistered))]
+    records = [record for name in dict.fromkeys(names) if (record := replay.state.agent(name)) is not None]
+    return [AuditedAgent(record.name, list(record.roles), record.key, record.removed_index) for record in records]
