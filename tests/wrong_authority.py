@@ -181,6 +181,21 @@ WHICH_KEY_SIGNS: Final = (
         "KEY_REVOKED",
         lambda f: signed_by_session_of_ended(f, lambda f: removed(f, "alice")),
     ),
+    WrongLog("an agent allows no secret", "NOT_AUTHORIZED", lambda f: finding(f, allow_secret=True)),
+    WrongLog("an admin allows no secret", "NOT_AUTHORIZED", lambda f: finding(f, "ada", allow_secret=True)),
+    WrongLog(
+        "a human whose role was taken allows no secret",
+        "NOT_AUTHORIZED",
+        then(
+            lambda f: f.emit(ROOT, "agent/rita", RoleRevoked(agent="rita", role="human")),
+            lambda f: finding(f, "rita", allow_secret=True),
+        ),
+    ),
+    WrongLog(
+        "a session key of a human allows no secret",
+        "KEY_OUT_OF_SCOPE",
+        lambda f: finding(f, "rita", key=session(f, "rita"), allow_secret=True),
+    ),
     WrongLog("a revoked key signs nothing", "KEY_REVOKED", then(lambda f: ended(f, "ada", "alice"), finding)),
     WrongLog("a replaced key signs nothing", "KEY_REVOKED", then(lambda f: rotated(f, "alice", "alice"), finding)),
     WrongLog(

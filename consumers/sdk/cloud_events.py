@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from deedbook.consumers.sdk.events import describe
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.lifecycle.clock import clock_text
 
@@ -30,11 +31,7 @@ _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not
 
 def cloud_event(event: Event) -> dict[str, Any]:
     """Return an event in the JSON format of CloudEvents, as plain values."""
-    body = {
-        name: value
-        for name, value in msgspec.to_builtins(event, str_keys=True).items()
-        if name not in _OUTSIDE_BODY and value is not None
-    }
+    body = {name: value for name, value in describe(event).items() if name not in _OUTSIDE_BODY and value is not None}
     return {
         "specversion": "1.0",
         "id": event.id,

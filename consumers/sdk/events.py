@@ -15,6 +15,8 @@ from deedbook.ledger.format.envelope import decode_entry
 def describe(event: Event) -> dict[str, Any]:
     """Return an event as plain values."""
     described: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
+    if not event.allow_secret:  # a field of few events
+        del described["allow_secret"]
     return described
 
 

@@ -130,24 +130,29 @@ class OpenLedger(LedgerBase, Resource):
             raise Refused("USAGE", "this ledger was closed: open it again")
         return self._client
 
-    def _author(self, client: Client, name: str | None) -> Author:
+    def _author(self, client: Client, name: str | None, *, allow_secret: bool = False) -> Author:
         who = name or self.agent
         if who is None:
             raise Refused("USAGE", "no agent is named that could sign this: pass agent=NAME, or set DEEDBOOK_AGENT")
         trust.demand(self.settings.home, ledger=client.ledger)
-        return Author(client, who, partial(self._key, who))
+        key_for = partial(self._key, who, is_identity=allow_secret)
+        return Author(client, who, key_for, allow_secret=allow_secret)
 
-    def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
+    def _key(self, name: str, signed: list[tuple[str, str, Any]], *, is_identity: bool = False) -> Key:
         if self.home.is_rotating(name):
             settle(self.client, self.home, name)
-        return self.home.signing_key(name, signed, self._ask_passphrase)
+        return self.home.signing_key(name, signed, self._ask_passphrase, is_identity=is_identity)
 
     def _ask_passphrase(self, name: str) -> str | None:
         return self._passphrase(name) if callable(self._passphrase) else self._passphrase
 
-    def author(self, name: str | None = None) -> Author:
-        """Return the author that signs as ``name`` or as the acting agent. Raises Refused: ``USAGE`` without either."""
-        return self._author(self.client, name)
+    def author(self, name: str | None = None, *, allow_secret: bool = False) -> Author:
+        """Return the author that signs as ``name`` or as the acting agent.
+
+        With ``allow_secret``, a human signs with their identity key that text which looks like a secret may be in the
+        log for ever. Raises Refused: ``USAGE`` without an agent.
+        """
+        return self._author(self.client, name, allow_secret=allow_secret)
 
     def publish(
         self,

@@ -19,7 +19,7 @@ from deedbook.ledger.events.authority import AgentRegistered, ClockSet, HistoryR
 from deedbook.ledger.events.body import Body, Event, make_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, head_of
-from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
+from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_allows_secret, check_key, to_ms
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from deedbook.ledger.log.keys import idempotency_key, key_key, stream_key
 from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord, StreamState
@@ -67,7 +67,7 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
         if tainted and (body.stream in tainted or not tainted.isdisjoint(body.causes)):
             refusals[position] = (
                 Refused("DEPENDS_ON_REFUSED", "not checked, because an event before it was refused")
-                if candidate.secret is None
+                if candidate.secret is None or body.allow_secret
                 else secret_refusal(candidate.secret)  # a property of its bytes, whatever it follows
             )
             tainted |= {body.stream, candidate.id}
@@ -127,23 +127,14 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     """Decide one event that is known not to be in the log below ``layer``.
 
     Raises Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``,
-    at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
+    ``NOT_AUTHORIZED`` for ``allow_secret``, at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
     """
     body = candidate.body
     event = make_event(body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms)
     if candidate.id in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
-        is_joining = isinstance(candidate.data, AgentRegistered) and candidate.data.token_proof is not None
-        # The key of a joining agent is not registered yet; the rule checks it.
-        if not is_joining and layer.signer != (key, body.author):
-            record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
-            layer.signer = (key, body.author) if record.is_identity else None
-            if record.max_events is not None:
-                layer.put(key_key(event.key), record)
-        if body.ledger != layer.ledger:
-            message = f"the event is for ledger {body.ledger}, and this is ledger {layer.ledger}"
-            raise Refused("WRONG_LEDGER", message, ledger=layer.ledger)
+        _check_author(candidate, key, layer, accepted_ms)
     if body.idem is not None:
         _remember(candidate, body.idem, layer)
     before = layer.stream(body.stream)
@@ -151,7 +142,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if body.expect is not None and body.expect != version:
         message = f"{body.stream} is at version {version}, and the event expects {body.expect}: read the stream again"
         raise Refused("STREAM_CONFLICT", message, expected=body.expect, version=version)
-    if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version
+    if candidate.secret is not None and not body.allow_secret:  # gate-only: not replayed
         raise secret_refusal(candidate.secret)
     rule = RULES.get(body.kind)
     if rule is None:
@@ -161,6 +152,26 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     layer.signers[event.index] = key
     layer.size += 1
     return event
+
+
+def _check_author(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> None:
+    """Check the signing key, and that the event is for this ledger.
+
+    Raises Refused: ``AUTHOR_MISMATCH``, the key codes, ``NOT_AUTHORIZED`` for ``allow_secret``, ``WRONG_LEDGER``.
+    """
+    body = candidate.body
+    is_joining = isinstance(candidate.data, AgentRegistered) and candidate.data.token_proof is not None
+    # The key of a joining agent is not registered yet; the rule checks it.
+    if not is_joining and layer.signer != (key, body.author):
+        record = check_signer(body, candidate.data, key.hex(), layer, accepted_ms)
+        layer.signer = (key, body.author) if record.is_identity else None
+        if record.max_events is not None:
+            layer.put(key_key(key.hex()), record)
+    if body.allow_secret:
+        check_allows_secret(layer.agent(body.author), layer.key(key.hex()), body.author)
+    if body.ledger != layer.ledger:
+        message = f"the event is for ledger {body.ledger}, and this is ledger {layer.ledger}"
+        raise Refused("WRONG_LEDGER", message, ledger=layer.ledger)
 
 
 def count_refused(candidate: Candidate, layer: Layer, index: int) -> None:

@@ -11,6 +11,7 @@ from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import Submission
+from deedbook.ledger.lifecycle.authority import check_allows_secret
 from deedbook.ledger.log.blobs import Intent
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.secrets.scanner import refusal as secret_refusal
@@ -30,10 +31,19 @@ def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Int
     if body.stream != f"blob/{digest}":
         raise Refused("INVALID_FIELD", f"the intent of {data.ref} must be on the stream blob/{digest}", path="$.stream")
     _check_storer(body, data, submission.key, snapshot, now_ms)
-    if candidates[0].secret is not None:
+    if candidates[0].secret is not None and not body.allow_secret:
         raise secret_refusal(candidates[0].secret)
     raw, sig = candidates[0].raw, submission.sigs[0]
-    return Intent(body.author, bytes.fromhex(digest), data.size, raw, submission.key, sig, now_ms)
+    return Intent(
+        body.author,
+        bytes.fromhex(digest),
+        data.size,
+        raw,
+        submission.key,
+        sig,
+        now_ms,
+        allows_secret=body.allow_secret,
+    )
 
 
 def check_again(intent: Intent, snapshot: Snapshot, now_ms: int) -> None:
@@ -52,3 +62,5 @@ def _check_storer(body: Body, data: EventData, key: bytes, snapshot: Snapshot, n
     last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
     check_signer(body, data, key.hex(), state, max(now_ms, last_ms))
     check_working_role(state.agent(body.author), body.author)
+    if body.allow_secret:
+        check_allows_secret(state.agent(body.author), state.key(key.hex()), body.author)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import refusal_of
 from deedbook.ledger.errors import Refused, did_you_mean, near
@@ -16,7 +17,7 @@ from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import Submission, batch_pae, check_shape, pae
 from deedbook.ledger.limits import blob_size_max_bytes
-from deedbook.ledger.secrets.scanner import refusal, scan_bodies
+from deedbook.ledger.secrets.scanner import is_secret_text, refusal, scan_bodies
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """An event before it is signed. ``data`` is the type of its kind, or a dict; a dict needs ``kind``."""
+    """An event before it is signed. ``data`` is the type of its kind, or a dict; a dict needs ``kind``.
+
+    ``allow_secret``: its author, a human, allows what looks like a secret in it, and signs that with the identity key.
+    """
 
     stream: str
     data: EventData | dict[str, Any]
@@ -35,6 +39,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     corr: str | None = None
     expect: int | None = None
     idem: str | None = None
+    allow_secret: bool = False
 
 
 def now() -> str:
@@ -58,7 +63,12 @@ def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
         "causes": draft.causes,
         "data": draft.data,
     }
-    optional = {"corr": draft.corr, "expect": draft.expect, "idem": draft.idem}
+    optional = {
+        "corr": draft.corr,
+        "expect": draft.expect,
+        "idem": draft.idem,
+        "allow_secret": draft.allow_secret or None,
+    }
     return encode_canonical(body | {name: value for name, value in optional.items() if value is not None})
 
 
@@ -85,11 +95,23 @@ def _bodies_of(drafts: Sequence[Draft], *, ledger: str, author: str, at: str) ->
 class Author:
     """An agent that writes to one ledger. It signs drafts and submits them."""
 
-    def __init__(self, client: Client, name: str, key_for: Callable[[list[tuple[str, str, Any]]], Key]) -> None:
-        """Write as ``name``. ``key_for`` gets each event's (kind, stream, data) and returns the key that signs them."""
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        key_for: Callable[[list[tuple[str, str, Any]]], Key],
+        *,
+        allow_secret: bool = False,
+    ) -> None:
+        """Write as ``name``. ``key_for`` gets each event's (kind, stream, data) and returns the key that signs them.
+
+        With ``allow_secret`` the author signs what looks like a secret, marked as allowed; then ``key_for`` must return
+        a human's identity key.
+        """
         self.client = client
         self.name = name
         self._key_for = key_for
+        self._allows_secret = allow_secret
 
     def emit(self, *drafts: Draft) -> list[Accepted]:
         """Sign ``drafts`` as one submission and submit it. When this returns, the ledger has it on disk.
@@ -116,15 +138,33 @@ class Author:
             raise Refused("TOO_LARGE", f"a blob has at most {blob_size_max_bytes} bytes, not {size}", size=size)
         digest = blake3(content).hexdigest()
 
-        data = BlobStored(ref=f"blake3:{digest}", size=size)
-        return self.client.put_blob(content, self.sign(Draft(stream=f"blob/{digest}", data=data)), progress)
+        draft = Draft(
+            stream=f"blob/{digest}",
+            data=BlobStored(ref=f"blake3:{digest}", size=size),
+            allow_secret=self._allows_secret and is_secret_text(content),
+        )
+        return self.client.put_blob(content, self.sign(draft), progress)
 
     def sign(self, *drafts: Draft) -> Submission:
         """Return ``drafts`` as one signed submission. A draft that holds a secret is not signed, so it is never sent.
 
-        Raises Refused: ``SECRET_DETECTED``; the key cannot be used.
+        If this author allows secrets, such a draft is signed with ``allow_secret``. Raises Refused:
+        ``SECRET_DETECTED``; the key cannot be used.
         """
-        bodies = _bodies_of(drafts, ledger=self.client.ledger, author=self.name, at=now())
-        if secrets := scan_bodies(bodies):
+        bodies = self._bodies_of(drafts)
+        secrets = {
+            position: secret for position, secret in scan_bodies(bodies).items() if not drafts[position].allow_secret
+        }
+        if secrets and not self._allows_secret:
             raise refusal_of({position: refusal(secret) for position, secret in secrets.items()}, len(bodies))
+        if secrets:
+            bodies = self._bodies_of(
+                [
+                    replace(draft, allow_secret=draft.allow_secret or position in secrets)
+                    for position, draft in enumerate(drafts)
+                ]
+            )
         return sign(bodies, self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts]))
+
+    def _bodies_of(self, drafts: Sequence[Draft]) -> list[bytes]:
+        return _bodies_of(drafts, ledger=self.client.ledger, author=self.name, at=now())

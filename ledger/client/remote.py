@@ -30,6 +30,7 @@ from deedbook.ledger.client.remote_history import RemoteHistory
 from deedbook.ledger.client.spool import Spool
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import convert, encode_arguments
 from deedbook.ledger.format.envelope import Submission
 from deedbook.ledger.format.identity import read_key_file
@@ -163,7 +164,8 @@ class RemoteClient(RemoteReads, Resource):
         ``SECRET_DETECTED``. Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``, ``QUOTA_EXCEEDED``.
         """
         ref = "blake3:" + blake3(content).hexdigest()
-        check_text(content)
+        if not decode_body(intent.bodies[0])[0].allow_secret:
+            check_text(content)
         signed = intent.encode()
         number: int | None = None
         with self._uploading, readable():

@@ -1,6 +1,7 @@
 """The body that an author signs, decoded under all strict rules, and the event for rules and folds.
 
-A body is ``{"ledger","kind","stream","author","at","causes","corr"?,"expect"?,"idem"?,"data"}`` in strict JSON.
+A body is ``{"ledger","kind","stream","author","at","causes","corr"?,"expect"?,"idem"?,"allow_secret"?,"data"}`` in
+strict JSON.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ Stream = Annotated[str, msgspec.Meta(pattern=STREAM_PATTERN, description="The st
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The body that an author signs. ``expect`` is the expected version of the stream; ``idem`` makes retries safe."""
+    """The body that an author signs. ``expect`` is the expected version of the stream; ``idem`` makes retries safe.
+
+    ``allow_secret``: a human says that the text which looks like a secret may be in the log for ever.
+    """
 
     ledger: LedgerId
     kind: Label
@@ -60,6 +64,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     corr: Label | None = None
     expect: Count | None = None
     idem: Label | None = None
+    allow_secret: bool = False
 
 
 class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
@@ -85,6 +90,7 @@ class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
     corr: str | None = None
     expect: int | None = None
     idem: str | None = None
+    allow_secret: bool = False
 
     @property
     def name(self) -> str:
@@ -232,6 +238,7 @@ def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: b
         corr=body.corr,
         expect=body.expect,
         idem=body.idem,
+        allow_secret=body.allow_secret,
     )
 
 

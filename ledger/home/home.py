@@ -120,16 +120,23 @@ class Home(msgspec.Struct, frozen=True):
         return open_key(self.key_file(name), passphrase)
 
     def signing_key(
-        self, name: str, signed: list[tuple[str, str, Any]], ask: Callable[[str], str | None] = lambda _: None
+        self,
+        name: str,
+        signed: list[tuple[str, str, Any]],
+        ask: Callable[[str], str | None] = lambda _: None,
+        *,
+        is_identity: bool = False,
     ) -> Key:
         """Return the agent's session key if it may sign all of ``signed``, otherwise the agent's identity key.
+
+        With ``is_identity`` always the identity key.
 
         ``signed`` lists (kind, stream, data). ``ask`` gets the agent's name if the identity key is sealed, and may
         return the passphrase. Raises Refused: ``NOT_TRUSTED``, ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or
         ``KEY_FILE_MODE``.
         """
         trust.demand(self.path)  # before ``ask`` asks a person for a passphrase
-        if (session := self.session_file(name)).exists():
+        if not is_identity and (session := self.session_file(name)).exists():
             content = read_key_file(session)
             is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
             if is_fresh and all(

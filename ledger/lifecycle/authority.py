@@ -453,6 +453,19 @@ def check_key(
     return replace(record, used=record.used + 1)
 
 
+def check_allows_secret(agent: AgentRecord | None, record: KeyRecord | None, author: str) -> None:
+    """Refuse ``allow_secret`` by anyone but a human with their identity key.
+
+    Raises Refused: ``NOT_AUTHORIZED``, ``KEY_OUT_OF_SCOPE``.
+    """
+    if agent is None or "human" not in agent.roles:
+        message = f"{author} may not allow a secret: only a human may. Have a human sign this, or remove the secret"
+        raise Refused("NOT_AUTHORIZED", message, name=author)
+    if record is None or not record.is_identity:
+        message = f"a session key of {author} may not allow a secret: sign it with the identity key"
+        raise Refused("KEY_OUT_OF_SCOPE", message)
+
+
 def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
     renew = f"to get a new key, have root sign `deed key rotate --as {author} --lost`"
     match how:

@@ -70,7 +70,10 @@ class BlobRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """An author's signed request to store a blob (``blob.stored``), and when the ledger accepted it (Unix ms)."""
+    """An author's signed request to store a blob (``blob.stored``), and when the ledger accepted it (Unix ms).
+
+    ``allows_secret``: a human signed that the content may contain what looks like a secret.
+    """
 
     author: str
     digest: bytes
@@ -81,6 +84,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     accepted_ms: int
     # Each upload has its own prefix: no author can put a chunk among another's, and checked chunks never change.
     chunk_prefix: bytes = b""
+    allows_secret: bool = False
 
     @property
     def ref(self) -> str:

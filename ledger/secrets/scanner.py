@@ -87,7 +87,8 @@ def refusal(secret: Secret) -> Refused:
     return Refused(
         "SECRET_DETECTED",
         f"{secret.path} contains something that looks like a secret ({secret.kind}), and the ledger cannot delete it "
-        "later: name its location (a variable, a path in a vault) or mask it with x",
+        "later: name its location (a variable, a path in a vault) or mask it with x. If it is no secret, a human may "
+        "record it (allow_secret)",
         path=secret.path,
         secret=secret.kind,
     )
@@ -98,11 +99,18 @@ def check_text(content: bytes) -> None:
 
     Raises Refused: ``SECRET_DETECTED``.
     """
-    if len(content) > blob_scan_max_bytes or not _is_text(content):
-        return
-    kind = _kind_of(content)
+    kind = _kind_of(content) if len(content) <= blob_scan_max_bytes and _is_text(content) else None
     if kind is not None:
         raise refusal(Secret("the blob", kind))
+
+
+def is_secret_text(content: bytes) -> bool:
+    """Return whether ``check_text`` refuses this blob."""
+    try:
+        check_text(content)
+    except Refused:
+        return True
+    return False
 
 
 def _fields(path: str, fields: dict[Any, Any]) -> Iterator[tuple[str, str, Any]]:

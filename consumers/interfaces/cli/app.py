@@ -143,7 +143,7 @@ class App(ReadingApp):
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs as ``name`` (default: the acting agent)."""
-        return self.ledger().author(name or self.acting())
+        return self.ledger().author(name or self.acting(), allow_secret=self.allow_secret)
 
     def ask_passphrase(self, name: str) -> str | None:
         """Return the passphrase of ``name``'s key from the descriptor or the terminal; None when there is neither."""

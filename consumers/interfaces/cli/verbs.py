@@ -26,6 +26,7 @@ class Options:
         self.agent: str | None = None
         self.spool = False
         self.passphrase_fd: int | None = None
+        self.allow_secret = False
         self.as_json = False
         self.as_of: str | None = None
         self.bundle: Path | None = None
@@ -68,6 +69,11 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
         "param_decls": ["--spool"],
         "is_flag": True,
         "help": "If no server answers, store reports to send them later (exit code 7).",
+    },
+    "allow_secret": {
+        "param_decls": ["--allow-secret"],
+        "is_flag": True,
+        "help": "Record text that looks like a secret, for ever. Only a human may, and signs that.",
     },
     "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
     "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "Answer as of this entry or time."},

@@ -81,7 +81,7 @@ class ToolLedger(Ledger):
         text = f"{author}, {age(at, datetime.now(UTC))}:\n{text}"
         return f"{UNTRUSTED_NOTICE}\n{untrusted_block(text, self.origin)}\n"
 
-    def author(self, name: str | None = None) -> Author:
+    def author(self, name: str | None = None, *, allow_secret: bool = False) -> Author:
         """Return the author that signs. Raises Refused: ``USAGE`` without an agent; as ``check_may_sign``."""
         agent = name or self.agent
         if agent is None:
@@ -89,11 +89,11 @@ class ToolLedger(Ledger):
             message = f"this server has no agent to sign with: {advice}"
             raise Refused("USAGE", f"{message}; to register an agent, run `deed agent add NAME`")
         check_may_sign(agent, roles_of(self.client, agent))
-        return super().author(agent)
+        return super().author(agent, allow_secret=allow_secret)
 
-    def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
+    def _key(self, name: str, signed: list[tuple[str, str, Any]], *, is_identity: bool = False) -> Key:
         try:
-            return super()._key(name, signed)
+            return super()._key(name, signed, is_identity=is_identity)
         except Refused as refusal:
             if refusal.code != "KEY_LOCKED":
                 raise

@@ -120,8 +120,18 @@ class Authority:
             key = self.keys.get(event.entry.key.hex())
             need(key is not None, f"the key that signed as {event.author} is not registered", "KEY_UNKNOWN")
             self.check_key(key or Key("", 0), event, is_decision=is_decision)
+        if not is_first and event.body.get("allow_secret"):
+            self.check_allows_secret(event)
         is_ours = is_first or event.body["ledger"] == self.ledger
         need(is_ours, "the event is for another ledger", "WRONG_LEDGER")
+
+    def check_allows_secret(self, event: Event) -> None:
+        """Check that a human allows the secret in an event, with their identity key."""
+        is_human = "human" in self.roles_of(event.author)
+        need(is_human, f"{event.author} may not allow a secret: only a human may", "NOT_AUTHORIZED")
+        key = self.keys.get(event.entry.key.hex())
+        is_identity = key is not None and key.delegated_by is None
+        need(is_identity, f"a session key of {event.author} may not allow a secret", "KEY_OUT_OF_SCOPE")
 
     def check_key(self, key: Key, event: Event, *, is_decision: bool) -> None:
         """Check that a key belongs to the author and has not ended, and the limits of a session key."""

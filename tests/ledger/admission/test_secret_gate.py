@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from blake3 import blake3
 from building import ids_of
 from credentials import DATABASE, GITHUB, pem
 
 from deedbook.consumers.auditor.fsck import fsck
 from deedbook.consumers.auditor.verify import verify_log
+from deedbook.consumers.sdk.events import describe
 from deedbook.ledger.admission import check
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import CODES, DeedbookError, Exit, Refused
+from deedbook.ledger.events.blob import BlobStored
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.limits import blob_chunk_bytes
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -153,3 +159,70 @@ def test_retry_of_what_was_admitted_gets_the_first_answer(ledger: Ledger, lenien
     assert all(one.is_repeat for one in accepted)
     assert [one.id for one in accepted] == ids_of(lenient)
     assert refused(ledger, ledger.sign("alice", found(f"again {GITHUB}"))).code == "SECRET_DETECTED"
+
+
+def test_human_allows_a_secret_in_a_signed_field(ledger: Ledger) -> None:
+    ledger.submit(ledger.sign("rita", started()))
+    allowed = Draft(stream=STREAM, data=FindingLogged(finding=GITHUB), allow_secret=True)
+    (accepted,) = ledger.submit(ledger.sign("rita", allowed))
+    with ledger.client() as client:
+        event = read_event(accepted.index, client.entry(accepted.index))
+        assert event.allow_secret
+        assert describe(event)["allow_secret"] is True
+        assert verify_log(client).ok
+    assert refused(ledger, ledger.sign("rita", found(GITHUB))).code == "SECRET_DETECTED"
+
+
+@pytest.mark.parametrize("text", [GITHUB, "nothing that looks like a secret"])
+def test_agent_allows_no_secret(ledger: Ledger, text: str) -> None:
+    ledger.submit(ledger.sign("alice", started()))
+    draft = Draft(stream=STREAM, data=FindingLogged(finding=text), allow_secret=True)
+    refusal = refused(ledger, ledger.sign("alice", draft))
+    assert (refusal.code, "only a human may" in refusal.message) == ("NOT_AUTHORIZED", True)
+
+
+def test_session_key_of_a_human_allows_no_secret(ledger: Ledger) -> None:
+    session = ledger.delegate("rita", ledger.new_key("session"))
+    draft = Draft(stream=STREAM, data=SessionStarted(task=GITHUB), allow_secret=True)
+    refusal = refused(ledger, ledger.sign("rita", draft, key=session))
+    assert (refusal.code, "identity key" in refusal.message) == ("KEY_OUT_OF_SCOPE", True)
+
+
+def test_author_marks_only_what_holds_a_secret(ledger: Ledger) -> None:
+    with ledger.client() as client:
+        author = Author(client, "rita", lambda _: ledger.keys["rita"], allow_secret=True)
+        accepted = author.emit(started(), found("good"), found(GITHUB))
+        events = [read_event(one.index, client.entry(one.index)) for one in accepted]
+        assert [event.allow_secret for event in events] == [False, False, True]
+        assert "allow_secret" not in describe(events[0])
+        report = verify_log(client)
+    assert report.ok, report.problems
+
+
+def test_human_stores_a_blob_with_a_secret_and_an_agent_does_not(ledger: Ledger) -> None:
+    content = f"# Log\n\n{GITHUB}\n".encode()
+    with ledger.client() as client:
+        agent = Author(client, "alice", lambda _: ledger.keys["alice"], allow_secret=True)
+        with pytest.raises(Refused) as caught:
+            agent.put_blob(content)
+        assert caught.value.code == "NOT_AUTHORIZED"
+        human = Author(client, "rita", lambda _: ledger.keys["rita"], allow_secret=True)
+        assert client.get_blob(human.put_blob(content)) == content
+
+
+def test_upload_in_chunks_of_a_human_may_hold_a_secret(ledger: Ledger) -> None:
+    content = f"{GITHUB} ".encode() + b"word " * (blob_chunk_bytes // 4)
+    digest = blake3(content).hexdigest()
+    data = BlobStored(ref=f"blake3:{digest}", size=len(content))
+    with ledger.client() as client:
+        for is_allowed in (False, True):
+            draft = Draft(stream=f"blob/{digest}", data=data, allow_secret=is_allowed)
+            intent = client.check_intent(ledger.sign("rita", draft))
+            client.uploads.begin(intent)
+            client.uploads.add("rita", intent.digest, 0, content[:blob_chunk_bytes])
+            last = partial(client.uploads.add, "rita", intent.digest, 1, content[blob_chunk_bytes:])
+            if is_allowed:
+                assert last().ref == data.ref
+            else:
+                with pytest.raises(Refused, match="looks like a secret"):
+                    last()
