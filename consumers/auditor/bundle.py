@@ -18,6 +18,7 @@ from blake3 import blake3
 
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, ReplayOutcome
+from deedbook.consumers.auditor.trusted_heads import compare_bundle, trusted_records
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.bundle import Bundle, layout
 from deedbook.ledger.bundle.program import verify_program
@@ -43,7 +44,10 @@ def verify_bundle(
     trusted_checkpoint: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
-    """Return the audit of a bundle. Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: not a bundle."""
+    """Return the audit of a bundle, also compared with the heads of its ledger that this user trusted before.
+
+    Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: not a bundle.
+    """
     findings = Findings()
     try:
         with Bundle(path) as bundle:
@@ -66,6 +70,7 @@ def verify_open_bundle(
     """Return the audit of an open bundle. Raises Corrupted: ``CORRUPTED`` if a member cannot be read."""
     findings = findings or Findings()
     anchor = Anchor(findings, root, trusted_checkpoint)
+    anchor.trusted_records = trusted_records(bundle.manifest.ledger)
     if bundle.manifest.content == "stream":
         return _check_stream(bundle, findings, anchor)
     return _check_log(bundle, findings, anchor, progress or (lambda _done, _total: None))
@@ -73,7 +78,8 @@ def verify_open_bundle(
 
 def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:
     size = bundle.manifest.size
-    replay = LogReplay(findings, size, roots_at={size, *anchor.sizes})
+    trusted = {record.trusted.size for record in anchor.trusted_records}
+    replay = LogReplay(findings, size, roots_at={size, *anchor.sizes, *trusted})
     hashes: list[bytes] = []
     try:
         for number, width in layout.tiles_of(size, 0):
@@ -93,6 +99,7 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     frontier = replay.frontier
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
         findings.problem(None, "VERIFICATION_FAILED", "the root hash of the entries differs from the checkpoint's")
+    compare_bundle(bundle.manifest, replay.outcome, anchor.trusted_records, findings)
     return anchor.report("bundle", replay.outcome, checkpoint=checkpoint, missing_files=bundle.lost)
 
 
@@ -130,6 +137,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     lost_from, roots = min(lost, default=None), {manifest.size: root}
     outcome = ReplayOutcome(part, manifest.size, root, roots, lost_from, verified, suspects)
     checkpoint = _check_members(bundle, outcome, findings)
+    compare_bundle(manifest, outcome, anchor.trusted_records, findings)
     return anchor.report(
         "bundle",
         outcome,

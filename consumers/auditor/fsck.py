@@ -27,9 +27,12 @@ from deedbook.consumers.auditor.derived import (
 from deedbook.consumers.auditor.page_reader import PageReader
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
-from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.consumers.auditor.trusted_heads import report_disagreement
+from deedbook.ledger.client.local_reader import LocalReader
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.merkle import Frontier, inclusion_path, leaf_hash, root_of, root_of_path
+from deedbook.ledger.home.config import Settings, read_config
 from deedbook.ledger.log.data_file import check_data_file
 from deedbook.ledger.log.tables import Head
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
@@ -51,7 +54,8 @@ def fsck(
     """Return the problems of the ledger in ``home``, by index, or by range for an unreadable page.
 
     ``root`` and ``trusted_checkpoint`` as in ``verify_log``; ``progress`` is called with entries done and to do. Raises
-    Unavailable: ``NO_LEDGER``; ``STORE_IN_USE`` when the ledger is written too fast to be compared.
+    Unavailable: ``NO_LEDGER``; ``STORE_IN_USE`` when the ledger is written too fast to be compared. Corrupted: the
+    trust store is damaged.
     """
     reader = PageReader(home)
     for _ in range(attempts_max):
@@ -68,8 +72,20 @@ def fsck(
         finally:
             check.replay.stop()
         if read_head(reader) == head:
+            _compare_with_trusted(home, findings)
             return check.anchor.report("fsck", check.replay.outcome)
     raise Unavailable("STORE_IN_USE", "the ledger is being written to: stop `deed serve` and its agents, and try again")
+
+
+def _compare_with_trusted(home: Path, findings: Findings) -> None:
+    try:
+        with LocalReader(Settings(home=home, config=read_config(home), only_looks=True)) as reader:
+            disagreement = reader.disagreement
+    except DeedbookError as error:
+        message = f"the log was not compared with the trust store, because it cannot be opened: {error.message}"
+        findings.note(None, error.code, message)
+        return
+    report_disagreement(disagreement, findings)
 
 
 class _Check:

@@ -20,7 +20,9 @@ from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verif
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "INVALID"]
+    from deedbook.ledger.trust.store import TrustRecord
+
+Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "HISTORY_CHANGED", "INVALID"]
 """The verdict; the package's docstring explains it."""
 
 missing_named_max: Final = 5
@@ -60,11 +62,12 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tree_head`` is the Merkle root (hex) of the entries; for a bundle of one stream, the root that its proofs lead to;
     None if an entry could not be read. ``signatures`` is the number of events whose signature was verified.
-    ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index. ``suspects`` are the first of
-    ``suspects_total`` entries that were signed by a key since declared compromised. An earlier audit verified the
-    entries before ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of
-    one ``stream`` lacks, ``missing_files`` the blobs and entries that the folder of an unpacked bundle lacks.
-    ``agents`` are those of a bundle, in the order of their registration.
+    ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index; ``contradictions`` of them say
+    that this is not the history that the auditor trusted before. ``suspects`` are the first of ``suspects_total``
+    entries that were signed by a key since declared compromised. An earlier audit verified the entries before
+    ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of one ``stream``
+    lacks, ``missing_files`` the blobs and entries that the folder of an unpacked bundle lacks. ``agents`` are those of
+    a bundle, in the order of their registration.
     """
 
     source: str
@@ -79,6 +82,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     kinds: dict[str, int] = {}
     problems: list[Problem] = []
     problems_total: int = 0
+    contradictions: int = 0
     notes: list[Problem] = []
     notes_total: int = 0
     anchored: bool = False
@@ -94,7 +98,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     def outcomes(self) -> list[Outcome]:
         """Everything that keeps the ledger from being valid, the worst first; ``["VALID"]`` if nothing does."""
         found: dict[Outcome, int] = {
-            "INVALID": self.problems_total,
+            "INVALID": self.problems_total - self.contradictions,
+            "HISTORY_CHANGED": self.contradictions,
             "PARTIAL": len(self.missing) + len(self.missing_files),
             "SUSPECT_KEY": self.compromised_signatures_total,
         }
@@ -130,6 +135,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             case "INVALID":
                 where = next((f" at index {bad.index}" for bad in self.problems if bad.index is not None), "")
                 why = f"{where}: {self.problems_total} problem(s)"
+            case "HISTORY_CHANGED":
+                why = ": this is not the history that was trusted before"
             case "PARTIAL":
                 missing = self.missing_names
                 why = f": {', '.join(missing[:missing_named_max])} missing"
@@ -155,6 +162,7 @@ class Findings:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.problems_total = 0
+        self.contradictions = 0
         self.notes: list[Problem] = []
         self.notes_total = 0
 
@@ -163,6 +171,11 @@ class Findings:
         self.problems_total += 1
         if len(self.problems) < problems_listed_max:
             self.problems.append(Problem(index, code, message, end))
+
+    def contradiction(self, index: int | None, message: str, *, end: int | None = None) -> None:
+        """Record that this is not the history that the auditor trusted before."""
+        self.contradictions += 1
+        self.problem(index, "HISTORY_CHANGED", message, end=end)
 
     def note(self, index: int | None, code: str, message: str) -> None:
         """Record a note."""
@@ -175,6 +188,7 @@ class Findings:
         self.problems = (self.problems + other.problems)[:problems_listed_max]
         self.notes = (self.notes + other.notes)[:notes_listed_max]
         self.problems_total += other.problems_total
+        self.contradictions += other.contradictions
         self.notes_total += other.notes_total
 
     def sorted_problems(self) -> list[Problem]:
@@ -218,7 +232,7 @@ class ReplayOutcome(NamedTuple):
 
 
 class Anchor:
-    """The auditor's own knowledge: a root key, a trusted checkpoint, or nothing."""
+    """The auditor's own knowledge: a root key, a trusted checkpoint, the heads in their trust stores, or nothing."""
 
     def __init__(self, findings: Findings, root: str | None, trusted_checkpoint: str | None) -> None:
         """Expect this root key and the log of this checkpoint; None expects nothing.
@@ -229,6 +243,7 @@ class Anchor:
         self._root = None if root is None else fingerprint_in(root)
         self._note = trusted_checkpoint
         self._trusted: Checkpoint | None = None if trusted_checkpoint is None else parse_checkpoint(trusted_checkpoint)
+        self.trusted_records: list[TrustRecord] = []
         self.sizes = set() if self._trusted is None else {self._trusted.size}
 
     def report(
@@ -260,6 +275,7 @@ class Anchor:
             kinds=dict(sorted(replay.kinds.items())),
             problems=findings.sorted_problems(),
             problems_total=findings.problems_total,
+            contradictions=findings.contradictions,
             notes=findings.notes,
             notes_total=findings.notes_total,
             anchored=is_root_right or is_checkpoint_right,
@@ -302,7 +318,7 @@ class Anchor:
             message = (
                 f"the log was cut off: it has {outcome.size} entries, and had {trusted.size} at the trusted checkpoint"
             )
-            self._findings.problem(outcome.size, "VERIFICATION_FAILED", message, end=trusted.size)
+            self._findings.contradiction(outcome.size, message, end=trusted.size)
             return False
         if trusted.size not in outcome.roots:
             message = f"the trusted checkpoint was not compared: some of its {trusted.size} entries cannot be read"
@@ -310,7 +326,7 @@ class Anchor:
             return False
         if outcome.roots[trusted.size] != trusted.root:
             message = f"the history forked: the first {trusted.size} entries do not match the trusted checkpoint"
-            self._findings.problem(0, "VERIFICATION_FAILED", message, end=trusted.size)
+            self._findings.contradiction(0, message, end=trusted.size)
             return False
         return True
 

@@ -16,6 +16,7 @@ from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
 from deedbook.consumers.auditor.signatures import cores, pooled_events_min
+from deedbook.consumers.auditor.trusted_heads import report_disagreement
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError
 from deedbook.ledger.events.authority import HistoryReset
@@ -47,10 +48,12 @@ def verify_log(
     are only hashed again, and the audit verifies what follows. A log with a problem is not cached. A log that does not
     begin with the cached entries is wrong, unless a later history reset abandons them.
     ``progress`` is called with entries done and to do; with views each entry counts twice (replayed, compared).
+    A client that only looks may read a log that contradicts the trust store: then the verdict is HISTORY_CHANGED.
     Raises Refused: ``INVALID_FORMAT`` if the trusted checkpoint is no checkpoint. Unavailable: the ledger cannot be
-    read.
+    read. Corrupted: the trust store is damaged, or no key of the ledger signed the node's head.
     """
     findings = Findings()
+    report_disagreement(client.disagreement, findings)
     last = None if cache is None else read_cached_replay(cache, client.ledger)
     head = client.head()  # read after the cache: another audit may just have cached more than an older head has
     anchor = Anchor(findings, root, trusted_checkpoint)
@@ -124,7 +127,10 @@ def _check_views(
             message = f"table {table.table} of view {table.view} contradicts the log"
             findings.problem(None, "VERIFICATION_FAILED", f"{message}: `deed project` rebuilds it")
     except Corrupted as error:
-        findings.problem(None, error.code, f"the views: {error.message}")
+        if error.code == "HISTORY_CHANGED":
+            findings.contradiction(None, f"the views: {error.message}")
+        else:
+            findings.problem(None, error.code, f"the views: {error.message}")
 
 
 def _rehash(

@@ -16,7 +16,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.bundle import layout
 from deedbook.ledger.client.local_reader import Views, is_selected
 from deedbook.ledger.client.reads import HeadView, LogReads, Page
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.envelope import decode_entry, event_id, head_of, pae
 from deedbook.ledger.format.merkle import leaf_hash, root_of
 from deedbook.ledger.log.blobs import blob_not_found, check_blob
@@ -56,6 +56,11 @@ class BundleReader(Resource):
     @property
     def trust_store(self) -> TrustStore:
         return TrustStore(self.ledger, "bundle")
+
+    @property
+    def disagreement(self) -> Corrupted | None:
+        """None: the audit that made this reader compared the bundle with the trust stores."""
+        return None
 
     @cached_property
     def indexes(self) -> Sequence[int]:

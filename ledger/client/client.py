@@ -66,6 +66,10 @@ class Client(Protocol):
     def trust_store(self) -> TrustStore:
         """The trust store of readers of this ledger: the head that they trust, and its file."""
 
+    @property
+    def disagreement(self) -> Corrupted | None:
+        """The contradiction between this log and the trust store, for a client that only looks; others raise it."""
+
     def submit(self, submission: Submission) -> list[Accepted]:
         """Submit signed events and return their indexes, ids and times in the log. They are on the ledger's disk then.
 

@@ -217,6 +217,9 @@ class LocalClient(LocalReader):
         return self.log.blobs.get(ref)
 
     def _checkpoint_key(self, snapshot: Snapshot) -> CheckpointKey:
+        """Return the key that signs checkpoints. Over a log that contradicts the trust store nothing is signed."""
+        if self.disagreement is not None:
+            raise self.disagreement
         created = read_event(0, snapshot.entry(0)).data
         assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
         return Home(self.settings.home).checkpoint_key(created.origin, snapshot.checkpoint_keys())

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from deedbook.ledger import limits
 from deedbook.ledger.client.client import When, read_reset
 from deedbook.ledger.client.reads import HeadView, LogReads, Page
-from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.envelope import decode_entry, head_of
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.log.reader import LogReader
@@ -64,6 +64,7 @@ class LocalReader(Resource):
         self.ledger: str = head.ledger
         self.trust_store = TrustStore.of_folder(self.ledger, settings.home)
         self._trusted: TrustedHead | None = None
+        self.disagreement: Corrupted | None = None
         try:
             self.remember()
         except BaseException:
@@ -73,10 +74,13 @@ class LocalReader(Resource):
     def remember(self) -> None:
         """Compare the log with the trusted head, and store its present head as trusted.
 
-        Raises Corrupted: ``HISTORY_CHANGED``, unless the settings say ``only_looks``; then nothing is stored.
+        Raises Corrupted: ``HISTORY_CHANGED``, unless the settings say ``only_looks``; then nothing is stored, and the
+        error is the ``disagreement``.
         """
         only_looks = self.settings.only_looks
-        self._trusted = self.trust_store.check_log(self.consistency, partial(read_reset, self), only_looks=only_looks)
+        self._trusted, self.disagreement = self.trust_store.check_log(
+            self.consistency, partial(read_reset, self), only_looks=only_looks
+        )
 
     def close(self) -> None:
         """Store the log's head as trusted, and close the views, and the log if this reader opened it."""

@@ -127,6 +127,10 @@ class RemoteClient(RemoteReads, Resource):
     def trust_store(self) -> TrustStore:
         return self._greeter.history.trust_store
 
+    @property
+    def disagreement(self) -> Corrupted | None:
+        return self._greeter.history.disagreement
+
     def close(self) -> None:
         """Trust the head that includes everything submitted or read here, and close the connection."""
         if self._has_submitted or self._greeter.history.has_followed:

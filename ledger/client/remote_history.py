@@ -45,13 +45,15 @@ class RemoteHistory:
         self._only_looks = settings.only_looks
         self.trust_store = TrustStore.of_server(ledger)
         self.trusted: TrustedHead | None = None
+        self.disagreement: Corrupted | None = None
         self.has_followed = False
 
     def greet(self, reads: Reads) -> None:
         """Compare the history of a node with the trusted one, and store the node's head as trusted.
 
-        With ``only_looks`` in the settings it stores nothing, and logs errors of the class ``Corrupted``. Raises
-        Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``. Unavailable: the node does not answer.
+        With ``only_looks`` in the settings it stores nothing, and errors of the class ``Corrupted`` become the
+        ``disagreement``. Raises Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``. Unavailable: the node does not
+        answer.
         """
         chain = Chain(reads, self._ledger)
 
@@ -62,7 +64,9 @@ class RemoteHistory:
             # The file lacks the heads that were trusted since it was written, and the node must continue those, too.
             self.follow(reads, reads.consistency(self.trusted.size), self.trusted)
         self.has_followed = False
-        self.trusted = self.trust_store.check_log(read_consistency, chain.reset, only_looks=self._only_looks)
+        self.trusted, self.disagreement = self.trust_store.check_log(
+            read_consistency, chain.reset, only_looks=self._only_looks
+        )
 
     def follow(self, reads: Reads, consistency_proof: ConsistencyProof, before: TrustedHead | None) -> None:
         """Trust the head of an answer. It must continue ``before``, the trusted head when the request was sent.

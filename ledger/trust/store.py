@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -59,6 +59,11 @@ class TrustRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     created_ms: int = msgspec.field(name="begun_ms")
     checkpoint_keys: dict[str, bool] = {}
 
+    @property
+    def is_present(self) -> bool:
+        """Whether the location is a folder with a log, which a server's is not."""
+        return self.location != SERVER and Path(self.location, "log").is_dir()
+
 
 _decoder: Final = json_decoder(TrustRecord)
 
@@ -68,6 +73,17 @@ class LogComparison(msgspec.Struct, frozen=True):
 
     trusted: TrustedHead
     notices: list[str]
+
+
+class CheckedLog(NamedTuple):
+    """The head that a reader trusts after it checked a log.
+
+    A reader that only looks may read a log that contradicts the trust store: then ``disagreement`` is the error that
+    other readers get, and ``trusted`` is None.
+    """
+
+    trusted: TrustedHead | None
+    disagreement: Corrupted | None = None
 
 
 class TrustStore:
@@ -132,40 +148,49 @@ class TrustStore:
 
     def others(self) -> list[TrustRecord]:
         """Return the trust records that this machine stores for the same ledger at other locations."""
+        return [record for record in self.records() if record.location != self.location]
+
+    def records(self) -> list[TrustRecord]:
+        """Return the trust records that this machine stores for the same ledger, of this location and of others."""
         records = []
         with contextlib.suppress(OSError):
             for path in sorted(self.path.parent.glob("*.json")):
-                if path != self.path and (content := self._read(path)):
+                if content := self._read(path):
                     with contextlib.suppress(Corrupted):  # the readers at that location get this error themselves
                         records.append(self._decode(path, content))
         return [record for record in records if record.ledger == self.ledger]
 
-    def rivals(self, read_consistency: ReadConsistency) -> list[str]:
-        """Return a notice for each other folder that holds this ledger with entries that the log here lacks.
-
-        Both may be honest copies, but after writes to both their histories differ for ever. No rival: a copy that lags
-        behind, a folder that no longer exists (it was moved), or this folder under another name.
-        """
-        notices = []
+    def copies(self) -> list[TrustRecord]:
+        """Return the records of other folders that hold this ledger; not of this folder under another name."""
+        copies = []
         for other in self.others():
-            log_folder = Path(other.location, "log")
             with contextlib.suppress(OSError):
-                if (
-                    other.location == SERVER
-                    or not log_folder.is_dir()
-                    or log_folder.samefile(Path(self.location, "log"))
-                ):
-                    continue
-                size, consistency_proof = other.trusted.size, read_consistency(other.trusted.size)
-                if not is_continued(other.trusted, consistency_proof):
-                    difference = (
-                        f"{size} entries, this one {consistency_proof.size}"
-                        if size > consistency_proof.size
-                        else "another history"
-                    )
-                    notices.append(
-                        f"{other.location} holds this ledger too, with {difference}: use one, and remove the other"
-                    )
+                if other.is_present and not Path(other.location, "log").samefile(Path(self.location, "log")):
+                    copies.append(other)
+        return copies
+
+    def rivals(self, read_consistency: ReadConsistency) -> list[str]:
+        """Return a notice for each other folder that holds this ledger, if a write here makes two histories of it.
+
+        That folder has entries that the log here lacks, or this one is a copy that nobody has written to yet. Both may
+        be honest copies, but after writes to both their histories differ for ever. No rival: an older copy, a folder
+        that no longer exists (it was moved), or this folder under another name.
+        """
+        notices, own = [], self.load()
+        for other in self.copies():
+            size, consistency_proof = other.trusted.size, read_consistency(other.trusted.size)
+            if size > consistency_proof.size:
+                difference = f"{consistency_proof.size} entries here, {size} there"
+            elif not is_continued(other.trusted, consistency_proof):
+                difference = "another history"
+            elif own is None or (own.created_ms > other.created_ms and own.created_size == consistency_proof.size):
+                difference = "nothing was written here yet"
+            else:
+                continue
+            notices.append(
+                f"{self.location} and {other.location} hold the same ledger ({difference}). Write to only one of them: "
+                "events in both make two histories, which nothing can join. See 'Two copies' in the runbook"
+            )
         return notices
 
     def update(self, read_consistency: ReadConsistency, read_reset: ReadReset) -> LogComparison:
@@ -196,13 +221,11 @@ class TrustStore:
         trusted, new_resets = trust(record.trusted, read_consistency(record.trusted.size), read_reset, self.source)
         return LogComparison(trusted, [str(reset) for reset in new_resets])
 
-    def check_log(
-        self, read_consistency: ReadConsistency, read_reset: ReadReset, *, only_looks: bool
-    ) -> TrustedHead | None:
-        """Do what ``update`` does, log the notices, and return the head that is trusted now.
+    def check_log(self, read_consistency: ReadConsistency, read_reset: ReadReset, *, only_looks: bool) -> CheckedLog:
+        """Do what ``update`` does, and log the notices.
 
-        A reader that ``only_looks`` stores nothing. If the history changed, it gets a notice instead of an error, and
-        None. Raises Corrupted: as ``update``, unless ``only_looks``.
+        A reader that ``only_looks`` stores nothing. If the history changed, it gets a notice and the ``disagreement``
+        instead of an error. Raises Corrupted: as ``update``, unless ``only_looks``.
         """
         try:
             if only_looks:
@@ -213,10 +236,10 @@ class TrustStore:
             if not only_looks:
                 raise
             log_notice(f"{error.code}: {error.message}")
-            return None
+            return CheckedLog(None, error)
         for notice in comparison.notices:
             log_notice(notice)
-        return comparison.trusted
+        return CheckedLog(comparison.trusted)
 
     def probe(self) -> None:
         """Try to write a file where the store would be, and delete it; on failure ``problem`` says why."""

@@ -28,6 +28,7 @@ BEFORE: Final = {
     "Lose all nodes": (*AFTER_A_BACKUP, f"mkdir {HOME_ON_PAGE}/lost"),
     "Rebuild a stream": ("systemctl start deedbook",),
     "Rotate keys": ("deed agent add alice",),
+    "Two copies": (*AFTER_A_BACKUP, f"deed restore {HOME_ON_PAGE}/backups --home {HOME_ON_PAGE}/rehearsal"),
 }
 """The commands that lead to the situation of a section."""
 

@@ -205,19 +205,27 @@ def write(ledger: Ledger, name: str) -> None:
         client.submit(ledger.sign("alice", Draft(stream=f"session/{name}", data=SessionStarted())))
 
 
-def test_a_writer_to_a_copy_that_lags_or_differs_gets_a_notice_first(
+def test_a_writer_to_a_copy_gets_a_notice_first_and_so_does_the_original_then(
     ledger: Ledger, copied: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def notices(written: Ledger, name: str) -> list[str]:
+        caplog.clear()
+        write(written, name)
+        return list(caplog.messages)
+
     for copy in (ledger, copied):
         copy.log.close()
-    write(copied, "first")
-    assert caplog.messages == []
-    write(ledger, "second")
-    size = len(caplog.messages)
-    (ahead,) = caplog.messages
-    assert f"{copied.home.path} holds this ledger too, with 5 entries, this one 4: use one" in ahead
-    write(ledger, "third")
-    assert f"{copied.home.path} holds this ledger too, with another history" in caplog.messages[size]
+    (first,) = notices(copied, "first")
+    assert first.startswith(f"{copied.home.path} and {ledger.home.path} hold the same ledger (nothing was written here")
+    assert "Write to only one of them" in first
+    assert not any(word in first for word in ("remove", "delete"))
+    assert notices(copied, "second") == []
+    (ahead,) = notices(ledger, "third")
+    both = f"{ledger.home.path} and {copied.home.path} hold the same ledger"
+    assert f"{both} (4 entries here, 6 there)" in ahead
+    notices(ledger, "fourth")
+    (other,) = notices(ledger, "fifth")
+    assert f"{both} (another history)" in other
     shutil.rmtree(copied.home.path)
     caplog.clear()
     write(ledger, "fourth")

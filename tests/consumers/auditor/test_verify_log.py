@@ -170,12 +170,13 @@ def test_last_entry_behind_the_clock_is_named_with_the_one_before_it(ledger: Led
 
 @pytest.mark.parametrize("field", ["stream_version", "authority_version"])
 def test_wrong_version_in_the_tree_is_named_with_the_right_one_and_shifts_only_the_next(
-    ledger: Ledger, tmp_path: Path, field: str
+    ledger: Ledger, tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(ledger)
     entries = entries_of(ledger)
     right = getattr(decode_entry(entries[14]), field)
     entries[14] = changed(entries[14], **{field: right + 1})
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "stranger"))  # who reads this ledger for the first time
     with rebuilt(ledger, tmp_path / "copy", entries) as other:
         report = audit(other)
     assert [(one.index, one.code) for one in report.problems] == [
@@ -285,7 +286,8 @@ def test_log_cut_off_behind_a_trusted_checkpoint_is_found(ledger: Ledger, tmp_pa
     with rebuilt(ledger, tmp_path / "old", entries_of(ledger)[:20]) as other:
         assert audit(other).ok
         report = audit(other, trusted_checkpoint=kept)
-    assert codes_at(report, 20) == {"VERIFICATION_FAILED"}
+    assert codes_at(report, 20) == {"HISTORY_CHANGED"}
+    assert report.outcome == "HISTORY_CHANGED"
     assert not report.anchored
 
 
@@ -298,6 +300,7 @@ def test_forked_log_is_found_by_a_trusted_checkpoint(ledger: Ledger, tmp_path: P
         assert audit(other).ok
         report = audit(other, trusted_checkpoint=kept)
     assert not report.ok
+    assert report.outcome == "HISTORY_CHANGED"
     assert not report.anchored
 
 

@@ -69,7 +69,8 @@ def verify(
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle (--bundle FILE).
 
     The verdict is VALID, SUSPECT_KEY (a key that signed was reported stolen since), PARTIAL (a bundle of one stream
-    lacks entries; they are listed) or INVALID. Only VALID exits with 0; --accept lets another verdict do so.
+    lacks entries; they are listed), HISTORY_CHANGED (the log forked, or was put back, since you last read it) or
+    INVALID. Only VALID exits with 0; --accept lets SUSPECT_KEY or PARTIAL do so.
 
     --root pins the root key. It cannot tell apart two histories that this key signed. A checkpoint can: --checkpoint
     FILE compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that the
@@ -159,7 +160,7 @@ def checkpoint(app: App) -> None:
     app.show("checkpoint", {"checkpoint": note}, lambda: echo_exact(note, nl=False))
 
 
-@click.command(cls=Command, only_looks=True)
+@click.command(cls=Command)
 @click.argument("file", metavar="FILE|DIR/")
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
 def export(app: App, file: str, stream: str | None) -> None:
@@ -199,7 +200,8 @@ def conclude(
         if not app.as_json:
             problems = [_line(problem) for problem in report.problems[:problems_shown_max]]
             echo("".join(f"{line}\n" for line in problems or notes), err=True, nl=False)
-        raise Corrupted("VERIFICATION_FAILED", report.verdict, report=data)
+        code = "HISTORY_CHANGED" if report.outcome == "HISTORY_CHANGED" else "VERIFICATION_FAILED"
+        raise Corrupted(code, report.verdict, report=data)
 
     text = [report.verdict + (", views equal what the log gives" if views else "")]
     if report.resumed_at:

@@ -29,6 +29,7 @@ from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.service.server import unserved
 from deedbook.ledger.trust.history import head_text
+from deedbook.ledger.trust.store import TrustStore
 
 if TYPE_CHECKING:
     from deedbook.consumers.interfaces.node.recovery import Head
@@ -108,10 +109,16 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
             progress=step,
         )
     notes, following = _what_follows(home)
+    notes += [
+        f"{copy.location} holds this ledger, too: write to only one of the two. See 'Two copies' in the runbook"
+        for copy in TrustStore.of_folder(restored.ledger, home.path).copies()
+    ]
     if not _is_trusted(home):
         notes.append("what the settings here run or send waits until you trust them; `deed verify` does not")
         following = "deed trust" if following.startswith("deed verify") else following
     following = app.here(following)
+    if not key_files(home) and not restored.has_sealed_keys:
+        notes.append("no keys are here, so nobody can sign: copy keys/ here, or restore a backup made with --keys")
     if restored.has_sealed_keys:
         notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
     data: dict[str, Any] = {"home": str(home.path), "file": str(path)} | restored._asdict() | {"notes": notes}

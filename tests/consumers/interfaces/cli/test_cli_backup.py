@@ -143,7 +143,10 @@ def test_restored_settings_that_act_wait_for_trust_and_the_next_command_says_so(
     full("backup", tmp_path / "ledger.tar")
     restored = elsewhere.document("restore", tmp_path / "ledger.tar")
     assert restored["next"] == f"deed trust --home {elsewhere.home}"
-    assert "waits until you trust" in restored["data"]["notes"][0]
+    beside, waits, no_keys = restored["data"]["notes"]
+    assert f"{full.home} holds this ledger, too: write to only one of the two" in beside
+    assert "no keys are here" in no_keys
+    assert "waits until you trust" in waits
 
 
 def test_backup_says_how_many_blobs_it_leaves_out(full: Deed, tmp_path: Path) -> None:

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from calling import Deed, Kept, Place, Running, Serving, call, call_all, start_session, wait_until
 
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.home.config import Settings
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -74,6 +78,9 @@ def scene(built: Kept, memory_of_readers: Path, capsys: pytest.CaptureFixture[st
         ["next", "--as", "a"],
         ["handoff", "list"],
         ["checkpoint"],
+        ["export", "bundle.tar"],
+        ["export", "bundle.tar", "--stream", "session/old1"],
+        ["backup", "backup.tar"],
         [*WATCH, "--once"],
         ["emit", "session.started", "--stream", "session/new", "--as", "b", "--data", "{}"],
     ],
@@ -86,7 +93,56 @@ def test_verbs_that_act_refuse_a_log_that_was_put_back(scene: Scene, verb: list[
     assert not error["recoverable"]
 
 
-@pytest.mark.parametrize("verb", [["verify"], ["log"], ["show", "0"], ["export", "bundle.tar"], ["doctor"]])
+@pytest.mark.parametrize("verb", [["verify"], ["verify", "--views"], ["verify", "--resume"], ["fsck"]])
+@pytest.mark.parametrize("is_forked", [False, True])
+def test_audits_say_that_the_history_changed(scene: Scene, verb: list[str], *, is_forked: bool) -> None:
+    if is_forked:  # written by a process that remembers nothing: another user, a container
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_STATE_HOME", str(scene.deed.home.parent / "nothing"))
+            for name in ("new1", "new2", "new3", "new4"):
+                start_session(scene.deed, name, "b")
+
+    error = scene.deed.refuses("HISTORY_CHANGED", *verb)
+
+    report = error["details"]["report"]
+    assert (report["ok"], report["outcome"]) == (False, "HISTORY_CHANGED")
+    assert {problem["code"] for problem in report["problems"]} == {"HISTORY_CHANGED"}
+    expected = "another history" if is_forked else "this log has only"
+    assert any(expected in problem["message"] for problem in report["problems"])
+    printed = scene.deed.run(*verb)
+    assert printed.code == 6
+    assert "HISTORY_CHANGED" in printed.err
+
+
+def test_nothing_is_signed_over_a_log_that_changed(scene: Scene) -> None:
+    settings = Settings(home=scene.deed.home, only_looks=True)
+    with LocalClient(settings) as client:
+        for sign in (client.checkpoint, lambda: client.prove(0), lambda: client.ends(1, ["ledger"])):
+            with pytest.raises(Corrupted) as caught:
+                sign()
+            assert caught.value.code == "HISTORY_CHANGED"
+
+
+def test_bundle_of_another_history_is_told_by_a_reader_of_the_ledger(scene: Scene) -> None:
+    """Exported by somebody who remembers nothing, at sizes before and after the head that this reader trusts."""
+    folder = scene.deed.home.parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "nothing"))
+        scene.deed("export", str(folder / "prefix.tar"))
+        for name in ("new1", "new2", "new3", "new4"):
+            start_session(scene.deed, name, "b")
+            scene.deed("export", str(folder / f"{name}.tar"))
+            scene.deed("export", str(folder / f"{name}-stream.tar"), "--stream", "session/new1")
+
+    for name in ("new3", "new3-stream", "new4"):  # new3 has as many entries as this reader trusts
+        report = scene.deed.refuses("HISTORY_CHANGED", "verify", "--bundle", str(folder / f"{name}.tar"))["details"]
+        assert report["report"]["outcome"] == "HISTORY_CHANGED"
+    for name in ("prefix", "new4-stream"):  # nothing here tells: the log is not the one that was trusted, either
+        report = scene.deed.data("verify", "--bundle", str(folder / f"{name}.tar"))
+        assert any("was not compared" in note["message"] for note in report["notes"])
+
+
+@pytest.mark.parametrize("verb", [["log"], ["show", "0"], ["doctor"]])
 def test_verbs_that_only_look_go_on_and_say_it(scene: Scene, verb: list[str], tmp_path: Path) -> None:
     answer = call("--home", scene.deed.home, *verb, cwd=tmp_path)
 

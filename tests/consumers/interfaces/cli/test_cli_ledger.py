@@ -205,7 +205,8 @@ def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Deed, tmp_path: 
         deed("emit", "session.started", "--stream", f"session/{deed.home.parent.name}", "--as", "a", "--data", "{}")
     for deed, other in ((alone, copied), (copied, alone)):
         (line,) = [line for line in deed.run("doctor").out.splitlines() if "WRONG trust store" in line]
-        assert f"{other.home} holds this ledger too, with another history: use one" in line
+        assert f"{deed.home} and {other.home} hold the same ledger" in line
+        assert "Write to only one of them" in line
 
 
 def test_doctor_says_which_extras_are_not_there(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:

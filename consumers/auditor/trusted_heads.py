@@ -1,0 +1,102 @@
+"""Compares what is audited with the heads that this reader trusted before: the verdict HISTORY_CHANGED.
+
+A client compares its log when it opens. A bundle is compared with the heads of its ledger that this user's trust stores
+hold, at whatever location the ledger was read. A bundle may be older than the trusted head, or contain one stream
+alone; then the log at that location, if it is still here, tells whether the bundle's tree is one of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from deedbook.ledger.errors import Corrupted, DeedbookError
+from deedbook.ledger.events.authority import HistoryReset
+from deedbook.ledger.home.config import read_config
+from deedbook.ledger.log.reader import LogReader
+from deedbook.ledger.trust.history import ResetPoint, head_text
+from deedbook.ledger.trust.store import SERVER, TrustStore
+
+if TYPE_CHECKING:
+    from deedbook.consumers.auditor.report import Findings, ReplayOutcome
+    from deedbook.ledger.bundle import Manifest
+    from deedbook.ledger.trust.history import TrustedHead
+    from deedbook.ledger.trust.store import TrustRecord
+
+
+_LEDGER: Final = re.compile("[0-9a-f]{32}")
+
+
+def report_disagreement(disagreement: Corrupted | None, findings: Findings) -> None:
+    """Record how the log contradicts the trust store. Raises Corrupted: the two could not be compared."""
+    if disagreement is not None:
+        if disagreement.code != "HISTORY_CHANGED":
+            raise disagreement
+        findings.contradiction(None, disagreement.message)
+
+
+def trusted_records(ledger: str) -> list[TrustRecord]:
+    """Return the heads of a ledger that this user trusted. A folder that is gone counts only if there is no other."""
+    if _LEDGER.fullmatch(ledger) is None:  # a manifest names it, which nobody signs
+        return []
+    records = TrustStore.of_server(ledger).records()
+    present = [record for record in records if record.location == SERVER or record.is_present]
+    return present or records
+
+
+def compare_bundle(manifest: Manifest, outcome: ReplayOutcome, records: list[TrustRecord], findings: Findings) -> None:
+    """Compare a replayed bundle with the trusted heads, and record each contradiction."""
+    is_compared = not records
+    for record in records:
+        trusted = record.trusted
+        if trusted.size in outcome.roots:
+            root = outcome.roots[trusted.size].hex()
+            is_same, reset = root == trusted.root, _new_reset(outcome, trusted)
+            if not is_same and reset is not None:
+                findings.note(reset.index, "HISTORY_CHANGED", str(reset))
+                continue
+        elif (known := _root_of_log(record, manifest.size)) is not None:
+            root, is_same = manifest.root, manifest.root == known
+        else:
+            continue
+        is_compared = True
+        if not is_same:
+            had = f"trusts {head_text(trusted.size, trusted.root)}"
+            message = f"this bundle is of another history than the one at {record.location}: its trust store {had}"
+            findings.contradiction(None, message)
+    if not is_compared:
+        sizes = ", ".join(f"{record.trusted.size} of {record.location}" for record in records)
+        message = f"the bundle was not compared with the heads that you trusted before, of other sizes: {sizes}"
+        findings.note(None, "NOT_FOUND", message)
+
+
+def _new_reset(outcome: ReplayOutcome, trusted: TrustedHead) -> ResetPoint | None:
+    """Return the history reset in the bundle that abandons the trusted head, and that the reader does not know yet."""
+    replay = outcome.replay
+    known = {replay.state.index_of("ledger", id_) for id_ in trusted.resets}
+    for index, _, data in replay.authority:
+        if isinstance(data, HistoryReset) and index not in known:
+            reset = ResetPoint(index, data.abandoned_size, data.abandoned_root, data.reason)
+            if reset.covers(trusted):
+                return reset
+    return None
+
+
+def _root_of_log(record: TrustRecord, size: int) -> str | None:
+    """Return the root of the first ``size`` entries of the log at a location; None if it cannot tell.
+
+    A log that is gone, too short or no longer the trusted one cannot.
+    """
+    if not record.is_present:
+        return None
+    home, trusted = Path(record.location), record.trusted
+    try:
+        with LogReader(home, map_size=read_config(home).map_size_bytes) as log, log.snapshot() as snapshot:
+            if snapshot.size < max(size, trusted.size):
+                return None
+            if snapshot.frontier(trusted.size).root().hex() != trusted.root:
+                return None
+            return snapshot.frontier(size).root().hex()
+    except DeedbookError:
+        return None
