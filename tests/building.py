@@ -19,7 +19,7 @@ from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft, draft_and_sign, sign
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
+from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Protection, Role
 from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import (
@@ -44,7 +44,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.proof.checkpoint import CheckpointKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -130,7 +130,10 @@ class Clock:
 
 
 class Actors:
-    """Root, node and agents with their keys; whatever they sign goes to ``submit``."""
+    """Root, node and agents with their keys; whatever they sign goes to ``submit``.
+
+    The keys of ``sealed`` names are registered as having a passphrase.
+    """
 
     def __init__(
         self,
@@ -138,7 +141,9 @@ class Actors:
         clock: Clock | None = None,
         root: str = ROOT,
         agents: Mapping[str, Sequence[Role]] = AGENTS,
+        sealed: Collection[str] = (),
     ) -> None:
+        self.sealed = sealed
         self.clock = clock or Clock()
         self.agents = agents
         self.keys = {name: key_named(name) for name in (ROOT, NODE, CHECKPOINT, *agents)} | {ROOT: key_named(root)}
@@ -158,18 +163,30 @@ class Actors:
     def created(self) -> Draft:
         """Return the draft of entry 0."""
         root, node, checkpoint = (self.keys[name].public.hex() for name in (ROOT, NODE, CHECKPOINT))
-        data = LedgerCreated(origin=ORIGIN, root=root, checkpoint_key=checkpoint, node_key=node)
+        data = LedgerCreated(
+            origin=ORIGIN,
+            root=root,
+            checkpoint_key=checkpoint,
+            node_key=node,
+            root_protection=self.protection(ROOT),
+        )
         return Draft(stream="ledger", data=data)
 
     def first_drafts(self) -> list[Draft]:
         """Return the drafts of entry 0 and of the registrations of ``agents``."""
         return [self.created(), *(self.registered(name, roles) for name, roles in self.agents.items())]
 
+    def protection(self, name: str) -> Protection:
+        """Return how the key of a name is said to be stored."""
+        return "passphrase" if name in self.sealed else "none"
+
     def registered(self, name: str, roles: Sequence[Role], key: Key | None = None) -> Draft:
         """Return the draft that registers an agent; its key is kept under its name."""
         key = self.keys.setdefault(name, key or key_named(name))
         proof = key.prove_possession(self.id, name)
-        data = AgentRegistered(name=name, key=key.public.hex(), proof=proof, roles=list(roles))
+        data = AgentRegistered(
+            name=name, key=key.public.hex(), proof=proof, roles=list(roles), protection=self.protection(name)
+        )
         return Draft(stream=f"agent/{name}", data=data)
 
     def delegated(self, name: str, key: Key, *, seconds: float = 3600, **scope: Any) -> Draft:
@@ -257,8 +274,9 @@ class Ledger(Actors):
         clock: Clock | None = None,
         root: str = ROOT,
         agents: Mapping[str, Sequence[Role]] = AGENTS,
+        sealed: Collection[str] = (),
     ) -> None:
-        super().__init__(clock=clock, root=root, agents=agents)
+        super().__init__(clock=clock, root=root, agents=agents, sealed=sealed)
         self.home = Home(folder)
         self._writing = threading.Lock()
         (folder / "log").mkdir(parents=True, exist_ok=True)

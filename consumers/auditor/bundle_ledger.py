@@ -60,7 +60,9 @@ class BundleLedger(Ledger):
             ignored = [IgnoredEntry(index=note.index or 0, code=note.code, message=note.message) for note in notes]
             self._reader = BundleReader(
                 bundle,
-                lambda client: BundleViews(client, settings, ignored=ignored, is_anchored=self.report.anchored),
+                lambda client: BundleViews(
+                    client, settings, ignored=ignored, is_anchored=self.report.anchored, gate=self.report.gate
+                ),
             )
             stack.callback(self._reader.close)
             super().__init__(settings=settings)

@@ -15,6 +15,7 @@ from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.authority import AgentRegistered
 from deedbook.ledger.format.forms import ROOT
 from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.gate_state import GateState, gate_text
 from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     entries that were signed by a key since declared compromised. An earlier audit verified the entries before
     ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of one ``stream``
     lacks, ``missing_files`` the blobs and entries that the folder of an unpacked bundle lacks. ``agents`` are those of
-    a bundle, in the order of their registration.
+    a bundle, in the order of their registration. ``gate`` says whether somebody must enter a passphrase before
+    anything is approved; None if an entry of authority is missing, or the ledger is not valid.
     """
 
     source: str
@@ -93,6 +95,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[MissingEntries] = []
     missing_files: list[str] = []
     agents: list[AuditedAgent] = []
+    gate: GateState | None = None
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -149,7 +152,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 why = ""
             case _:
                 assert_never(self.outcome)
-        return f"{self.outcome}{why}: {scope}, {self.signatures} signatures, by rule ({self.trust})"
+        basis = f"{scope}, {self.signatures} signatures, by rule ({self.trust})"
+        return f"{self.outcome}{why}: {basis}; {gate_text(self.gate)}"
 
     @property
     def _suspect(self) -> str:
@@ -231,6 +235,17 @@ class ReplayOutcome(NamedTuple):
     compromised_signatures: list[int]
 
 
+def _gate_of(
+    outcome: ReplayOutcome, missing: Sequence[MissingEntries], missing_files: Sequence[str]
+) -> GateState | None:
+    has_all = (
+        outcome.lost_from is None
+        and all(gap.stream is not None for gap in missing)
+        and not any(name.startswith("entries/") for name in missing_files)
+    )
+    return outcome.replay.state.gate_state() if has_all and outcome.replay.created is not None else None
+
+
 class Anchor:
     """The auditor's own knowledge: a root key, a trusted checkpoint, the heads in their trust stores, or nothing."""
 
@@ -286,6 +301,7 @@ class Anchor:
             missing=list(missing),
             missing_files=list(missing_files),
             agents=_agents_of(replay) if source == "bundle" else [],
+            gate=None if findings.problems_total else _gate_of(outcome, missing, missing_files),
         )
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from deedbook.consumers.auditor.report import AuditedAgent, AuditReport, Outcome, Problem
 from deedbook.ledger.errors import refuse_name
+from deedbook.ledger.lifecycle.gate_state import GateState
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +20,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     be read; ``ledger`` and ``root_fingerprint`` (hex, of the root key) are None if entry 0 cannot be read. ``stream``
     is the stream of a bundle of one, else None. ``missing`` names everything that the bundle lacks, and
     ``missing_blobs`` the refs of the blobs among it. ``compromised`` are the indexes of the first compromised
-    signatures, of ``compromised_total``. ``agents`` could sign events, in the order of their registration.
+    signatures, of ``compromised_total``. ``agents`` could sign events, in the order of their registration. ``gate``
+    says whether somebody must enter a passphrase before anything is approved; None if that is not known.
 
     ``is_anchored``: the caller passed a fingerprint or a checkpoint, and it fits. Without that, anybody could have made
     the whole ledger.
@@ -41,6 +43,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     compromised: list[int]
     compromised_total: int
     agents: list[AuditedAgent]
+    gate: GateState | None
 
     @property
     def is_valid(self) -> bool:
@@ -71,4 +74,5 @@ def verdict_of(report: AuditReport) -> Verdict:
         compromised=report.compromised_signatures,
         compromised_total=report.compromised_signatures_total,
         agents=report.agents,
+        gate=report.gate,
     )

@@ -135,7 +135,8 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
     name, ledger = invitation.name, invitation.ledger
     nkey = public_bus_key(home.bus_seed(invitation.name))
     checkpoint = open_key(home.key_file(CHECKPOINT)) if _is_node(invitation) else None
-    data = invitation.make_registered(key, nkey, checkpoint=checkpoint)
+    protection = read_key_file(home.key_file(name)).protection
+    data = invitation.make_registered(key, nkey, checkpoint=checkpoint, protection=protection)
     draft = Draft(stream=f"agent/{name}", data=data, idem="join")
     try:
         connection = Connection(server, name, invitation.bus_seed)

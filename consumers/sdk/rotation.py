@@ -53,6 +53,7 @@ def rotate_agent(
                 agent=name,
                 key=key.public.hex(),
                 proof=key.prove_possession(author.client.ledger, name),
+                protection=read_key_file(pending(files[0])).protection,
                 nkey=None if name in RESERVED_NAMES else _new_bus_key(files[1]),
                 reason=reason,
             )

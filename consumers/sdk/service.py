@@ -9,7 +9,7 @@ from deedbook.consumers.sdk.rotation import settle
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRegistered, Role
-from deedbook.ledger.format.identity import Key, write_key
+from deedbook.ledger.format.identity import Key, read_key_file, write_key
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home, new_bus_key, public_bus_key
 from deedbook.ledger.lifecycle.authority import NODE
@@ -36,6 +36,7 @@ def register_agent(
         key=key.public.hex(),
         proof=key.prove_possession(ledger, name),
         roles=list(roles),
+        protection=read_key_file(home.key_file(name)).protection,
         nkey=public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key),
         ai_id=ai_id,
     )

@@ -25,6 +25,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.identity import joining, ledger_id, possession, verify
 from deedbook.ledger.lifecycle import authority as registry
+from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES, GateState
 from deedbook.ledger.lifecycle.machine import check_roles
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.records import StreamState
@@ -32,7 +33,7 @@ from deedbook.ledger.log.records import StreamState
 D = TypeVar("D", bound=EventData)
 Rule: TypeAlias = "Callable[[Event, Layer, StreamState | None], StreamState | None]"
 # Only root replaces a lost key of an agent with one of these roles.
-_ROOT_REPLACES: Final = frozenset({"admin", "human", "reviewer", registry.NODE_ROLE})
+_ROOT_REPLACES: Final = TRUSTED_ROLES | {registry.NODE_ROLE}
 
 
 def typed(event: Event, data_type: type[D]) -> D:
@@ -337,6 +338,8 @@ def _key_of(record: registry.AuthorityRecord) -> keys.Key[Any]:
             return keys.invitation_key(record.name)
         case registry.CheckpointKeys():
             return keys.CHECKPOINT_KEYS_KEY
+        case GateState():
+            return keys.GATE_STATE_KEY
         case _:
             assert_never(record)
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord
+from deedbook.ledger.lifecycle.gate_state import GateState
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.records import StreamRecord
@@ -209,3 +210,7 @@ class Layer:
     def checkpoint_keys(self) -> CheckpointKeys:
         """Return the current and former keys of checkpoints."""
         return self.record(keys.CHECKPOINT_KEYS_KEY) or CheckpointKeys()
+
+    def gate_state(self) -> GateState:
+        """Return the state of the gate."""
+        return self.record(keys.GATE_STATE_KEY) or GateState()

@@ -8,7 +8,7 @@ from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import LedgerCreated
-from deedbook.ledger.format.identity import Key, ledger_id, open_key, write_key
+from deedbook.ledger.format.identity import Key, ledger_id, open_key, read_key_file, write_key
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home, new_bus_key
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
@@ -51,12 +51,14 @@ def create_ledger(
     origin: str,
     map_size: int,
     passphrase: str | None = None,
+    is_trial: bool = False,
     clock_ms: Callable[[], int] | None = None,
 ) -> str:
     """Create a ledger in ``home`` and return its id. It has three keys and entry 0.
 
-    A passphrase encrypts the root key. ``clock_ms`` returns the time of entry 0 (default: now). This user trusts the
-    folder from then on, but not a settings file that was there before. Raises Refused: ``LEDGER_EXISTS``. Unavailable:
+    A passphrase encrypts the root key. A ledger for a first try says so for ever (``is_trial``). ``clock_ms`` returns
+    the time of entry 0 (default: now). This user trusts the folder from then on, but not a settings file that was there
+    before. Raises Refused: ``LEDGER_EXISTS``. Unavailable:
     ``STORE_UNAVAILABLE`` when the folder cannot be written.
     """
     CheckpointKey(origin, bytes(32))  # refuses an origin that cannot name a key, before anything is written
@@ -82,7 +84,12 @@ def create_ledger(
             if not home.nkey_file(name).exists():
                 new_bus_key(home.nkey_file(name))
         created = LedgerCreated(
-            origin=origin, root=root.public.hex(), checkpoint_key=checkpoint.public.hex(), node_key=node.public.hex()
+            origin=origin,
+            root=root.public.hex(),
+            checkpoint_key=checkpoint.public.hex(),
+            node_key=node.public.hex(),
+            root_protection=read_key_file(home.key_file(ROOT)).protection,
+            trial=is_trial,
         )
         at = now() if clock_ms is None else clock_text(clock_ms())
         Gate(log, clock_ms=clock_ms).submit(

@@ -19,7 +19,7 @@ from blake3 import blake3
 from nacl import utils
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import AgentInvited, AgentRegistered, Role
+from deedbook.ledger.events.authority import AgentInvited, AgentRegistered, Protection, Role
 from deedbook.ledger.events.fields import Name
 from deedbook.ledger.format.codec import UNREADABLE, read_msgpack
 from deedbook.ledger.format.identity import Key, joining
@@ -96,16 +96,19 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             expires_at=clock_text(self.expires_ms),
         )
 
-    def make_registered(self, key: Key, nkey: str | None = None, *, checkpoint: Key | None = None) -> AgentRegistered:
+    def make_registered(
+        self, key: Key, nkey: str | None = None, *, checkpoint: Key | None = None, protection: Protection = "none"
+    ) -> AgentRegistered:
         """Return the data of the event ``agent.registered``, which the joining agent signs with ``key``.
 
-        A node also names its ``checkpoint`` key.
+        A node also names its ``checkpoint`` key. ``protection`` is how ``key`` is stored.
         """
         return AgentRegistered(
             name=self.name,
             key=key.public.hex(),
             proof=key.prove_possession(self.ledger, self.name),
             roles=self.roles,
+            protection=protection,
             nkey=nkey,
             token_proof=self.key.sign(joining(self.ledger, self.name, key.public)).hex(),
             checkpoint_key=checkpoint.public.hex() if checkpoint else None,

@@ -35,9 +35,10 @@ from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import resolved
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
+from deedbook.ledger.lifecycle.gate_state import GateState
 from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.log import keys
-from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, agent_key, key_key
+from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, GATE_STATE_KEY, agent_key, key_key
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.records import StreamRecord, StreamState
 from deedbook.ledger.proof.checkpoint import NOTE_KEY, CheckpointVerifier, open_stream_heads, parse_vkey, verifiers_of
@@ -55,9 +56,9 @@ R = TypeVar("R")
 authority_file_max_bytes: Final = 64 * 1024**2
 streams_cached_max_bytes: Final = 8 * 1024**2
 _cached_overhead_bytes: Final = 4096
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 _DIGEST_SIZE: Final = 32
-_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n", b"v", b"t"})
+_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"g", b"n", b"v", b"t"})
 # The answer when a rule reads another stream: a stream that blocks nothing.
 _DONE: Final = StreamRecord(1, 0, HandoffState("", "", "", "verified", "", (), "completed", (), ()))
 
@@ -125,6 +126,10 @@ class Authority:
         """Return the record of a signing key (hex) as it was before the entry at ``index``, or None."""
         return self.record(key_key(public_key), index)
 
+    def gate_state(self, index: int) -> GateState:
+        """Return the state of the gate as it was before the entry at ``index``."""
+        return self.record(GATE_STATE_KEY, index) or GateState()
+
     def add(self, index: int, records: dict[bytes, Any]) -> None:
         """Add the event at ``index``, and the records that it changed."""
         self.stored.indexes.append(index)
@@ -169,6 +174,11 @@ class StreamReader:
             if len(self.authority.stored.indexes) != count:
                 self._save()
             return checked if size is None else self._cut(checked, size)
+
+    def gate_state(self) -> GateState:
+        """Return the present state of the gate, as the signed entries of authority give it. Raises as ``read``."""
+        head = self.read("ledger").head
+        return self.authority.gate_state(head.size)
 
     def _cut(self, checked: CheckedStream, size: int) -> CheckedStream:
         """Return a stream as of the first ``size`` entries, and check that the present log continues these."""

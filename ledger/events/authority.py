@@ -19,14 +19,25 @@ from deedbook.ledger.events.fields import (
 
 Role = Literal["agent", "reviewer", "admin", "human", "service", "node"]
 
+Protection = Literal["passphrase", "none"]
+"""How an identity key is stored: sealed with a passphrase, or so that every program of its user can sign with it.
+
+The program that made the key says so. No reader can check it.
+"""
+
 
 class LedgerCreated(EventData, frozen=True):
-    """Entry 0: it names the ledger's keys and its origin (the name on its checkpoints)."""
+    """Entry 0: it names the ledger's keys and its origin (the name on its checkpoints).
+
+    ``root_protection`` is how the first root key is stored. The ledger of a first try says so for ever (``trial``).
+    """
 
     origin: Label
     root: PublicKey
     checkpoint_key: PublicKey
     node_key: PublicKey
+    root_protection: Protection = "none"
+    trial: bool = False
 
 
 class HistoryReset(EventData, frozen=True):
@@ -86,13 +97,15 @@ class AgentRegistered(EventData, frozen=True):
     ``proof`` is the identity key's signature over ``identity.possession``, so nobody can register a key that they do
     not hold. ``ai_id`` (like ``claude-sonnet-4.5``) is a label without authority. With ``token_proof``, the signature
     of an invitation's token over ``identity.joining``, an agent registers itself, and ``key`` signs the event. A node
-    names its ``checkpoint_key``; its ``checkpoint_proof`` is for the name ``checkpoint/NAME``.
+    names its ``checkpoint_key``; its ``checkpoint_proof`` is for the name ``checkpoint/NAME``. ``protection`` is how
+    ``key`` is stored.
     """
 
     name: Name
     key: PublicKey
     proof: Signature
     roles: list[Role]
+    protection: Protection = "none"
     nkey: NatsKey | None = None
     ai_id: str = ""
     token_proof: Signature | None = None
@@ -142,12 +155,13 @@ class KeyRotated(EventData, frozen=True):
 
     The old key signs it, or root if the old key is lost (for other signers see ``admission.authority``). The old key
     and its session keys sign nothing from here on; their earlier events stay valid. If the key is root's, the ledger's
-    id and fingerprint stay those of the first root key.
+    id and fingerprint stay those of the first root key. ``protection`` is how the new key is stored.
     """
 
     agent: Name
     key: PublicKey
     proof: Signature
+    protection: Protection = "none"
     nkey: NatsKey | None = None
     reason: Line = "no reason given"
 

@@ -106,6 +106,11 @@ class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kinds: list[str] = []
     streams: list[str] = []
 
+    @property
+    def protection(self) -> Literal["passphrase", "none"]:
+        """How the key is stored, as its registration says it."""
+        return "none" if self.sealed is None else "passphrase"
+
 
 _decoder = json_decoder(KeyFile)
 

@@ -34,6 +34,7 @@ from deedbook.ledger.events.authority import (
     KeyRevoked,
     KeyRotated,
     LedgerCreated,
+    Protection,
     RoleGranted,
     RoleRevoked,
     TermStarted,
@@ -42,6 +43,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format import forms
 from deedbook.ledger.lifecycle.clock import Span
+from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES, GateState
 from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,6 +83,7 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
     Only identity and session keys sign events. The first node's checkpoint keys belong to the name ``CHECKPOINT``.
     ``delegated_by`` is the identity key (hex) of a session key, which is valid for its ``span``, until ``expires_at``.
     Its signatures from ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports.
+    ``protection`` is how an identity key was said to be stored.
     """
 
     agent: str
@@ -101,6 +104,7 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
     delegated_by: str = ""
     compromised_since: int | None = None
     compromised_index: int | None = None
+    protection: Protection | None = None
 
     @property
     def owner(self) -> str:
@@ -250,7 +254,7 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
 
 
 E = TypeVar("E", KeyRecord, InvitationRecord)
-AuthorityRecord: TypeAlias = AgentRecord | KeyRecord | InvitationRecord | CheckpointKeys
+AuthorityRecord: TypeAlias = AgentRecord | KeyRecord | InvitationRecord | CheckpointKeys | GateState
 
 
 class AuthorityReads(Agents, Protocol):
@@ -262,14 +266,26 @@ class AuthorityReads(Agents, Protocol):
     def checkpoint_keys(self) -> CheckpointKeys:
         """Return the current and former keys of checkpoints."""
 
+    def gate_state(self) -> GateState:
+        """Return the state of the gate."""
+
 
 def changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:
     """Yield the records that an accepted event of authority changes, as they are after it."""
+    records = [*_changes(event, before)]
+    yield from records
+    gate, created = before.gate_state(), event.data if isinstance(event.data, LedgerCreated) else None
+    after = gate.after(event.index, _unprotected(records, before), trial=created is not None and created.trial)
+    if created is not None or after != gate:
+        yield after
+
+
+def _changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:
     data, checkpoints = event.data, before.checkpoint_keys()
     match data:
         case LedgerCreated():
-            yield from _registered(event, AgentRecord(ROOT, data.root, ("admin",)))
-            yield from _registered(event, AgentRecord(NODE, data.node_key, ()))
+            yield from _registered(event, AgentRecord(ROOT, data.root, ("admin",)), data.root_protection)
+            yield from _registered(event, AgentRecord(NODE, data.node_key, ()), "none")
             yield _key(event, CHECKPOINT, data.checkpoint_key, "checkpoint")
         case AgentInvited() | AgentInvitationRevoked() | AgentRegistered():
             yield from _joining(event, data, before)
@@ -314,7 +330,8 @@ def _joining(
             if data.token_proof is not None:
                 yield from _ended([before.invitation(data.name)], event, "used", None)
             roles = tuple(sorted({*data.roles}))
-            yield from _registered(event, AgentRecord(data.name, data.key, roles, data.nkey, data.ai_id))
+            agent = AgentRecord(data.name, data.key, roles, data.nkey, data.ai_id)
+            yield from _registered(event, agent, data.protection)
             if data.checkpoint_key is not None:
                 yield _key(event, data.name, data.checkpoint_key, "checkpoint")
         case _:
@@ -338,15 +355,30 @@ def _changed(
             yield replace(agent, roles=tuple(role for role in agent.roles if role != data.role))
         case KeyRotated():
             yield from _ended([before.key(agent.key)], event, "replaced", data.reason)
-            yield _key(event, agent.name, data.key, "identity")
+            yield replace(_key(event, agent.name, data.key, "identity"), protection=data.protection)
             yield replace(agent, key=data.key, nkey=data.nkey)
         case _:
             assert_never(data)
 
 
-def _registered(event: Event, agent: AgentRecord) -> Iterator[AuthorityRecord]:
+def _registered(event: Event, agent: AgentRecord, protection: Protection) -> Iterator[AuthorityRecord]:
     yield replace(agent, registered_index=event.index, registered_ms=event.accepted_ms)
-    yield _key(event, agent.name, agent.key, "identity")
+    yield replace(_key(event, agent.name, agent.key, "identity"), protection=protection)
+
+
+def _unprotected(records: Iterable[AuthorityRecord], before: Agents) -> dict[str, bool]:
+    """Return whether the agents in changed records have a trusted role and a valid key without a passphrase."""
+    agents = {record.name: record for record in records if isinstance(record, AgentRecord)}
+    keys = {record.key: record for record in records if isinstance(record, KeyRecord)}
+    for record in keys.values():
+        if record.is_identity and (agent := before.agent(record.agent)) is not None:
+            agents.setdefault(agent.name, agent)
+    unprotected = {}
+    for name, agent in agents.items():
+        key = keys.get(agent.key) or before.key(agent.key)
+        has_none = key is not None and key.is_valid and key.protection == "none"
+        unprotected[name] = has_none and not TRUSTED_ROLES.isdisjoint(agent.roles)
+    return unprotected
 
 
 def _key(event: Event, agent: str, key: str, type_: KeyType) -> KeyRecord:
@@ -399,6 +431,10 @@ class AgentRecords(msgspec.Struct, array_like=True):
         """Return the current and former keys of checkpoints."""
         return self.checkpoints
 
+    def gate_state(self) -> GateState:
+        """Return the state before any event: the records of one agent do not give that of the gate."""
+        return GateState()
+
     def apply(self, event: Event) -> None:
         """Make the changes of an accepted event to these records."""
         for record in [*changes(event, self)]:
@@ -411,7 +447,7 @@ class AgentRecords(msgspec.Struct, array_like=True):
                     self.registered = record
                 case InvitationRecord():
                     self.invited = record
-                case _:  # ``ledger.created`` registers several agents
+                case _:  # ``ledger.created`` registers several agents; the gate's state is of no agent
                     pass
 
 

@@ -10,6 +10,7 @@ from blake3 import blake3
 if TYPE_CHECKING:
     from deedbook.ledger.home.quota import QuotaUsage
     from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+    from deedbook.ledger.lifecycle.gate_state import GateState
     from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
 
     R = TypeVar("R")
@@ -45,6 +46,9 @@ SKIPPED_PREFIX: Final = b"x"
 
 
 CHECKPOINT_KEYS_KEY: Final = cast("Key[CheckpointKeys]", b"c")
+
+
+GATE_STATE_KEY: Final = cast("Key[GateState]", b"g")
 
 
 QUOTA_PREFIX: Final = b"q"

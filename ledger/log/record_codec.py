@@ -9,7 +9,15 @@ from typing import Any, Final
 from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.home.quota import QuotaUsage
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
-from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, QUOTA_PREFIX, SHARED_KEY, SKIPPED_PREFIX, TERM_KEY
+from deedbook.ledger.lifecycle.gate_state import GateState
+from deedbook.ledger.log.keys import (
+    CHECKPOINT_KEYS_KEY,
+    GATE_STATE_KEY,
+    QUOTA_PREFIX,
+    SHARED_KEY,
+    SKIPPED_PREFIX,
+    TERM_KEY,
+)
 from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
 
 
@@ -31,6 +39,7 @@ TYPES: Final[dict[bytes, type]] = {
     b"v": InvitationRecord,
     TERM_KEY: Term,
     CHECKPOINT_KEYS_KEY: CheckpointKeys,
+    GATE_STATE_KEY: GateState,
     b"n": str,
     b"d": int,
     SHARED_KEY: ClusterRecord,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from deedbook.ledger.events.authority import Role
+from deedbook.ledger.events.authority import Protection, Role
 from deedbook.ledger.lifecycle.authority import InvitationEnd, KeyEnd, KeyType
 from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untrusted
 
@@ -47,7 +47,8 @@ class AgentKey(Answer, frozen=True, kw_only=True):
 
     ``kinds``, ``streams`` and ``max_events`` are the scope of a session key, which ``delegated_by`` (an identity key)
     delegated. It ends with that key, and then has that key's end. Signatures from ``compromised_since`` on are
-    compromised, as the entry ``compromised_index`` reports.
+    compromised, as the entry ``compromised_index`` reports. ``protection`` is how an identity key was said to be
+    stored.
     """
 
     agent: str
@@ -66,6 +67,7 @@ class AgentKey(Answer, frozen=True, kw_only=True):
     ended_because: Untrusted | None
     compromised_since: Index | None
     compromised_index: Index | None
+    protection: Protection | None
     state: KeyState
 
 

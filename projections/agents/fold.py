@@ -32,7 +32,8 @@ class KeyRow(Row, frozen=True):
 
     ``type`` is ``identity``, or ``session`` for a delegated key. ``ended_as`` is ``revoked``, ``replaced``,
     ``compromised`` or ``removed``; ``ended_by`` ended it at ``ended_index``. Signatures from ``compromised_since`` on
-    are compromised, as the entry ``compromised_index`` reports.
+    are compromised, as the entry ``compromised_index`` reports. ``protection`` is how an identity key was said to be
+    stored: ``passphrase`` or ``none``.
     """
 
     agent: str
@@ -51,6 +52,7 @@ class KeyRow(Row, frozen=True):
     ended_because: str | None = None
     compromised_since: int | None = None
     compromised_index: int | None = None
+    protection: str | None = None
 
 
 class InvitationRow(Row, frozen=True):

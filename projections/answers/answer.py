@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.errors import refuse_name
+from deedbook.ledger.lifecycle.gate_state import GateState
 
 T = TypeVar("T")
 
@@ -59,13 +60,15 @@ class Head(Answer, frozen=True, kw_only=True):
 
     ``is_pinned``: this machine knows the ledger's root key from its user. ``ignored`` are entries that were read and do
     not count. ``entries`` and ``ends`` (a signed note on where the stream ends, over the bus) are of one stream; an
-    answer about several has neither. ``witnessed`` is the verdict of this folder's witnesses, if it names any.
+    answer about several has neither. ``witnessed`` is the verdict of this folder's witnesses, if it names any. ``gate``
+    says whether somebody must enter a passphrase before anything is approved; null in a bundle that lacks entries.
     """
 
     size: int
     root: str
     is_pinned: bool
     ignored: list[IgnoredEntry]
+    gate: GateState | None
     entries: int | UnsetType = UNSET
     ends: str | UnsetType | None = UNSET
     witnessed: Any = UNSET

@@ -61,11 +61,11 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
 
     With ``as_of`` it is the answer as of then (``answers.instants``). In an answer from signed entries, the key
     ``as_of`` describes the head that the answer is of: its ``size`` and ``root``, how many ``entries`` the stream has
-    there, which of them are ``ignored``, whether this machine pins the ledger's root key, and over the bus the signed
-    note on where the stream ``ends``. With ``as_of`` given, all of that is as of then and proven to be a beginning of
-    the ledger's head; only which entry a time means is taken from a view. Raises Refused: as the query, and as
-    ``Client.view`` for ``as_of``. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the entries do not prove
-    themselves.
+    there, which of them are ``ignored``, whether this machine pins the ledger's root key, the state of the ``gate``,
+    and over the bus the signed note on where the stream ``ends``. With ``as_of`` given, all of that is as of then and
+    proven to be a beginning of the ledger's head; only which entry a time means is taken from a view. Raises Refused:
+    as the query, and as ``Client.view`` for ``as_of``. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the
+    entries do not prove themselves.
     """
     if query not in CHECKED:
         return client.view(query, arguments, as_of)
@@ -179,6 +179,7 @@ class CheckedRows:
             "size": first.head.size,
             "root": first.head.root,
             "is_pinned": self._client.streams.is_pinned,
+            "gate": msgspec.to_builtins(self._client.streams.authority.gate_state(first.head.size)),
             "ignored": msgspec.to_builtins([ignored for stream in read for ignored in stream.ignored]),
         }
         of_stream = {"entries": len(first.entries) + len(first.ignored), "ends": first.ends or None}

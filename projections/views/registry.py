@@ -15,7 +15,7 @@ from deedbook.projections.views.projection import Projection
 # versions are not in the folds, so that a reader can check whether the views are up to date without loading any fold.
 VIEW_VERSIONS: Final = {
     "catalog": 7,
-    "agents": 10,
+    "agents": 11,
     "reasoning": 6,
     "briefs": 4,
     "handoffs": 13,

@@ -184,7 +184,7 @@ class NotifierWorker:
             store.begin(waiting, OpenEpisode(identity, max(seen_size, waiting.since_index + 1)), now_ms)
             if not is_notified:
                 continue
-            origin = origin_of(self._client, self._home)
+            origin = origin_of(self._client)
             behind = self._behind(waiting.reasoning_refs)
             notification = notification_of(self._client.ledger, identity, waiting, now_ms, origin, citations=behind)
             for channel in self._channels:

@@ -39,7 +39,6 @@ from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import SessionEnded, SessionStarted
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.environment import environment_variable, present_session
-from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import resolved
 from deedbook.ledger.home.settings import check_folder
 from deedbook.projections.answers.checked import ask
@@ -132,7 +131,7 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
     try:
         while True:
             client = ledger.client
-            origin = origin_of(client, Home(work.home))
+            origin = origin_of(client)
             view = partial(ask, client)
             agent, folder = work.call.agent, work.home.parent
             brief = prime(view, client.get_blob, origin, agent=agent, session=session, budget=budget, folder=folder)

@@ -20,7 +20,6 @@ from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.home import trust
-from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.membership import read_membership
 from deedbook.ledger.lifecycle.authority import RESERVED_NAMES
 from deedbook.projections.answers.answer import Answer
@@ -74,7 +73,7 @@ class ToolLedger(Ledger):
     @property
     def origin(self) -> Origin:
         """The origin of the ledger's texts."""
-        return origin_of(self.client, Home(self.settings.home))
+        return origin_of(self.client)
 
     def quote(self, author: str, at: str | int, text: str) -> str:
         """Return untrusted text as a self-contained block with author, age and notice."""

@@ -42,6 +42,7 @@ from deedbook.ledger.bundle.standalone.rules import AUTHORITY_FAMILIES, Rules
 FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
 REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
 
 
@@ -420,6 +421,12 @@ class Audit:
 
     def verdict(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
         """Return the exit code and the last line. ``fingerprint`` is the value of --root, ``accepted`` of --accept."""
+        exit_code, line = self.outcome(fingerprint, accepted)
+        is_known = self.has_all_authority and not self.problems
+        return exit_code, f"{line}; gate: {self.authority.gate() if is_known else UNKNOWN_GATE}"
+
+    def outcome(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
+        """Return the exit code, and the verdict without the state of the gate."""
         actual = blake3(bytes.fromhex(self.authority.root)).hexdigest()
         trust = (
             "root key matches --root" if fingerprint else f"self-asserted: compare the root key's fingerprint {actual}"

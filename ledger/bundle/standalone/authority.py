@@ -33,13 +33,15 @@ AUTHORITY = (
 )
 CHECKPOINTS = "the checkpoints"  # the owner of checkpoint keys and of invitation keys; not an agent's name
 WORKERS = {"agent", "reviewer", "human", "service"}
+TRUSTED = {"admin", "human", "reviewer"}
 
 
 @dataclass
 class Key:
     """A key: its owner and the entry that registered it. A session key has a delegating key, a time and a scope.
 
-    ``events_left`` is the number of events that a session key may still sign, None without a limit.
+    ``events_left`` is the number of events that a session key may still sign, None without a limit. ``has_passphrase``
+    is what the program that registered an identity key said.
     """
 
     owner: str
@@ -52,6 +54,7 @@ class Key:
     events_left: int | None = None
     ended_at: int | None = None
     compromised_since: int | None = None
+    has_passphrase: bool = False
 
     def end(self, index: int) -> None:
         """End the key: it must sign no entry after ``index``."""
@@ -111,6 +114,8 @@ class Authority:
         self.term = 0
         self.vkeys: list[str] = []
         self.signed: list[tuple[int, Key]] = []
+        self.is_trial = self.is_closed = False
+        self.closed_since = 0
 
     def check_signer(self, event: Event, *, is_decision: bool) -> None:
         """Check that the key may sign this event at its index. A session key must not sign a decision."""
@@ -152,6 +157,10 @@ class Authority:
     def apply(self, event: Event) -> None:
         """Check an event of authority, then apply its changes."""
         getattr(self, event.kind.replace(".", "_"))(event, event.data)
+        is_closed = not self.is_trial and not self.unprotected()
+        if is_closed and not self.is_closed:
+            self.closed_since = event.index
+        self.is_closed = is_closed
 
     def count(self, event: Event) -> None:
         """Count an accepted event for the key that signed it."""
@@ -162,6 +171,23 @@ class Authority:
     def compromised_signatures(self) -> list[int]:
         """Return the indexes of entries with a compromised signature, by all reports in the bundle."""
         return [index for index, key in self.signed if key.is_compromised(index)]
+
+    def unprotected(self) -> list[str]:
+        """Return the agents that approve, or register those who do, with a valid key that has no passphrase."""
+        trusted = {name: agent.key for name, agent in self.agents.items() if agent.roles & TRUSTED}
+        return sorted(name for name, key in trusted.items() if key.ended_at is None and not key.has_passphrase)
+
+    def gate(self) -> str:
+        """Return the state of the gate: whether a passphrase must be entered before anything is approved."""
+        names = self.unprotected()
+        if self.is_closed:
+            return f"closed since entry {self.closed_since}" if self.closed_since else "closed"
+        if self.is_trial:
+            return "open (trial)"
+        if len(names) == 1:
+            return f"open ({names[0]}'s key has no passphrase)"
+        listed = names if len(names) <= 3 else [*names[:3], f"{len(names) - 3} more"]
+        return f"open (the keys of {', '.join(listed[:-1])} and {listed[-1]} have no passphrase)"
 
     def roles_of(self, name: str) -> set[str]:
         """Return the roles of an agent; none if it is not registered, or was removed."""
@@ -180,9 +206,10 @@ class Authority:
         need(event.body["ledger"] == ledger, "the ledger's id does not match its root key", "WRONG_LEDGER")
         need(len(set(names)) == 3, "the root, node and checkpoint keys must differ", "INVALID_FIELD")
         self.ledger, self.root, self.origin = ledger, data["root"], data["origin"]
-        self.agents["root"] = Agent(self.add_key("root", names[0], 0), {"admin"})
+        self.agents["root"] = Agent(self.add_identity_key("root", names[0], 0, data.get("root_protection")), {"admin"})
         self.agents["node"] = Agent(self.add_key("node", names[1], 0), set())
         self.add_checkpoint_key(event, "node", data["checkpoint_key"])
+        self.is_trial = data.get("trial", False)
 
     def ledger_history_reset(self, event: Event, data: Any) -> None:
         """Check a history reset: only root abandons entries."""
@@ -244,7 +271,8 @@ class Authority:
         if key:
             need(key != data["key"], "a key is registered twice", "KEY_EXISTS")
             self.check_possession(event, f"checkpoint/{name}", {"key": key, "proof": proof})
-        self.agents[name] = Agent(self.add_key(name, data["key"], event.index), set(roles))
+        identity_key = self.add_identity_key(name, data["key"], event.index, data.get("protection"))
+        self.agents[name] = Agent(identity_key, set(roles))
         self.add_bus_key(data)
         if is_joining:
             self.invitations[name].is_ended = True
@@ -326,7 +354,7 @@ class Authority:
         need(is_allowed, f"{author} may not replace the key of {name}", "NOT_AUTHORIZED")
         self.check_possession(event, name, data)
         agent.key.end(event.index)
-        agent.key = self.add_key(name, data["key"], event.index)
+        agent.key = self.add_identity_key(name, data["key"], event.index, data.get("protection"))
         self.add_bus_key(data)
 
     def key_compromised(self, event: Event, data: Any) -> None:
@@ -414,6 +442,12 @@ class Authority:
         """Add a key that may sign for a name."""
         self.vkeys.append(vkey(name, bytes.fromhex(key)))
         return self.keys.setdefault(key, Key(name, index))
+
+    def add_identity_key(self, name: str, key: str, index: int, protection: str | None) -> Key:
+        """Add an identity key, and note how it is stored."""
+        added = self.add_key(name, key, index)
+        added.has_passphrase = protection == "passphrase"
+        return added
 
     def add_checkpoint_key(self, event: Event, node: str, key: str) -> None:
         """Add a key of a node that may sign checkpoints of all trees that contain this entry."""

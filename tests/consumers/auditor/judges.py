@@ -22,12 +22,16 @@ VERDICTS: Final = ("VALID", "SUSPECT_KEY", "PARTIAL", "INVALID")
 
 
 class Judgement(NamedTuple):
-    """The word of a verdict, the first index it names, what it says, and the codes of the problems at each index."""
+    """The word of a verdict, the first index it names, what it says, and the codes of the problems at each index.
+
+    ``gate`` is what it says of the gate, if it comes that far.
+    """
 
     word: str
     index: int | None
     text: str
     codes: dict[int | None, set[str]]
+    gate: str | None
 
     @property
     def is_good(self) -> bool:
@@ -74,4 +78,6 @@ def judged(word: str, problems: list[tuple[int | None, str]], text: str) -> Judg
     codes: dict[int | None, set[str]] = {}
     for index, code in problems:
         codes.setdefault(index, set()).add(code)
-    return Judgement(word, min((index for index in codes if index is not None), default=None), text, codes)
+    gate = re.search(r"; gate: (.+)$", text, re.MULTILINE)
+    first = min((index for index in codes if index is not None), default=None)
+    return Judgement(word, first, text, codes, gate and gate[1])

@@ -75,7 +75,9 @@ class RandomLog:
             case 9:
                 compromised(stage, author, name, chance.randrange(len(stage.entries) + 2))
             case 10:
-                key = rotated(stage, author, name, key=stage.new_key(f"{name}/{len(stage.entries)}"))
+                protection = chance.choice(("passphrase", "none"))
+                key = stage.new_key(f"{name}/{len(stage.entries)}")
+                rotated(stage, author, name, key=key, protection=protection)
                 stage.keys[name] = key if self.is_likely(50) else stage.keys[name]
             case _:
                 removed(stage, chance.choice(("carl", "dora", "rick")), author)

@@ -20,13 +20,13 @@ def test_random_logs_are_judged_alike(tmp_path: Path) -> None:
         stage = RandomLog(chance, EVENTS).stage
         path = stage.export(tmp_path / "log.tar")
         mine, other = ours(path), alone(path)
-        assert (mine.word, mine.codes) == (other.word, other.codes), f"{mine.text}\n{other.text}"
+        assert (mine.word, mine.codes, mine.gate) == (other.word, other.codes, other.gate), f"{mine.text}\n{other.text}"
         codes |= set().union(*mine.codes.values())
         metrics(f"random logs: both say {mine.word}")
         streams = sorted(name for name in stage.streams if name.partition("/")[0] in STREAMS)
         path = stage.export(tmp_path / "stream.tar", chance.choice(streams))
         mine, other = ours(path), alone(path)
-        assert (mine.word, mine.codes) == (other.word, other.codes), f"{mine.text}\n{other.text}"
+        assert (mine.word, mine.codes, mine.gate) == (other.word, other.codes, other.gate), f"{mine.text}\n{other.text}"
         metrics(f"streams of random logs: both say {mine.word}")
     assert len(codes) > 15, codes
 
@@ -36,7 +36,7 @@ def test_logs_of_a_patched_node_are_judged_alike(tmp_path: Path) -> None:
         stage = RandomLog(chance, EVENTS, is_hostile=True).stage
         path = stage.export(tmp_path / "log.tar")
         mine, other = ours(path), alone(path)
-        assert (mine.word, mine.codes) == (other.word, other.codes), f"{mine.text}\n{other.text}"
+        assert (mine.word, mine.codes, mine.gate) == (other.word, other.codes, other.gate), f"{mine.text}\n{other.text}"
 
 
 def test_part_of_a_random_log_is_judged_alike(tmp_path: Path) -> None:
@@ -46,5 +46,5 @@ def test_part_of_a_random_log_is_judged_alike(tmp_path: Path) -> None:
         left_out = {index for index in range(1, len(stage.entries)) if chance.random() < 0.1}
         path = stage.export(tmp_path / "part.tar", chance.choice(streams), leave_out=left_out)
         mine, other = ours(path), alone(path)
-        assert (mine.word, mine.codes) == (other.word, other.codes), f"{mine.text}\n{other.text}"
+        assert (mine.word, mine.codes, mine.gate) == (other.word, other.codes, other.gate), f"{mine.text}\n{other.text}"
         metrics(f"parts of random logs: both say {mine.word}")

@@ -17,11 +17,11 @@ from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.interfaces.cli.web_option import web_option
-from deedbook.consumers.sdk.quotation import gate_state
 from deedbook.consumers.sdk.text import quote_text, sanitize_line
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.forms import REF_PATTERN
+from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.trust.history import root_digits_shown
 
 
@@ -43,7 +43,6 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         return
 
     handoff = with_citations(app, app.query("handoffs.show", id=id_))
-    handoff["gate"] = gate_state(app.ledger_home(), app.client())
     if history:
         handoff["history"] = signed_history.signed_history(app, handoff)
 
@@ -52,7 +51,6 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         if history:
             signed_history.print_history(handoff["history"])
         echo(f"\n{as_of_line(handoff['as_of'])}")
-        echo(f"gate: {handoff['gate'] or 'not to be seen from here (ask `deed doctor` beside the ledger)'}")
 
     app.show("handoffs.show", handoff, text)
 
@@ -66,7 +64,7 @@ def with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
-    """Return a sentence that names the entries, the tree head and the keys that an answer was checked against."""
+    """Return the entries, the tree head and the keys that an answer was checked against, and the state of the gate."""
     line = f"checked: every signature, as of {as_of['size']} entries with tree head {as_of['root'][:root_digits_shown]}"
     if as_of["ends"] is not None:
         line += ", where the ledger's key signed that nothing of it is left out"
@@ -76,7 +74,7 @@ def as_of_line(as_of: dict[str, Any]) -> str:
         line += " (self-asserted: no root is pinned here, see `deed trust --root`)"
     for entry in as_of["ignored"]:
         line += f"\n  entry {entry['index']} counts for nothing ({entry['code']}): {entry['message']}"
-    return line
+    return f"{line}\n{gate_text(read_gate(as_of['gate']))}"
 
 
 def print_handoff(handoff: dict[str, Any]) -> None:

@@ -24,9 +24,12 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
+from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffContent
 from deedbook.ledger.format.forms import REF_PATTERN
+from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
+from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 
 @click.command(cls=Command, params=parameters(OPERATIONS["create"].arguments))
@@ -164,6 +167,7 @@ def emit(
         at += f"; it needs no approval: {app.acting()} is human" * is_own
     if refs := [ref for event in data for ref in getattr(event, "reasoning_refs", ())]:
         answer["reasoning"] = load("cited_reasoning:of_refs")(app, refs)
+    answer |= _gate_of(data, handoff)
     if tells_left:
         answer |= {"left": handoff["left"], "why": handoff["sentence"]}
     if changes:
@@ -173,7 +177,7 @@ def emit(
 
     def text() -> None:
         echo(f"{name} is {handoff['status']} ({at})")
-        for line in content.told_changes(changes):
+        for line in (*_gate_lines(answer), *content.told_changes(changes)):
             echo(f"  {line}")
         if tells_left:
             echo(answer["why"])
@@ -182,6 +186,16 @@ def emit(
         _print_next(answer["next"])
 
     app.show("handoff", answer, text, following=next(iter(answer["next"]), None))
+
+
+def _gate_of(data: Sequence[EventData], handoff: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of the gate if one of the events is a decision, which only an identity key signs."""
+    is_decision = any(needs_identity_key("handoff", KIND_OF[type(event)], event) for event in data)
+    return {"gate": handoff["as_of"]["gate"]} if is_decision else {}
+
+
+def _gate_lines(answer: dict[str, Any]) -> list[str]:
+    return [gate_text(read_gate(answer["gate"]))] if "gate" in answer else []
 
 
 def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:

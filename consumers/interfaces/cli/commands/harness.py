@@ -194,7 +194,7 @@ def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
     brief = primed(
         app.query_with,
         app.client().get_blob,
-        origin_of(app.client(), app.ledger_home()),
+        origin_of(app.client()),
         agent=agent,
         session=None if session is None else session.removeprefix("session/"),
         task=task,

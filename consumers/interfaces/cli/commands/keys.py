@@ -255,8 +255,10 @@ def list_keys(app: App, name: str | None) -> None:
         state = str(row["state"])
         state += "" if row["ended_index"] is None else f" at {row['ended_index']} by {row['ended_by']}"
         state += "" if row["compromised_since"] is None else f", compromised since {row['compromised_since']}"
-        rows.append((row["agent"], row["type"], short_key(row["key"]), state, row["expires_at"] or ""))
-    app.show("agents.keys", answer, lambda: print_table(("agent", "type", "key", "state", "expires"), rows))
+        passphrase = {"passphrase": "yes", "none": "no"}.get(row["protection"], "")
+        rows.append((row["agent"], row["type"], short_key(row["key"]), state, passphrase, row["expires_at"] or ""))
+    columns = ("agent", "type", "key", "state", "passphrase", "expires")
+    app.show("agents.keys", answer, lambda: print_table(columns, rows))
 
 
 def _key_of(app: App, wanted: str) -> dict[str, Any]:

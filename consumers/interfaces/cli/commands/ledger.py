@@ -30,7 +30,6 @@ from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
-from deedbook.consumers.sdk.quotation import gate
 from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.client.creation import check_is_new, create_ledger
@@ -55,7 +54,8 @@ from deedbook.ledger.home.location import (
 )
 from deedbook.ledger.home.settings import check_folder
 from deedbook.ledger.home.trust import fingerprint
-from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.authority import ROOT, AgentRecord
+from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES
 from deedbook.ledger.limits import map_alarm_ratio
 from deedbook.ledger.service.server import find_server
 from deedbook.ledger.trust.history import head_text
@@ -294,11 +294,24 @@ def _model_check(app: App) -> Check:
     return Check("model", not fix, result, fix)
 
 
-def _gate_check(home: Home, client: LocalClient) -> Check:
-    state, unsealed = gate(home, client)
-    # An open gate is a choice, and said: it stops mistakes, not malice.
-    reason = f": any process of this user can sign as {', '.join(unsealed)}" if unsealed else ""
-    return Check("gate", ok=True, found=state + reason)
+def _gate_check(home: Home, client: Client) -> Check:
+    """Return the state of the gate. An open gate is a choice; a key that lies here as nobody registered it is wrong."""
+    state, agents = client.streams.gate_state(), client.agents()
+    sealed = [agent.name for agent in agents if _is_trusted(agent) and agent.name not in state.unprotected]
+    if laid_open := [name for name in sealed if _is_unsealed(home.key_file(name))]:
+        finding = f"{state}, but the key file of {', '.join(laid_open)} has no passphrase here"
+        fix = f"any program of this user can sign with it: `deed key rotate --as {laid_open[0]}` makes a sealed key"
+        return Check("gate", ok=False, found=finding, fix=fix)
+    advice = "" if state.state == "closed" or state.trial else ": `deed key rotate --as NAME` makes a sealed key"
+    return Check("gate", ok=True, found=f"{state}{advice}")
+
+
+def _is_trusted(agent: AgentRecord) -> bool:
+    return not TRUSTED_ROLES.isdisjoint(agent.roles)
+
+
+def _is_unsealed(key_file: Path) -> bool:
+    return key_file.exists() and read_key_file(key_file).sealed is None
 
 
 def _remote_checks(settings: Settings) -> Iterator[Check]:
@@ -307,12 +320,14 @@ def _remote_checks(settings: Settings) -> Iterator[Check]:
         with open_client(settings) as client:
             head = client.head()
             root = pinned_root(settings.home, head.ledger)
+            gate = _checked("gate", partial(_gate_check, Home(settings.home), client))
     except DeedbookError as error:
         yield Check("server", ok=False, found=f"{asking}: {error.code}", fix=error.message)
         return
     yield Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
     none = "none is pinned here, so this ledger vouches for itself: `deed trust --root FINGERPRINT` pins it"
     yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
+    yield gate
 
 
 def _spool_checks(settings: Settings) -> Iterator[Check]:

@@ -15,8 +15,8 @@ from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.decisions import citations_of, handoff_form, review_form
 from deedbook.consumers.reasoning.citations import Citations
-from deedbook.consumers.sdk.quotation import gate_state
 from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 
 original_shown_max_bytes: Final = 16 * 1024
 original_read_max_bytes: Final = 1024 * 1024
@@ -58,7 +58,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
         "events": len(log),
         "log": log[: -rows_max - 1 : -1],
         "as_of": as_of,
-        "gate": gate_state(context.ledger.home, context.client),
+        "gate": gate_text(read_gate(as_of["gate"])) if as_of else None,
         "form": handoff_form(context, row, versions, note),
         "original": _beginning_of(context, row["original"]),
         "done": done[0] | {field: as_of[field] for field in ("size", "root")} if as_of and done else None,

@@ -21,7 +21,7 @@ from deedbook.consumers.handoffs.notifier.episodes import (
 )
 from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin
 
-ORIGIN = Origin("0" * 12, "bound")
+ORIGIN = Origin("0" * 12, "closed")
 KEY = EpisodeKey("handoff", "2026-02-12-fix-login", "rita", "approve")
 WAIT = WaitRecord(
     key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9
@@ -46,7 +46,7 @@ def test_document_has_the_shape_that_receivers_know() -> None:
             "since_index": 7,
             "since_ms": 9,
             "text": "Deedbook: alice waits for rita to approve handoff 2026-02-12-fix-login",
-            "others": {"root": "0" * 12, "gate": "bound", "words": UNTRUSTED_NOTICE},
+            "others": {"root": "0" * 12, "gate": "closed", "words": UNTRUSTED_NOTICE},
             "words": {"author": "alice", "at": "1970-01-01T00:00:00Z", "text": {"title": "Fix login"}},
         },
     }

@@ -17,6 +17,7 @@ from deedbook.ledger.events.handoff import HandoffTaskChecked, HandoffVerified
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.identity import open_key
 from deedbook.ledger.format.signatures import is_signed
+from deedbook.ledger.lifecycle.gate_state import GateState
 from deedbook.ledger.log.keys import index_key
 
 if TYPE_CHECKING:
@@ -66,25 +67,19 @@ def test_history_names_keys_and_verifies_each_signature(deed: Deed, fresh: Fresh
     (deed.home / "keys" / "b.session").unlink()
 
 
-def test_gate_is_said_as_doctor_says_it(deed: Deed, fresh: Fresh) -> None:
+def test_gate_is_said_at_every_verdict_in_the_same_words(deed: Deed, fresh: Fresh) -> None:
     name = life(deed, fresh("gate"))
-    assert deed.data("handoff", "show", name)["gate"] == "open"
-    assert deed("handoff", "show", name).endswith("\ngate: open\n")
-    assert "gate: open" in deed("doctor")
+    found = deed.data("handoff", "show", name)["as_of"]["gate"]
+    assert (found["state"], found["trial"]) == ("open", False)
+    said = deed("handoff", "show", name).splitlines()[-1]
+    assert said == f"gate: {GateState(**found)}"
+    assert said in deed("doctor")
+    assert deed("verify").splitlines()[0].endswith(f"; {said}")
+    assert deed.data("verify")["gate"] == found
+    assert deed("fsck").splitlines()[0].endswith(f"; {said}")
 
 
-def test_gate_is_bound_where_no_key_of_a_reviewer_or_admin_lies(alone: Deed) -> None:
-    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human"), ("adam", "admin")):
-        alone("agent", "add", agent, "--role", role, "--unprotected")
-    life(alone, "h")
-    for name in ("root", "rita"):
-        (alone.home / "keys" / f"{name}.key").unlink()
-    assert alone.data("handoff", "show", "h")["gate"] == "open"  # adam could register another reviewer
-    (alone.home / "keys" / "adam.key").unlink()
-    assert alone.data("handoff", "show", "h")["gate"] == "bound"
-
-
-def test_gate_is_not_said_where_the_ledger_lies_elsewhere(
+def test_gate_is_said_where_the_ledger_lies_elsewhere(
     served: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = tmp_path / ".deedbook" / "keys"
@@ -95,9 +90,10 @@ def test_gate_is_not_said_where_the_ledger_lies_elsewhere(
     life(Deed(capsys, served), "elsewhere")
     away = Deed(capsys, Place(keys.parent, served.server))
     found = away.data("handoff", "show", "elsewhere", "--history", "--as", "a")
-    assert found["gate"] is None
+    assert found["as_of"]["gate"]["state"] == "open"
     assert all(one["is_verified"] for one in found["history"])
-    assert "gate: not to be seen from here" in away("handoff", "show", "elsewhere", "--as", "a")
+    assert "\ngate: open (" in away("handoff", "show", "elsewhere", "--as", "a")
+    assert "gate: open (" in away("doctor", "--as", "a")
 
 
 def test_forged_entry_is_refused_and_nothing_is_shown_of_it(alone: Deed) -> None:
