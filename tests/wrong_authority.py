@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from forge import SESSION
 from forged_steps import (
@@ -33,10 +33,33 @@ from forged_steps import (
     twice,
     went_back,
 )
+from invitations import invite, join
 
 from deedbook.ledger.events.authority import ClockSet, HistoryReset, KeyCompromised, KeyRevoked, RoleRevoked
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+
+if TYPE_CHECKING:
+    from forge import Forge
+
+
+def stolen(forge: Forge) -> None:
+    """Report the key of the admin ada as stolen since the beginning."""
+    compromised(forge, ROOT, "ada", 1)
+
+
+def begins(forge: Forge) -> None:
+    """Let eve begin a session."""
+    forge.emit("eve", "session/eve", SessionStarted(task="x"))
+
+
+def joins_when_its_inviter_counts_no_more(forge: Forge) -> None:
+    """Let eve join by the invitation of an admin whom a stolen key registered."""
+    registered(forge, "ada", "zoe", roles=["admin"])
+    invitation = invite(forge, "eve", by="zoe")
+    stolen(forge)
+    join(forge, invitation)
+
 
 WHO_REGISTERS: Final = (
     WrongLog("a name is registered once, by an admin", "NOT_AUTHORIZED", forged_approval, index=-3),
@@ -115,6 +138,36 @@ WHO_HOLDS_WHICH_ROLE: Final = (
         "the root keeps its role",
         "NOT_AUTHORIZED",
         lambda f: f.emit("ada", "agent/root", RoleRevoked(agent=ROOT, role="admin")),
+    ),
+    WrongLog(
+        "an agent whom a stolen key registered signs nothing more",
+        "NOT_AUTHORIZED",
+        then(lambda f: registered(f, "ada", "eve"), stolen, begins),
+    ),
+    WrongLog(
+        "an agent whom a stolen key invited signs nothing more",
+        "NOT_AUTHORIZED",
+        then(lambda f: join(f, invite(f, "eve", by="ada")), stolen, begins),
+    ),
+    WrongLog(
+        "an admin whom a stolen key registered registers nobody more",
+        "NOT_AUTHORIZED",
+        then(lambda f: registered(f, "ada", "eve", roles=["admin"]), stolen, lambda f: registered(f, "eve", "zoe")),
+    ),
+    WrongLog(
+        "an agent whom such an admin registered signs nothing more",
+        "NOT_AUTHORIZED",
+        then(
+            lambda f: registered(f, "ada", "zoe", roles=["admin"]),
+            lambda f: registered(f, "zoe", "eve"),
+            stolen,
+            begins,
+        ),
+    ),
+    WrongLog(
+        "an invitation ends when the role of its inviter does not count",
+        "NOT_INVITED",
+        joins_when_its_inviter_counts_no_more,
     ),
     WrongLog("an agent removes nobody", "NOT_AUTHORIZED", lambda f: removed(f, author="alice")),
     WrongLog("the root is not removed", "NOT_AUTHORIZED", lambda f: removed(f, ROOT)),

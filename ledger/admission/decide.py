@@ -168,7 +168,7 @@ def _check_author(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: i
         if record.max_events is not None:
             layer.put(key_key(key.hex()), record)
     if body.allow_secret:
-        check_allows_secret(layer.agent(body.author), layer.key(key.hex()), body.author)
+        check_allows_secret(layer, key.hex(), body.author)
     if body.ledger != layer.ledger:
         message = f"the event is for ledger {body.ledger}, and this is ledger {layer.ledger}"
         raise Refused("WRONG_LEDGER", message, ledger=layer.ledger)

@@ -61,6 +61,6 @@ def _check_storer(body: Body, data: EventData, key: bytes, snapshot: Snapshot, n
         raise Refused("WRONG_LEDGER", message, ledger=state.ledger)
     last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
     check_signer(body, data, key.hex(), state, max(now_ms, last_ms))
-    check_working_role(state.agent(body.author), body.author)
+    check_working_role(state, body.author)
     if body.allow_secret:
-        check_allows_secret(state.agent(body.author), state.key(key.hex()), body.author)
+        check_allows_secret(state, key.hex(), body.author)

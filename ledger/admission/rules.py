@@ -15,7 +15,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.lifecycle import handoff, reasoning, record, review, session, snapshot, tot
-from deedbook.ledger.lifecycle.authority import AgentRecord
+from deedbook.ledger.lifecycle.authority import Agents, has_role
 from deedbook.ledger.lifecycle.machine import StateMachine, check_roles
 from deedbook.ledger.log.keys import dependents_key
 from deedbook.ledger.log.records import StreamState
@@ -24,9 +24,9 @@ WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
 """The roles of which an agent needs one to write; ``admin`` is not a working role."""
 
 
-def check_working_role(agent: AgentRecord | None, name: str) -> None:
-    """Refuse an agent without a working role. Raises Refused: ``NOT_AUTHORIZED``."""
-    if agent is None or WORKING.isdisjoint(agent.roles):
+def check_working_role(agents: Agents, name: str) -> None:
+    """Refuse an agent without a working role that counts. Raises Refused: ``NOT_AUTHORIZED``."""
+    if not has_role(agents, name, WORKING):
         message = f"{name} needs the role agent, reviewer, human or service: ask an admin to grant one"
         raise Refused("NOT_AUTHORIZED", message, name=name)
 

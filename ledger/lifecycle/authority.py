@@ -8,11 +8,14 @@ view of agents use it. ``admission.authority`` decides which events are accepted
 A signature is *compromised* if its key made it at or after the index since which that key is reported compromised. So
 are the signatures of session keys that the key delegated there. An agent's later key is not compromised because an
 earlier one is: the owner or the thief may have rotated it. Report the later key too, if it was the thief.
+
+A role *counts* unless its last grant rests on a compromised signature: that of the grant, or of the grant by which its
+author had the right to grant it. A role that does not count allows nothing until somebody grants it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
@@ -63,8 +66,24 @@ KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 InvitationEnd: TypeAlias = Literal["used", "revoked"]
 
 
+class Grant(msgspec.Struct, frozen=True, array_like=True):
+    """A role that an agent got: the entry, the key (hex) and the author of the grant, and the entry that ended it.
+
+    The invitation grants the roles of an invited agent.
+    """
+
+    role: str
+    index: int
+    key: str
+    by: str
+    ended_index: int | None = None
+
+
 class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A registered agent: its identity key (hex), bus key and sorted roles, its registration and its removal."""
+    """A registered agent: its identity key (hex), bus key and sorted roles, its registration and its removal.
+
+    ``grants`` are all roles that it ever got, in order. The agents of entry 0 have none: nobody granted their roles.
+    """
 
     name: str
     key: str
@@ -75,6 +94,23 @@ class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
     registered_ms: int = 0
     removed_index: int | None = None
     removed_because: str | None = None
+    grants: tuple[Grant, ...] = ()
+
+    def grant(self, role: str, index: int | None = None) -> Grant | None:
+        """Return the last grant of a role that it has now, or that it had just before the entry ``index``."""
+        for grant in reversed(self.grants):
+            end = grant.ended_index
+            is_held = end is None if index is None else grant.index < index and (end is None or index <= end)
+            if grant.role == role and is_held:
+                return grant
+        return None
+
+    def ended_grants(self, index: int, roles: Collection[str]) -> tuple[Grant, ...]:
+        """Return its grants after it lost these roles at an entry."""
+        return tuple(
+            replace(grant, ended_index=index) if grant.ended_index is None and grant.role in roles else grant
+            for grant in self.grants
+        )
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -175,7 +211,7 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
 
     def _is_backed(self, agents: Agents) -> bool:
         inviter = agents.agent(self.inviter)
-        key = None if inviter is None or "admin" not in inviter.roles else agents.key(inviter.key)
+        key = None if inviter is None or not has_role(agents, self.inviter, {"admin"}) else agents.key(inviter.key)
         return key is not None and key.is_valid and compromised_at(agents.key, self.inviter_key, self.index) is None
 
     def check(self, now_ms: int, agents: Agents) -> None:
@@ -327,10 +363,13 @@ def _joining(
         case AgentInvitationRevoked():
             yield from _ended([before.invitation(data.name)], event, "revoked", data.reason)
         case AgentRegistered():
-            if data.token_proof is not None:
-                yield from _ended([before.invitation(data.name)], event, "used", None)
+            source = (event.index, event.key, event.author)
+            if data.token_proof is not None and (invitation := before.invitation(data.name)) is not None:
+                source = (invitation.index, invitation.inviter_key, invitation.inviter)
+                yield from _ended([invitation], event, "used", None)
             roles = tuple(sorted({*data.roles}))
-            agent = AgentRecord(data.name, data.key, roles, data.nkey, data.ai_id)
+            grants = tuple(Grant(role, *source) for role in roles)
+            agent = AgentRecord(data.name, data.key, roles, data.nkey, data.ai_id, grants=grants)
             yield from _registered(event, agent, data.protection)
             if data.checkpoint_key is not None:
                 yield _key(event, data.name, data.checkpoint_key, "checkpoint")
@@ -348,11 +387,14 @@ def _changed(
         case AgentRemoved():
             keys = [agent.key, *before.checkpoint_keys().of(agent.name)]
             yield from _ended(map(before.key, keys), event, "removed", data.reason)
-            yield replace(agent, roles=(), removed_index=event.index, removed_because=data.reason)
+            end = {"removed_index": event.index, "removed_because": data.reason}
+            yield replace(agent, roles=(), grants=agent.ended_grants(event.index, agent.roles), **end)
         case RoleGranted():
-            yield replace(agent, roles=tuple(sorted({*agent.roles, data.role})))
+            grant = Grant(data.role, event.index, event.key, event.author)
+            yield replace(agent, roles=tuple(sorted({*agent.roles, data.role})), grants=(*agent.grants, grant))
         case RoleRevoked():
-            yield replace(agent, roles=tuple(role for role in agent.roles if role != data.role))
+            roles = tuple(role for role in agent.roles if role != data.role)
+            yield replace(agent, roles=roles, grants=agent.ended_grants(event.index, {data.role}))
         case KeyRotated():
             yield from _ended([before.key(agent.key)], event, "replaced", data.reason)
             yield replace(_key(event, agent.name, data.key, "identity"), protection=data.protection)
@@ -489,14 +531,15 @@ def check_key(
     return replace(record, used=record.used + 1)
 
 
-def check_allows_secret(agent: AgentRecord | None, record: KeyRecord | None, author: str) -> None:
+def check_allows_secret(agents: Agents, key: str, author: str) -> None:
     """Refuse ``allow_secret`` by anyone but a human with their identity key.
 
     Raises Refused: ``NOT_AUTHORIZED``, ``KEY_OUT_OF_SCOPE``.
     """
-    if agent is None or "human" not in agent.roles:
+    if not has_role(agents, author, {"human"}):
         message = f"{author} may not allow a secret: only a human may. Have a human sign this, or remove the secret"
         raise Refused("NOT_AUTHORIZED", message, name=author)
+    record = agents.key(key)
     if record is None or not record.is_identity:
         message = f"a session key of {author} may not allow a secret: sign it with the identity key"
         raise Refused("KEY_OUT_OF_SCOPE", message)
@@ -527,6 +570,55 @@ def compromised_at(key_of: Callable[[str], KeyRecord | None], public_key: str, i
         return record.compromised_index
     # A key that a thief delegated belongs to the thief; a key delegated before the theft does not.
     return compromised_at(key_of, record.delegated_by, record.since_index) if record.delegated_by else None
+
+
+class Voided(msgspec.Struct, frozen=True):
+    """A grant that does not count, and the entry that reports the key on which it rests as compromised."""
+
+    grant: Grant
+    report: int
+
+
+def report_on(agents: Agents, grant: Grant) -> int | None:
+    """Return the entry because of which a grant does not count, or None if it counts.
+
+    The signature of the grant must not be compromised, and the role by which its author granted it must count, too.
+    """
+    rests_on: Grant | None = grant
+    while rests_on is not None:
+        author = agents.agent(rests_on.by)
+        if (report := compromised_at(agents.key, rests_on.key, rests_on.index)) is not None:
+            return report
+        roles = ("admin", NODE_ROLE)
+        grants = () if author is None else (author.grant(role, rests_on.index) for role in roles)
+        rests_on = next(filter(None, grants), None)  # each is earlier than the one before
+    return None
+
+
+def voided(agents: Agents, name: str, roles: Collection[str], index: int | None = None) -> Voided | None:
+    """Return why an agent's right to these roles does not count now, or did not before the entry ``index``.
+
+    None if one of them counts, or if it has none of them.
+    """
+    agent = agents.agent(name)
+    if agent is None:
+        return None
+    first: Voided | None = None
+    for role in sorted(roles):
+        grant = agent.grant(role, index)
+        if grant is None and role in agent.roles and role not in {each.role for each in agent.grants}:
+            return None  # root has its role by entry 0
+        if grant is not None:
+            if (report := report_on(agents, grant)) is None:
+                return None
+            first = first or Voided(grant, report)
+    return first
+
+
+def has_role(agents: Agents, name: str, roles: Collection[str]) -> bool:
+    """Return whether an agent has one of these roles now, by a grant that counts."""
+    agent = agents.agent(name)
+    return agent is not None and not set(roles).isdisjoint(agent.roles) and voided(agents, name, roles) is None
 
 
 def is_delegable(kind: str, stream: str, data: Any) -> bool:

@@ -18,10 +18,10 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.format.codec import encode_sorted
-from deedbook.ledger.lifecycle.authority import compromised_at, why_unregistered
+from deedbook.ledger.lifecycle.authority import Agents, compromised_at, has_role, voided, why_unregistered
 from deedbook.ledger.lifecycle.clock import Span
 from deedbook.ledger.lifecycle.handoff_status import CriterionMark, Status, is_lapsed, is_unlocked
-from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet, import_is_own
+from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet, import_is_own, void_text
 from deedbook.ledger.lifecycle.rules import Row, rules_of
 
 REVIEWING: Final = frozenset({"reviewer", "human"})
@@ -32,6 +32,14 @@ MET: Final = frozenset({"checked", "waived"})
 dependencies_walked_max: Final = 100_000
 
 
+class Decision(msgspec.Struct, frozen=True, array_like=True):
+    """An approval, a verification or a waiver: its entry, its author and the key (hex) that signed it."""
+
+    index: int
+    by: str
+    key: str
+
+
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     """The state of one handoff.
 
@@ -39,8 +47,8 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     open here), ``reopened`` (checked before changes were requested, and open again), ``asked`` (its reviewer is asked
     to waive it, and it is still open), ``checked`` or ``waived``. Both are in the order of the event. ``importer`` acts
     for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
-    confirms or amends it. ``is_announced``: the router has announced it. ``approval_key`` signed the approval, which is
-    the entry ``approval_index``. ``completion`` is the event that completed it last.
+    confirms or amends it. ``is_announced``: the router has announced it. ``completion`` is the event that completed it
+    last. ``waivers`` are the decisions that waived the criteria, in their order.
     """
 
     sender: str
@@ -57,9 +65,30 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     importer: str = ""
     claimed_status: str | None = None
     is_announced: bool = False
-    approval_key: str = ""
-    approval_index: int | None = None
+    approval: Decision | None = None
     completion: str = ""
+    verification: Decision | None = None
+    waivers: tuple[Decision | None, ...] = ()
+
+    @property
+    def approval_key(self) -> str:
+        """The key (hex) that signed the approval."""
+        return "" if self.approval is None else self.approval.key
+
+    @property
+    def approval_index(self) -> int | None:
+        """The entry of the approval."""
+        return None if self.approval is None else self.approval.index
+
+    @property
+    def approver(self) -> str:
+        """The agent that made it approved; empty if nobody did."""
+        return "" if self.approval is None else self.approval.by
+
+    @property
+    def deciders(self) -> set[str]:
+        """The agents whose decisions it rests on."""
+        return {made.by for made in (self.approval, self.verification, *self.waivers) if made is not None}
 
     @property
     def result(self) -> str:
@@ -119,11 +148,25 @@ def _apply(question: Question[HandoffState], row: Row) -> HandoffState:
     status: Any = rules_of("handoff").status_after(row) or after.status
     if before is not None and status != before.status and "content" not in row.records:
         after = replace(after, lease=None, reason=_reason(event), claimed_status=None, is_announced=False)
-    changes: dict[str, Any] = {"status": status}
+    changes: dict[str, Any] = {"status": status} | _recorded(after, event, data, row)
+    if row.mark is not None:
+        marks: tuple[str, ...] = getattr(after, row.mark.list)
+        changes[row.mark.list] = (*marks[: data.position], row.mark.to, *marks[data.position + 1 :])
+    return replace(after, **changes)
+
+
+def _recorded(after: HandoffState, event: Event, data: Any, row: Row) -> dict[str, Any]:
+    """Return the changes by the records of a row, other than ``content``."""
+    decision = Decision(event.index, event.author, event.key)
+    changes: dict[str, Any] = {}
     if "claims" in row.records:
         changes |= _claimed(after, event)
     if "approval" in row.records:
-        changes |= {"approval_key": event.key, "approval_index": event.index, "completion": "", "claimed_status": None}
+        changes |= {"approval": decision, "completion": "", "claimed_status": None}
+    if "verification" in row.records:
+        changes["verification"] = decision
+    if "waiver" in row.records:
+        changes["waivers"] = (*after.waivers[: data.position], decision, *after.waivers[data.position + 1 :])
     if "lease" in row.records and data.lease_seconds is not None:
         changes["lease"] = Span(event.accepted_ms, event.accepted_ms + 1000 * data.lease_seconds)
     if "completion" in row.records:
@@ -132,10 +175,7 @@ def _apply(question: Question[HandoffState], row: Row) -> HandoffState:
         changes["criteria"] = tuple("reopened" if mark == "checked" else mark for mark in after.criteria)
     if "announcement" in row.records:
         changes["is_announced"] = True
-    if row.mark is not None:
-        marks: tuple[str, ...] = getattr(after, row.mark.list)
-        changes[row.mark.list] = (*marks[: data.position], row.mark.to, *marks[data.position + 1 :])
-    return replace(after, **changes)
+    return changes
 
 
 def _opened(question: Question[HandoffState]) -> HandoffState:
@@ -159,6 +199,7 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
         tasks=("open",) * len(data.tasks),
         criteria=tuple("open" for _ in data.criteria),
         importer=importer,
+        waivers=(None,) * len(data.criteria),
     )
 
 
@@ -313,13 +354,8 @@ def _receiver_is_named(question: Question[HandoffState]) -> Unmet | None:
 
 def _author_is_human(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     author = question.event.author
-    is_human = _has_role(ledger, author, {"human"})
+    is_human = has_role(ledger, author, {"human"})
     return None if is_human else Unmet(f"{author} is not a human and must name a reviewer", {"author": author})
-
-
-def _has_role(ledger: LedgerState, name: str, roles: set[str] | frozenset[str]) -> bool:
-    agent = ledger.agent(name)
-    return agent is not None and not roles.isdisjoint(agent.roles)
 
 
 def _receiver_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
@@ -337,8 +373,10 @@ def _registered(name: str, ledger: LedgerState) -> Unmet | None:
 
 def _reviewer_may_review(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     name = question.data.reviewer
-    if _has_role(ledger, name, REVIEWING):
+    if has_role(ledger, name, REVIEWING):
         return None
+    if (void := voided(ledger, name, REVIEWING)) is not None:
+        return Unmet(f"{name} may not review: {void_text(name, void)}", {"name": name, "compromised": void.report})
     return Unmet(f"{name} does not have the role reviewer or human: name an agent that has it", {"name": name})
 
 
@@ -349,7 +387,7 @@ def _reviewer_is_kept(question: Question[HandoffState], ledger: LedgerState) -> 
     present = state.reviewer
     if present in (*state.senders, question.data.reviewer or event.author, event.author):
         return None
-    if not _has_role(ledger, present, REVIEWING):
+    if not has_role(ledger, present, REVIEWING):
         return None
     command = f"`deed handoff amend {quote(event.name)} --reviewer OTHER --as {present}`"
     message = f"only {present} may replace the reviewer of {event.name}: ask {present} to run {command}, or cancel it"
@@ -359,7 +397,7 @@ def _reviewer_is_kept(question: Question[HandoffState], ledger: LedgerState) -> 
 def _approval_is_missing(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     """A second approval is possible only if the first does not count."""
     state = question.state
-    if state is None or state.status == "pending" or _compromised_approval(state, ledger) is not None:
+    if state is None or state.status == "pending" or report_on_decision(state, state.approval, ledger) is not None:
         return None
     message = f"handoff {question.event.name} is already approved: its receiver can claim it"
     return Unmet(message, {"status": "approved"})
@@ -367,18 +405,40 @@ def _approval_is_missing(question: Question[HandoffState], ledger: LedgerState) 
 
 def _approval_counts(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     state, name = question.state, question.event.name
-    reported_by = None if state is None else _compromised_approval(state, ledger)
+    reported_by = None if state is None else report_on_decision(state, state.approval, ledger)
     if state is None or reported_by is None:
         return None
-    message = f"the approval of {name} (entry {state.approval_index}) does not count: entry {reported_by} reports its \
-key as compromised: {state.reviewer} must approve again (`deed handoff approve {quote(name)}`)"
+    message = f"the approval of {name} (entry {state.approval_index}) does not count: it rests on a key that entry \
+{reported_by} reports as compromised: {state.reviewer} must approve again (`deed handoff approve {quote(name)}`)"
     return Unmet(message, {"status": state.status, "compromised": reported_by})
 
 
-def _compromised_approval(state: HandoffState, ledger: LedgerState) -> int | None:
-    """Return the entry that calls the key of a handoff's approval compromised, or None. No claim may rest on it."""
-    index = state.approval_index
-    return None if index is None else compromised_at(ledger.key, state.approval_key, index)
+def report_on_decision(state: HandoffState, decision: Decision | None, agents: Agents) -> int | None:
+    """Return the entry because of which an approval, verification or waiver does not count, or None if it counts.
+
+    Its signature must not be compromised, and the role that its author needed must count as of then.
+    """
+    if decision is None:
+        return None
+    roles = {"human"} if decision == state.approval and decision.by in state.senders else REVIEWING
+    void = voided(agents, decision.by, roles, decision.index)  # reads the author before their key
+    report = compromised_at(agents.key, decision.key, decision.index)
+    return report if report is not None or void is None else void.report
+
+
+def reports_on_waivers(state: HandoffState, agents: Agents) -> dict[int, int]:
+    """Return the positions of the waived criteria whose waiver does not count, with the entry that says so."""
+    waived = (at for at, mark in enumerate(state.criteria) if mark == "waived")
+    reports = ((at, report_on_decision(state, state.waivers[at], agents)) for at in waived)
+    return {at: report for at, report in reports if report is not None}
+
+
+def counted_status(state: HandoffState, agents: Agents) -> Status:
+    """Return the status of a dependency as far as the decisions that it rests on count."""
+    status = state.status
+    if status == "verified" and report_on_decision(state, state.verification, agents) is not None:
+        status = "pending" if state.approval is None else "completed"  # an import is verified as it is
+    return "in_progress" if status == "completed" and reports_on_waivers(state, agents) else status
 
 
 def _confirms_no_own_import(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
@@ -386,7 +446,7 @@ def _confirms_no_own_import(question: Question[HandoffState], ledger: LedgerStat
     event, state = question.event, question.state
     if state is None or not state.importer or event.author not in state.senders:
         return None
-    if _has_role(ledger, event.author, {"human"}):
+    if has_role(ledger, event.author, {"human"}):
         return None
     message = f"{event.author} sent or imported {event.name}: another reviewer or a human must confirm it"
     return Unmet(message, {"reviewer": state.reviewer})
@@ -413,10 +473,55 @@ def _dependencies_are_done(question: Question[HandoffState], ledger: LedgerState
     assert state is not None  # noqa: S101 - as above
     for on in state.depends_on:
         dependency = _handoff(ledger, on)
-        if dependency is not None and not is_unlocked(dependency.status, state.unlock_at):
-            message = f"{name} waits for {on}, which is {dependency.status}: it must be {state.unlock_at} first"
-            return Unmet(message, {"on": on, "status": dependency.status})
+        status = None if dependency is None else counted_status(dependency, ledger)
+        if dependency is not None and not is_unlocked(status, state.unlock_at):
+            details: dict[str, Any] = {"on": on, "status": dependency.status}
+            why = "" if status == dependency.status else _why_not_counted(on, dependency, ledger, details)
+            message = f"{name} waits for {on}, which is {dependency.status}{why}: it must be {state.unlock_at} first"
+            return Unmet(message, details)
     return None
+
+
+def _why_not_counted(name: str, state: HandoffState, ledger: LedgerState, details: dict[str, Any]) -> str:
+    report = report_on_decision(state, state.verification, ledger)
+    what = "its verification" if report is not None else "a waiver of its criteria"
+    report = next(iter(reports_on_waivers(state, ledger).values()), None) if report is None else report
+    details["compromised"] = report
+    again = f"{state.reviewer} verifies it again (`deed handoff verify {quote(name)}`)"
+    return f", but {what} rests on a key that entry {report} reports as compromised, until {again}"
+
+
+def _waivers_count(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    state = question.state
+    assert state is not None  # noqa: S101 - as above
+    reports = reports_on_waivers(state, ledger)
+    if not reports:
+        return None
+    numbers = [at + 1 for at in reports]
+    message = (
+        f"the waiver of criteria ({', '.join(map(str, numbers))}) of {question.event.name} does not count, because it \
+rests on a compromised key: check them, or let {state.reviewer} waive them again"
+    )
+    return Unmet(message, {"criterion_numbers": numbers, "compromised": next(iter(reports.values()))})
+
+
+def _waiver_is_missing(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    """A second waiver is possible only if the first does not count."""
+    state, position = question.state, question.data.position
+    assert state is not None  # noqa: S101 - as above
+    if state.criteria[position] != "waived" or position in reports_on_waivers(state, ledger):
+        return None
+    message = f"criterion {position + 1} of {question.event.name} is waived already: leave it out"
+    return Unmet(message, {"mark": "waived"})
+
+
+def _verification_is_missing(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    """A second verification is possible only if the first does not count."""
+    state = question.state
+    assert state is not None  # noqa: S101 - as above
+    if state.status != "verified" or report_on_decision(state, state.verification, ledger) is not None:
+        return None
+    return Unmet(f"handoff {question.event.name} is already verified: nothing comes next", {"status": "verified"})
 
 
 def _replacement_exists(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
@@ -503,6 +608,9 @@ _LEDGER_CONDITIONS: Final[dict[str, Callable[[Question[HandoffState], LedgerStat
     "reviewer_is_kept": _reviewer_is_kept,
     "approval_is_missing": _approval_is_missing,
     "approval_counts": _approval_counts,
+    "waivers_count": _waivers_count,
+    "waiver_is_missing": _waiver_is_missing,
+    "verification_is_missing": _verification_is_missing,
     "confirms_no_own_import": _confirms_no_own_import,
     "dependencies_exist": _dependencies_exist,
     "dependencies_are_done": _dependencies_are_done,

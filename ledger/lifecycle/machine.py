@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord
+from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Voided, has_role, voided
 from deedbook.ledger.lifecycle.rules import ADMIN, NONE, Mark, Row, Rules, rules_of
 
 S = TypeVar("S")
@@ -148,8 +148,7 @@ def _is_admin(name: str, ledger: LedgerState | None) -> bool:
     """Return whether an agent is an admin; without a ledger nobody can tell, so the gate decides."""
     if ledger is None:
         return True
-    agent = ledger.agent(name)
-    return agent is not None and ADMIN in agent.roles
+    return has_role(ledger, name, {ADMIN})
 
 
 def wrong_state(rules: Rules, row: Row, name: str, id_: str) -> Refused:
@@ -174,6 +173,22 @@ def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> Non
         needed = " or ".join(sorted(roles))
         message = f"{event.kind} needs the role {needed}, which {event.author} does not have"
         raise Refused("NOT_AUTHORIZED", f"{message}: `deed agent list` shows the agents that have it", role=needed)
+    if (void := voided(ledger, event.author, roles)) is not None:
+        message = f"{event.author} may not sign {event.kind}: {void_text(event.author, void)}"
+        raise Refused(
+            "NOT_AUTHORIZED", message, role=void.grant.role, granted=void.grant.index, compromised=void.report
+        )
+
+
+def void_text(name: str, void: Voided) -> str:
+    """Return why a role does not count, and what makes it count again."""
+    role = void.grant.role
+    data = f'{{"agent": "{name}", "role": "{role}"}}'
+    again = f"`deed emit role.granted --stream agent/{name} --data '{data}'`"
+    return (
+        f"its role {role} (entry {void.grant.index}) rests on a key that entry {void.report} reports as compromised. \
+An admin who knows {name} grants it again: {again}"
+    )
 
 
 def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -80,18 +80,27 @@ INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), 
 
 
 class AgentStates:
-    """The records of several agents, as ``ledger.lifecycle.authority.Agents``."""
+    """The records of agents, as ``ledger.lifecycle.authority.Agents``.
 
-    def __init__(self, records: Mapping[str, AgentRecords]) -> None:
-        self._records = records
+    ``read`` returns the records of agents by name. Those of ``names`` are read together, any other when it is asked
+    for. A key is found only if the record of its agent was read.
+    """
+
+    def __init__(self, read: Callable[[Collection[str]], Mapping[str, AgentRecords]], names: Collection[str]) -> None:
+        self._read = read
+        self._records: dict[str, AgentRecords | None] = {**read(names)}
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        return self._records[name].registered if name in self._records else None
+        if name not in self._records:
+            self._records[name] = self._read([name]).get(name)
+        records = self._records[name]
+        return None if records is None else records.registered
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
-        return next((record.keys[public_key] for record in self._records.values() if public_key in record.keys), None)
+        records = (records for records in self._records.values() if records is not None)
+        return next((agent.keys[public_key] for agent in records if public_key in agent.keys), None)
 
 
 def keys(event: Event) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class ViewRows:
         return {key: decoder.decode(data) for key, data in self._context.reading.states(view, keys).items()}
 
     def agents(self, names: Iterable[str]) -> Agents:
-        return AgentStates(self.states("agents", AgentRecords, sorted({*names} - {""})))
+        return AgentStates(lambda wanted: self.states("agents", AgentRecords, wanted), sorted({*names} - {""}))
 
     def times(self, indexes: Collection[int]) -> dict[int, int]:
         sql = (

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from deedbook.ledger.lifecycle.authority import Agents, compromised_at
-from deedbook.ledger.lifecycle.handoff import MET
+from deedbook.ledger.lifecycle.authority import Agents, voided
+from deedbook.ledger.lifecycle.handoff import MET, counted_status, report_on_decision, reports_on_waivers
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked, never_unlocks, stage_of
+from deedbook.ledger.lifecycle.machine import void_text
+from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.handoffs.record import HandoffRecord, state_of
 
 if TYPE_CHECKING:
@@ -45,8 +47,13 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     claimed_ms: int | None = None
     status_by: str | None = None  # the signer of the event that set its status, and its time
     status_ms: int | None = None
+    counted_status: Status | None = None  # its status, as far as its verification and waivers count; None: ``status``
     approval_index: int | None = None
-    compromised_approval: int | None = None  # the entry that reports the key of its approval
+    compromised_approval: int | None = None  # the entry that reports a key on which its approval rests
+    verification_index: int | None = None
+    compromised_verification: int | None = None
+    compromised_waivers: dict[int, int] = {}  # by the number of the criterion, counted from 1
+    receiver_void: str = ""  # why the role of its receiver does not count
     is_receiver_registered: bool = True  # an imported file may name anybody
     receiver_removed: int | None = None  # the entry that removed its receiver
     reviewer_removed: int | None = None  # the entry that removed its named reviewer
@@ -74,7 +81,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_unlocked_by(self, other: HandoffFacts | None) -> bool:
         """Whether ``other`` allows this handoff to start; None: it does not exist."""
-        return is_unlocked(None if other is None else other.status, self.unlock_at)
+        return is_unlocked(None if other is None else other.counted_status or other.status, self.unlock_at)
 
 
 def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: Agents, now_ms: int) -> HandoffFacts:
@@ -82,6 +89,9 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
     state, latest = state_of(record), record.latest
     dependencies = {on: known.get(on) for on in state.depends_on}
     statuses = {on: None if other is None else state_of(other).status for on, other in dependencies.items()}
+    counted = (None if other is None else counted_status(state_of(other), agents) for other in dependencies.values())
+    waivers = reports_on_waivers(state, agents)
+    void = voided(agents, state.receiver, rules_of("handoff").roles)
     receiver, index = agents.agent(state.receiver), state.approval_index
     reviewer = None if record.reviewer is None else agents.agent(record.reviewer)
     stuck_on = next((on for on, status in statuses.items() if never_unlocks(status)), None)
@@ -97,7 +107,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         unlock_at=state.unlock_at,
         reason=record.reason,
         claimed_status=state.claimed_status,
-        is_unlocked=all(is_unlocked(status, state.unlock_at) for status in statuses.values()),
+        is_unlocked=all(is_unlocked(status, state.unlock_at) for status in counted),
         unlocked_index=max((_done_index(on, state.unlock_at) for on in dependencies.values() if on), default=-1),
         is_lapsed=is_lapsed(state.status, state.lease, now_ms),
         depends_on=state.depends_on,
@@ -106,12 +116,17 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         stuck_reason="" if stuck is None else state_of(stuck).reason,
         is_waiver_asked="asked" in state.criteria,
         tasks_left=tuple(number for number, mark in enumerate(state.tasks, 1) if mark != "done"),
-        criteria_left=tuple(number for number, mark in enumerate(state.criteria, 1) if mark not in MET),
+        criteria_left=tuple(at + 1 for at, mark in enumerate(state.criteria) if mark not in MET or at in waivers),
         claimed_ms=None if record.claimed_index is None else latest["handoff.claimed"].at_ms,
         status_by=None if set_by is None else set_by.author,
         status_ms=None if set_by is None else set_by.at_ms,
         approval_index=index,
-        compromised_approval=None if index is None else compromised_at(agents.key, state.approval_key, index),
+        compromised_approval=report_on_decision(state, state.approval, agents),
+        counted_status=counted_status(state, agents),
+        verification_index=None if state.verification is None else state.verification.index,
+        compromised_verification=report_on_decision(state, state.verification, agents),
+        compromised_waivers={at + 1: report for at, report in waivers.items()},
+        receiver_void="" if void is None else void_text(state.receiver, void),
         is_receiver_registered=receiver is not None,
         receiver_removed=None if receiver is None else receiver.removed_index,
         reviewer_removed=None if reviewer is None else reviewer.removed_index,

@@ -354,7 +354,7 @@ def _join_rows(records: Mapping[str, HandoffRecord], states: States) -> list[Row
     depended = {on for record in existing.values() for on in state_of(record).depends_on}
     known = records_of(states, depended)
     people = {name for record in existing.values() for name in record.people}
-    agents = AgentStates(states.states("agents", AgentRecords, sorted(people)))
+    agents = AgentStates(lambda names: states.states("agents", AgentRecords, names), sorted(people))
     return [row for record in existing.values() for row in wait_rows(record, known, agents)]
 
 
@@ -362,11 +362,18 @@ def _shared(record: HandoffRecord) -> object:
     """Return the part of a record on which others that wait for it rest."""
     status = None if record.lifecycle is None else record.lifecycle.status
     unlocks = tuple(is_unlocked(status, at) for at in get_args(kinds.UnlockAt))
-    return unlocks, never_unlocks(status), record.completed_index, record.verified_index
+    waivers = () if record.lifecycle is None else record.lifecycle.waivers
+    return unlocks, never_unlocks(status), record.completed_index, record.verified_index, waivers
 
 
 def _related(lookup: Lookup, changed: Collection[str], agents: Collection[str]) -> set[str]:
-    """Return the handoffs that depend on changed ones, and those whose agents were added, removed or lost a key."""
+    """Return the handoffs that depend on changed ones, and those whose agents were added, removed or lost a key.
+
+    A report of a stolen key may take away what any open or verified handoff rests on, so it concerns all of them.
+    """
+    records = lookup.states("agents", AgentRecords, sorted(agents)).values() if agents else ()
+    if any(key.compromised_since is not None for agent in records for key in agent.keys.values()):
+        return {*lookup.owners(HANDOFFS, "status", [each for each in get_args(Status) if not never_unlocks(each)])}
     dependents = lookup.owners(DEPENDENCIES, "depends_on", changed) if changed else ()
     of_agents = (lookup.owners(HANDOFFS, column, agents) for column in ("receiver", "reviewer", "approver") if agents)
     return {*dependents, *(name for names in of_agents for name in names)}
@@ -390,6 +397,6 @@ VIEW: Final = Projection(
         rows=_join_rows,
         shared=_shared,
         related=_related,
-        heeds=frozenset({"agent.registered", "agent.removed", "key.compromised"}),
+        heeds=frozenset({"agent.registered", "agent.removed", "role.granted", "role.revoked", "key.compromised"}),
     ),
 )

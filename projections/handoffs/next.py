@@ -26,6 +26,7 @@ from deedbook.projections.handoffs.record import HandoffRecord, content_of, reco
 from deedbook.projections.handoffs.waits import REVIEW_RANK, Wait, since_of, waiting
 from deedbook.projections.handoffs.why import (
     compromised_approval_text,
+    compromised_verification_text,
     receiver_removed_text,
     reviewer_removed_text,
     stuck_text,
@@ -232,6 +233,8 @@ def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
             asks = f"{facts.receiver} asks to waive criterion {criterion.position + 1}. {criterion.text}"
             return f"{asks}: {criterion.waiver_reason}"
         case "verify":
+            if facts.compromised_verification is not None:
+                return compromised_verification_text(facts)
             return f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
         case _:  # every other wait says why in the table
             raise AssertionError(f"the table of waits says no reason for {wait.case}")

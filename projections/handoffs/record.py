@@ -71,15 +71,10 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
         return content.reviewer or (lifecycle.reviewer if lifecycle.reviewer != lifecycle.sender else None)
 
     @property
-    def approver(self) -> str:
-        """The agent that made it approved; empty if nobody did."""
-        index = None if self.lifecycle is None else self.lifecycle.approval_index
-        return next((event.author for event in self.latest.values() if event.index == index), "")
-
-    @property
     def people(self) -> set[str]:
         """The agents whose registration, removal or keys decide whom it waits for."""
-        return {name for name in (state_of(self).receiver, self.reviewer, self.approver) if name}
+        state = state_of(self)
+        return {name for name in (state.receiver, self.reviewer, *state.deciders) if name}
 
     def index_of(self, *kinds: str) -> int | None:
         """Return the index of the last event of these kinds, or None."""

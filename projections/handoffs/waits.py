@@ -126,7 +126,10 @@ def case_of(facts: HandoffFacts) -> Case | None:
         case "in_progress" if not facts.is_lapsed:
             return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
-            return "claimable" if facts.is_unlocked and facts.is_receiver_registered else None
+            is_receiver_able = facts.is_receiver_registered and not facts.receiver_void
+            return "claimable" if facts.is_unlocked and is_receiver_able else None
+        case "verified" if facts.compromised_verification is not None:
+            return "completed"
         case "blocked" | "completed":
             return status
         case "pending" | "rejected" | "verified" | "cancelled" | "superseded":  # "pending" is among the above

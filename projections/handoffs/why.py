@@ -70,8 +70,12 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
             waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
             text = f"{_working_text(handoff)}{again}; {open_work_text(handoff)}{waiver}"
             return [Reason(code="ALREADY_CLAIMED", text=text, by=handoff.receiver)]
+        case "verified" if handoff.compromised_verification is not None:
+            text = f"{_ended_text(handoff)}, but {compromised_verification_text(handoff)}"
+            return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case "completed":
-            text = f"{_ended_text(handoff)}; {handoff.reviewer} verifies it or requests changes"
+            waivers = f", but {compromised_waivers_text(handoff)}" if handoff.compromised_waivers else ""
+            text = f"{_ended_text(handoff)}{waivers}; {handoff.reviewer} verifies it or requests changes"
             return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case _ if stage_of(handoff.status) == "working":
             text = f"{_working_text(handoff)}, but it is {handoff.status}{because}; {open_work_text(handoff)}"
@@ -87,6 +91,9 @@ def _reasons_of_receiver(handoff: HandoffFacts) -> list[Reason]:
     if not handoff.is_receiver_registered:
         text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff to name another"
         return [Reason(code="AGENT_UNKNOWN", text=text, by=handoff.sender)]
+    if handoff.receiver_void:
+        text = f"its receiver {handoff.receiver} may not claim it: {handoff.receiver_void}"
+        return [Reason(code="NOT_AUTHORIZED", text=text)]
     return []
 
 
@@ -117,8 +124,21 @@ def open_work_text(handoff: HandoffFacts) -> str:
 
 def compromised_approval_text(handoff: HandoffFacts) -> str:
     """Return why an approval does not count."""
-    signed = f"its approval (entry {handoff.approval_index}) was signed with a compromised key"
-    return f"{signed}, as entry {handoff.compromised_approval} reports: {handoff.reviewer} must approve it again"
+    rests = f"its approval (entry {handoff.approval_index}) rests on a compromised key"
+    return f"{rests}, as entry {handoff.compromised_approval} reports: {handoff.reviewer} must approve it again"
+
+
+def compromised_verification_text(handoff: HandoffFacts) -> str:
+    """Return why a verification does not count."""
+    rests = f"its verification (entry {handoff.verification_index}) rests on a compromised key"
+    return f"{rests}, as entry {handoff.compromised_verification} reports: {handoff.reviewer} must verify it again"
+
+
+def compromised_waivers_text(handoff: HandoffFacts) -> str:
+    """Return which waivers do not count."""
+    numbers, reports = handoff.compromised_waivers, sorted({*handoff.compromised_waivers.values()})
+    waiver = f"the waiver of criterion {', '.join(map(str, numbers))} rests on a compromised key"
+    return f"{waiver}, as entry {', '.join(map(str, reports))} reports"
 
 
 def stuck_text(handoff: HandoffFacts) -> str:
@@ -190,7 +210,8 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
         case "approved":
             return "approved" if is_waiting else f"approved and not yet claimed by {handoff.receiver}"
         case "completed":
-            return f"completed but not yet verified by {handoff.reviewer}"
+            waivers = f", but {compromised_waivers_text(handoff)}" if handoff.compromised_waivers else ""
+            return f"completed but not yet verified by {handoff.reviewer}{waivers}"
         case "superseded":
             return f"{_never_text(handoff.status, handoff.reason)}: depend on its replacement"
         case "rejected" | "cancelled":
@@ -199,7 +220,7 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
             return f"in progress, but the lease of {handoff.receiver} has expired"
         case "in_progress":
             return f"in progress with {handoff.receiver}"
-        case "verified":
-            raise AssertionError("unreachable: a verified handoff blocks nothing")
+        case "verified":  # its verification does not count, or it would block nothing
+            return f"verified, but {compromised_verification_text(handoff)}"
         case _:  # blocked, or a status that needs no text of its own
             return f"{handoff.status} ({handoff.reason})" if handoff.reason else handoff.status

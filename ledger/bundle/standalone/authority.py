@@ -32,6 +32,7 @@ AUTHORITY = (
     "checkpoint_key.rotated",
 )
 CHECKPOINTS = "the checkpoints"  # the owner of checkpoint keys and of invitation keys; not an agent's name
+END = 2**53  # after every entry
 WORKERS = {"agent", "reviewer", "human", "service"}
 TRUSTED = {"admin", "human", "reviewer"}
 
@@ -68,12 +69,39 @@ class Key:
 
 
 @dataclass
+class Grant:
+    """A role that an agent got: the entry, the key and the author of the grant, and the entry that ended it."""
+
+    role: str
+    index: int
+    key: Key
+    author: str
+    ended_at: int | None = None
+
+
+@dataclass
 class Agent:
-    """An agent: its identity key and its roles."""
+    """An agent: its identity key, its roles, and all grants of roles in order (none for the agents of entry 0)."""
 
     key: Key
     roles: set[str]
     is_removed: bool = False
+    grants: list[Grant] = field(default_factory=list)
+
+    def grant_at(self, role: str, index: int) -> Grant | None:
+        """Return the last grant of a role that the agent had just before an entry."""
+        held = [
+            grant
+            for grant in self.grants
+            if grant.role == role and grant.index < index and (grant.ended_at is None or index <= grant.ended_at)
+        ]
+        return held[-1] if held else None
+
+    def end_grants(self, index: int, roles: set[str]) -> None:
+        """End the grants of some roles."""
+        for grant in self.grants:
+            if grant.role in roles and grant.ended_at is None:
+                grant.ended_at = index
 
 
 def covers(patterns: list[str], name: str) -> bool:
@@ -190,8 +218,28 @@ class Authority:
         return f"open (the keys of {', '.join(listed[:-1])} and {listed[-1]} have no passphrase)"
 
     def roles_of(self, name: str) -> set[str]:
-        """Return the roles of an agent; none if it is not registered, or was removed."""
-        return self.agents[name].roles if name in self.agents else set()
+        """Return the roles of an agent that count; none if it is not registered, or was removed."""
+        roles = self.agents[name].roles if name in self.agents else set()
+        return {role for role in roles if self.role_counts(name, role, END)}
+
+    def role_counts(self, name: str, role: str, index: int) -> bool:
+        """Return whether an agent had a role just before an entry, by grants without a compromised signature."""
+        agent = self.agents[name]
+        grant = agent.grant_at(role, index)
+        if grant is None:  # root has its role by entry 0
+            return role in agent.roles and role not in {grant.role for grant in agent.grants}
+        while grant is not None:
+            if grant.key.is_compromised(grant.index):
+                return False
+            author = self.agents[grant.author]
+            grant = author.grant_at("admin", grant.index) or author.grant_at("node", grant.index)
+        return True
+
+    def decision_counts(self, index: int, key: str, roles: set[str]) -> bool:
+        """Return whether the signature of a decision is not compromised, and its author had one of the roles."""
+        record = self.keys[key]
+        has_role = any(self.role_counts(record.owner, role, index) for role in roles)
+        return has_role and not record.is_compromised(index)
 
     def is_admin(self, event: Event) -> bool:
         """Return whether the author is an admin."""
@@ -271,8 +319,14 @@ class Authority:
         if key:
             need(key != data["key"], "a key is registered twice", "KEY_EXISTS")
             self.check_possession(event, f"checkpoint/{name}", {"key": key, "proof": proof})
+        if is_joining:
+            invitation = self.invitations[name]
+            source = (invitation.index, invitation.author_key, invitation.author)
+        else:
+            source = (event.index, self.keys[event.entry.key.hex()], event.author)
         identity_key = self.add_identity_key(name, data["key"], event.index, data.get("protection"))
         self.agents[name] = Agent(identity_key, set(roles))
+        self.agents[name].grants = [Grant(role, *source) for role in roles]
         self.add_bus_key(data)
         if is_joining:
             self.invitations[name].is_ended = True
@@ -289,7 +343,7 @@ class Authority:
         is_open = invitation.from_ms <= event.entry.accepted_ms < invitation.until_ms and not invitation.is_ended
         need(is_open, f"the invitation of {name} was used, was revoked, or has expired", "NOT_INVITED")
         inviter = self.agents[invitation.author]
-        is_admin = "admin" in inviter.roles and inviter.key.ended_at is None
+        is_admin = "admin" in self.roles_of(invitation.author) and inviter.key.ended_at is None
         is_trusted = is_admin and not invitation.author_key.is_compromised(invitation.index)
         need(is_trusted, f"{invitation.author}, who invited {name}, may no longer invite agents", "NOT_INVITED")
         is_same = set(roles) == set(invitation.roles) and len(roles) == len(set(roles))
@@ -306,22 +360,26 @@ class Authority:
         agent.key.end(event.index)
         if "node" in agent.roles:
             self.end_checkpoint_key(event, data["agent"])
+        agent.end_grants(event.index, agent.roles)
         agent.roles, agent.is_removed = set(), True
 
     def role_granted(self, event: Event, data: Any) -> None:
         """Apply a role that an admin grants."""
         need(self.is_admin(event), "only an admin may grant a role", "NOT_AUTHORIZED")
-        roles = self.active_agent(event, data["agent"]).roles
-        need("node" not in {data["role"], *roles}, "a node has only the role of its registration", "NOT_AUTHORIZED")
-        roles.add(data["role"])
+        agent, role = self.active_agent(event, data["agent"]), data["role"]
+        is_allowed = "node" not in {role, *agent.roles}
+        need(is_allowed, "a node has only the role of its registration", "NOT_AUTHORIZED")
+        agent.roles.add(role)
+        agent.grants.append(Grant(role, event.index, self.keys[event.entry.key.hex()], event.author))
 
     def role_revoked(self, event: Event, data: Any) -> None:
         """Apply the revocation of a role by an admin. Root keeps its role."""
         need(self.is_admin(event), "only an admin may revoke a role", "NOT_AUTHORIZED")
-        roles = self.active_agent(event, data["agent"]).roles
+        agent = self.active_agent(event, data["agent"])
         need(data["agent"] != "root", "nobody may revoke a role of root", "NOT_AUTHORIZED")
-        need("node" not in {data["role"], *roles}, "a node keeps its role until its removal", "NOT_AUTHORIZED")
-        roles.discard(data["role"])
+        need("node" not in {data["role"], *agent.roles}, "a node keeps its role until its removal", "NOT_AUTHORIZED")
+        agent.end_grants(event.index, {data["role"]})
+        agent.roles.discard(data["role"])
 
     def key_delegated(self, event: Event, data: Any) -> None:
         """Apply a delegation: another key may sign for the agent, for a time and within a scope."""

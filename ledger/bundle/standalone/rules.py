@@ -27,6 +27,7 @@ class State:
     """The state of a stream, and what it remembers. Only a handoff has more than an owner and steps.
 
     ``lease`` is the time in which a claim holds; ``approval`` the index of the event that approved it, and its key.
+    ``verification`` and the ``waivers`` of the criteria are alike.
     """
 
     name: str = "none"
@@ -45,6 +46,8 @@ class State:
     lease: tuple[int, int] | None = None
     approval: tuple[int, str] | None = None
     completion: str = ""
+    verification: tuple[int, str] | None = None
+    waivers: tuple[tuple[int, str] | None, ...] = ()
     is_announced: bool = False
 
     def at(self, now_ms: int) -> State:
@@ -229,6 +232,8 @@ class Decision:
             lease=None,
             approval=None,
             completion="",
+            verification=None,
+            waivers=(None,) * len(self.data["criteria"]),
             is_announced=False,
         )
 
@@ -242,7 +247,20 @@ class Decision:
 
     def with_approval(self, state: State) -> State:
         """Return the state with this event as its approval."""
-        return replace(state, approval=(self.event.index, self.event.entry.key.hex()), completion="")
+        return replace(state, approval=self.decision(), completion="")
+
+    def with_verification(self, state: State) -> State:
+        """Return the state with this event as its verification."""
+        return replace(state, verification=self.decision())
+
+    def with_waiver(self, state: State) -> State:
+        """Return the state with this event as the waiver of its criterion."""
+        at = self.data["position"]
+        return replace(state, waivers=(*state.waivers[:at], self.decision(), *state.waivers[at + 1 :]))
+
+    def decision(self) -> tuple[int, str]:
+        """Return the index of this event, and its key."""
+        return self.event.index, self.event.entry.key.hex()
 
     def with_lease(self, state: State) -> State:
         """Return the state with the lease of a claim, if it has one."""
@@ -366,10 +384,40 @@ class Decision:
 
     def approval_counts(self) -> bool:
         """No report so far says that the key of the approval was compromised when it signed."""
-        if self.state.approval is None:
+        return self.decision_counts(self.state, self.state.approval)
+
+    def decision_counts(self, state: State, decision: tuple[int, str] | None) -> bool:
+        """No report so far says that an approval, verification or waiver rests on a compromised key.
+
+        A sender approves as a human. Every other decision is one of a reviewer or human.
+        """
+        if decision is None:
             return True
-        index, key = self.state.approval
-        return not self.authority.keys[key].is_compromised(index)
+        is_sender = self.authority.keys[decision[1]].owner in (state.sender, state.importer)
+        roles = {"human"} if decision == state.approval and is_sender else REVIEWERS
+        return self.authority.decision_counts(*decision, roles)
+
+    def verification_is_missing(self) -> bool:
+        """The handoff has no verification that counts."""
+        return self.state.name != "verified" or not self.decision_counts(self.state, self.state.verification)
+
+    def waiver_is_missing(self) -> bool:
+        """The criterion has no waiver that counts."""
+        return self.state.criteria[self.data["position"]] != "waived" or not self.waiver_counts(
+            self.state, self.data["position"]
+        )
+
+    def waivers_count(self) -> bool:
+        """Every waiver of a waived criterion counts."""
+        return self.are_waivers_counted(self.state)
+
+    def waiver_counts(self, state: State, position: int) -> bool:
+        """The waiver of a criterion counts."""
+        return self.decision_counts(state, state.waivers[position])
+
+    def are_waivers_counted(self, state: State) -> bool:
+        """Return whether every waiver of a waived criterion counts."""
+        return all(mark != "waived" or self.waiver_counts(state, at) for at, mark in enumerate(state.criteria))
 
     def confirms_no_own_import(self) -> bool:
         """The handoff was not imported, or the author is no sender, or is a human."""
@@ -382,7 +430,15 @@ class Decision:
 
     def dependencies_are_done(self) -> bool:
         """Every handoff in ``depends_on`` is verified, or in the state that ``unlock_at`` names."""
-        return all(state.name in ("verified", self.state.unlock_at) for state in self.dependencies())
+        names = [self.counted_name(state) for state in self.dependencies()]
+        return all(name in ("verified", self.state.unlock_at) for name in names)
+
+    def counted_name(self, state: State) -> str:
+        """Return the state of a dependency as far as its verification and waivers count."""
+        name = state.name
+        if name == "verified" and not self.decision_counts(state, state.verification):
+            name = "pending" if state.approval is None else "completed"
+        return "in_progress" if name == "completed" and not self.are_waivers_counted(state) else name
 
     def dependencies(self) -> list[State]:
         """Return the states of the handoffs that this one depends on."""

@@ -56,6 +56,17 @@ export interface Cast {
   keys: Record<string, Key>;
 }
 
+interface Signed {
+  index: number;
+  key: string;
+}
+
+interface Grant extends Signed {
+  role: string;
+  by: string;
+  end?: number;
+}
+
 const empty = {
   name: "none",
   owner: "",
@@ -71,8 +82,10 @@ const empty = {
   criteria: [] as string[],
   claimed_status: "",
   lease: null as [number, number] | null,
-  approval: null as { index: number; key: string } | null,
+  approval: null as Signed | null,
   completion: "",
+  verification: null as Signed | null,
+  waivers: [] as (Signed | null)[],
   is_announced: false,
 };
 type State = typeof empty;
@@ -118,7 +131,13 @@ export class Ledger {
   private readonly streams = new Map<string, string>();
   private readonly removed = new Set<string>();
 
-  constructor(private readonly tables: Record<string, Table>, private readonly cast: Cast) {}
+  /** The grants of roles in the cases, and the roles of the agents before them. */
+  private readonly grants = new Map<string, Grant[]>();
+  private readonly first: Record<string, string[]>;
+
+  constructor(private readonly tables: Record<string, Table>, private readonly cast: Cast) {
+    this.first = structuredClone(cast.roles);
+  }
 
   /** Return the state of a stream at a time, as the rules see it. */
   at(stream: string, now: number): State {
@@ -144,7 +163,31 @@ export class Ledger {
   }
 
   hasRole(agent: string, roles: string[]): boolean {
-    return (this.cast.roles[agent] ?? []).some((role) => roles.includes(role));
+    return (this.cast.roles[agent] ?? []).some((role) => roles.includes(role) && this.roleCounts(agent, role, Infinity));
+  }
+
+  ownerOf(key: string): string {
+    return this.cast.keys[key]!.agent;
+  }
+
+  /** Return whether an agent had a role before an entry, by grants that rest on no compromised key. */
+  roleCounts(agent: string, role: string, index: number): boolean {
+    let grant = this.grantAt(agent, role, index);
+    if (grant === undefined) {
+      const isGranted = (this.grants.get(agent) ?? []).some((other) => other.role === role);
+      return !isGranted && (this.first[agent] ?? []).includes(role);
+    }
+    for (; grant !== undefined; grant = this.grantAt(grant.by, "admin", grant.index)) {
+      if (this.isCompromised(grant.key, grant.index)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private grantAt(agent: string, role: string, index: number): Grant | undefined {
+    const isHeld = (grant: Grant) => grant.index < index && (grant.end === undefined || index <= grant.end);
+    return (this.grants.get(agent) ?? []).findLast((grant) => grant.role === role && isHeld(grant));
   }
 
   isRegistered(agent: string): boolean {
@@ -180,14 +223,18 @@ export class Ledger {
   }
 
   // The cases change agents and keys only as they may: proto/README.md, section 10, has these rules.
-  private changesAuthority({ kind, index, data }: Event): boolean {
+  private changesAuthority({ kind, index, key, author, data }: Event): boolean {
     const { roles, keys } = this.cast;
     switch (kind) {
       case "role.granted":
         roles[data.agent] = [...(roles[data.agent] ?? []), data.role];
+        this.grants.set(data.agent, [...(this.grants.get(data.agent) ?? []), { role: data.role, index, key, by: author }]);
         return true;
       case "role.revoked":
         roles[data.agent] = (roles[data.agent] ?? []).filter((role) => role !== data.role);
+        for (const grant of this.grants.get(data.agent) ?? []) {
+          grant.end ??= grant.role === data.role ? index : undefined;
+        }
         return true;
       case "agent.removed":
         roles[data.agent] = [];
@@ -315,6 +362,8 @@ class Decision {
         completion: event.id,
       }),
       approval: () => ({ approval: { index: event.index, key: event.key }, completion: "" }),
+      verification: () => ({ verification: { index: event.index, key: event.key } }),
+      waiver: () => ({ waivers: state.waivers.with(data.position, { index: event.index, key: event.key }) }),
       lease: () =>
         isEmpty(data.lease_seconds)
           ? {}
@@ -352,16 +401,42 @@ class Decision {
       unlock_at: data.unlock_at ?? "completed",
       tasks: (data.tasks ?? []).map(() => "open"),
       criteria: (data.criteria ?? []).map(() => "open"),
+      waivers: (data.criteria ?? []).map(() => null),
     };
   }
 
   approvalCounts(): boolean {
-    const { approval } = this.state;
-    return approval === null || !this.ledger.isCompromised(approval.key, approval.index);
+    return this.counts(this.state.approval);
   }
 
-  dependency(name: string): string {
-    return this.ledger.at(`handoff/${name}`, this.event.accepted_ms).name;
+  /** Return whether a decision and the role of its author rest on no compromised key. */
+  counts(decision: Signed | null, state = this.state): boolean {
+    if (decision === null) {
+      return true;
+    }
+    const author = this.ledger.ownerOf(decision.key);
+    const isOwn = decision.index === state.approval?.index && [state.sender, state.importer].includes(author);
+    const roles = isOwn ? ["human"] : REVIEWING;
+    const hasRole = roles.some((role) => this.ledger.roleCounts(author, role, decision.index));
+    return hasRole && !this.ledger.isCompromised(decision.key, decision.index);
+  }
+
+  waiversCount(state = this.state): boolean {
+    return state.criteria.every((mark, at) => mark !== "waived" || this.counts(state.waivers[at]!, state));
+  }
+
+  exists(name: string): boolean {
+    return this.ledger.at(`handoff/${name}`, this.event.accepted_ms).name !== "none";
+  }
+
+  /** Return the state of a dependency, as far as its verification and waivers count. */
+  dependency(on: string): string {
+    const state = this.ledger.at(`handoff/${on}`, this.event.accepted_ms);
+    let { name } = state;
+    if (name === "verified" && !this.counts(state.verification, state)) {
+      name = state.approval === null ? "pending" : "completed";
+    }
+    return name === "completed" && !this.waiversCount(state) ? "in_progress" : name;
   }
 }
 
@@ -427,9 +502,15 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
   approval_is_missing: (decision) =>
     ["pending", "imported"].includes(decision.state.name) || !decision.approvalCounts(),
   approval_counts: (decision) => decision.approvalCounts(),
+  verification_is_missing: (decision) =>
+    decision.state.name !== "verified" || !decision.counts(decision.state.verification),
+  waiver_is_missing: (decision) =>
+    decision.state.criteria[decision.data.position] !== "waived" ||
+    !decision.counts(decision.state.waivers[decision.data.position]!),
+  waivers_count: (decision) => decision.waiversCount(),
   confirms_no_own_import: ({ state, author, senders, ledger }) =>
     state.importer === "" || !senders.includes(author) || ledger.hasRole(author, ["human"]),
-  dependencies_exist: (decision) => decision.state.depends_on.every((name) => decision.dependency(name) !== "none"),
+  dependencies_exist: (decision) => decision.state.depends_on.every((name) => decision.exists(name)),
   dependencies_are_done: (decision) =>
     decision.state.depends_on.every((name) => ["verified", decision.state.unlock_at].includes(decision.dependency(name))),
   criteria_are_met: ({ state }) => state.criteria.every((mark) => mark === "checked" || mark === "waived"),

@@ -61,6 +61,7 @@ def test_imported_file_is_pending_with_its_claims_beside() -> None:
         importer="scribe",
         claimed_status="completed ✅ (tests green)",
         completion=state.completion,
+        waivers=(None, None),
     )
     assert tell("handoff", IMPORTED, "scribe handoff.logged h1") == state
     again = "scribe record.imported h1 as=handoff.created from=dora to=carl"
