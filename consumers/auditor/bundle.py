@@ -21,6 +21,7 @@ from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, Rep
 from deedbook.consumers.auditor.trusted_heads import compare_bundle, trusted_records
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.bundle import Bundle, layout
+from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import verify_program
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, message_of
 from deedbook.ledger.format.envelope import split_hashes
@@ -81,6 +82,7 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     trusted = {record.trusted.size for record in anchor.trusted_records}
     replay = LogReplay(findings, size, roots_at={size, *anchor.sizes, *trusted})
     hashes: list[bytes] = []
+    page = BundlePage()
     try:
         for number, width in layout.tiles_of(size, 0):
             tile = _tile(bundle, 0, number, width, findings)
@@ -88,6 +90,8 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
             bundled = bundle.read(layout.tile_name("entries", number, width))
             entries, damaged = split_entries(bundled, tile, start, findings)
             replay.feed(entries, damaged=damaged)
+            for index, data in enumerate(entries, start):
+                page.add(index, data)
             progress(replay.size, size)
             if width == TILE_WIDTH:
                 hashes.append(root_of(tile))
@@ -99,6 +103,7 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     frontier = replay.frontier
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
         findings.problem(None, "VERIFICATION_FAILED", "the root hash of the entries differs from the checkpoint's")
+    _check_page(bundle, page, findings)
     compare_bundle(bundle.manifest, replay.outcome, anchor.trusted_records, findings)
     return anchor.report("bundle", replay.outcome, checkpoint=checkpoint, missing_files=bundle.lost)
 
@@ -108,7 +113,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     manifest = bundle.manifest
     if manifest.indexes != sorted(set(manifest.indexes)):
         findings.problem(None, "CORRUPTED", "manifest.json lists entries out of order")
-    part, root = PartialReplay(), bytes.fromhex(manifest.root)
+    part, root, page = PartialReplay(), bytes.fromhex(manifest.root), BundlePage()
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
         if not {*layout.entry_names(index)}.isdisjoint(bundle.lost):
@@ -121,6 +126,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
             continue
         if verify_inclusion(leaf_hash(data), index, manifest.size, receipt.path, root):
             part.feed(index, data, split_hashes(receipt.extra or b""))
+            page.add(index, data)
         else:
             message = "it is not in the checkpoint's tree"
             findings.problem(index, "VERIFICATION_FAILED", message)
@@ -137,6 +143,10 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     lost_from, roots = min(lost, default=None), {manifest.size: root}
     outcome = ReplayOutcome(part, manifest.size, root, roots, lost_from, verified, suspects)
     checkpoint = _check_members(bundle, outcome, findings)
+    if part.missing:
+        findings.note(None, "NOT_FOUND", f"{PAGE} was not checked, because entries are missing: do not believe it")
+    else:
+        _check_page(bundle, page, findings)
     compare_bundle(manifest, outcome, anchor.trusted_records, findings)
     return anchor.report(
         "bundle",
@@ -231,6 +241,12 @@ def _check_members(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -
     if named != (replay.ledger, created.origin, checkpoint.size, checkpoint.root.hex()):
         findings.problem(None, "VERIFICATION_FAILED", "manifest.json contradicts the checkpoint or entry 0")
     return checkpoint
+
+
+def _check_page(bundle: Bundle, page: BundlePage, findings: Findings) -> None:
+    if not findings.problems_total and bundle.read(PAGE) != page.encode(bundle.manifest):
+        message = f"{PAGE} is not the page that this version of Deedbook makes of the entries: do not believe it"
+        findings.problem(None, "CORRUPTED", message)
 
 
 def _check_files(bundle: Bundle, findings: Findings) -> None:

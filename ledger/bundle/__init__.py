@@ -4,6 +4,7 @@ A bundle of a log contains these members, in this order:
 
     blobs/ALGORITHM/HEX       the blobs that events refer to by this ref and that the ledger has
     checkpoint                C2SP tlog-checkpoint: origin, size and root, signed by the checkpoint key
+    index.html                what happened and who signed, for any browser; verifiers make it again and compare
     keys/agents.vkeys         every key that entries register or delegate, one vkey a line, in the order of the log
     keys/checkpoint.vkey      the keys that may sign a checkpoint after the last entry, as C2SP vkeys
     keys/root.fingerprint     BLAKE3 of the root key, hex: auditors compare it with one from another source

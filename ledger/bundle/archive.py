@@ -27,6 +27,7 @@ manifest_size_max_bytes: Final = 64 * 1024**2
 keys_size_max_bytes: Final = 256 * 1024**2
 text_size_max_bytes: Final = 1024**2
 sealed_size_max_bytes: Final = 64 * 1024**2
+page_size_max_bytes: Final = 64 * 1024**2
 
 _BLOCK: Final = 512
 _RECORD: Final = 10_240
@@ -38,6 +39,7 @@ _SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(
         (r"keys/(checkpoint\.vkey|root\.vkey|root\.fingerprint)", text_size_max_bytes),
         (r"home/(chains|config)\.toml", text_size_max_bytes),
         (r"home/keys\.sealed", sealed_size_max_bytes),
+        (r"index\.html", page_size_max_bytes),
         (r"keys/agents\.vkeys", keys_size_max_bytes),
         (r"manifest\.json", manifest_size_max_bytes),
         (r"entries/\d{20}\.entry", entry_size_max_bytes),

@@ -22,6 +22,7 @@ from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import layout
 from deedbook.ledger.bundle.archive import ending, header, padding
+from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import schemas, verify_program
 from deedbook.ledger.client.client import Client, read_batch_path
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
@@ -69,13 +70,15 @@ class TreeHashes:
 class _Survey(msgspec.Struct):
     """The result of the first pass: the tree, the authority events, the refs in event data, the indexes of each stream.
 
-    ``streams`` is filled only for an export of one stream; ``has_stream``: the log has that stream.
+    ``streams`` is filled only for an export of one stream, and ``page`` here only for one of the log; ``has_stream``:
+    the log has that stream.
     """
 
     tree: TreeHashes
     authority: list[tuple[int, str, EventData]]
     refs: set[str]
     streams: dict[str, array[int]]
+    page: BundlePage
     has_stream: bool = False
 
 
@@ -105,6 +108,8 @@ def export_bundle(
         if not survey.has_stream:
             raise Refused("NOT_FOUND", f"there is no stream {stream}", stream=stream)
         streams, indexes = _select_entries(client, survey, stream)
+        for index in indexes:
+            survey.page.add(index, client.entry(index))
         members["ends"] = client.ends(checkpoint.size, streams).encode()
     blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
     manifest = layout.Manifest(
@@ -121,6 +126,7 @@ def export_bundle(
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
     members |= {layout.home_name(name): content for name, content in files.items()}
+    members[PAGE] = survey.page.encode(manifest)
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
         for name, content in _members(client, manifest, survey, members):
             write(name, content)
@@ -186,9 +192,11 @@ def _missing(index: int) -> Corrupted:
 
 
 def _survey(client: Client, size: int, stream: str | None, report: Callable[[int], None]) -> _Survey:
-    survey = _Survey(TreeHashes(), [], set(), {})
+    survey = _Survey(TreeHashes(), [], set(), {}, BundlePage())
     for index, data in read_range(client, 0, size):
         survey.tree.add(leaf_hash(data))
+        if stream is None:
+            survey.page.add(index, data)
         head = _decode_head(index, data)
         is_authority = head.kind in AUTHORITY_KINDS
         if is_authority:
@@ -254,6 +262,7 @@ def _members(
         receipt = Receipt(index, path, fixed["checkpoint"].decode(), batch)
         yield from zip(layout.entry_names(index), (data, receipt.to_text().encode()), strict=True)
     yield from ((name, fixed[name]) for name in map(layout.home_name, sorted(manifest.files)))
+    yield PAGE, fixed[PAGE]
     yield from sorted(layout.key_members(survey.authority).items())
     yield "manifest.json", manifest.encode()
     yield "schemas.json", fixed["schemas.json"]

@@ -104,6 +104,7 @@ def member_names(manifest: Manifest) -> Iterator[str]:
         yield from entry_names(index)
     yield from map(home_name, sorted(manifest.files))
     yield from (
+        "index.html",
         "keys/agents.vkeys",
         "keys/checkpoint.vkey",
         "keys/root.fingerprint",

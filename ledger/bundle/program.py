@@ -2,7 +2,7 @@
 
 The program is written in parts of a few hundred lines (``standalone``) and joined into one file. The join merges the
 imports and sets one constant, the hash of ``schemas.json``; it changes nothing else. The parts import only each other,
-and Deedbook's own verifiers do not use them.
+and Deedbook's own verifiers do not use them, but for ``page``, which makes ``index.html`` and decides nothing.
 
 ``schemas.json`` has two tables: the fields of each kind, generated from the types that the gate decodes with, and the
 rules of ``proto/rules``. Its hash is in the program, which the reader has to trust anyway.
@@ -27,7 +27,7 @@ from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.lifecycle.rules import FAMILIES, read_rules
 
-PARTS: Final = ("proofs", "form", "authority", "rules", "members", "audit")
+PARTS: Final = ("proofs", "form", "authority", "rules", "page", "members", "audit")
 _FOR_READERS: Final = frozenset({"title", "description"})
 _INSTALL: Final = 'sys.exit(f"{error}: this program needs two packages: python -m pip install blake3 pynacl")'
 

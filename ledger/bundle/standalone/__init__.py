@@ -4,10 +4,11 @@
 
 The program checks the form of every entry, its fields, its id, its signature (or that of its batch), the ledger's
 clock, the version counts of streams and of authority events, the Merkle tree, the signed checkpoint, and the blobs. It
-replays the rules. Those of agents and keys are code: registrations, roles, delegations with their scope, time and
-number of events, revocations, rotations, removals. Those of handoffs, reviews, sessions, reasonings, snapshots and
-records are tables in `schemas.json`. If a bundle has events of another family (Tree of Thoughts), the verdict is
-PARTIAL and names the family; `deed verify --bundle` replays its rules, too.
+makes the page `index.html` again from the entries and compares it, unless entries are missing. It replays the rules.
+Those of agents and keys are code: registrations, roles, delegations with their scope, time and number of events,
+revocations, rotations, removals. Those of handoffs, reviews, sessions, reasonings, snapshots and records are tables in
+`schemas.json`. If a bundle has events of another family (Tree of Thoughts), the verdict is PARTIAL and names the
+family; `deed verify --bundle` replays its rules, too.
 
 Each problem is one line with the index of the entry and the code of the rule that is broken. The last line is the
 verdict; the exit code goes with it:
@@ -27,6 +28,6 @@ program from another source: each release of Deedbook writes the same program, w
 installs as the command `deedbook-verify BUNDLE`. It accepts only the tables of event kinds and rules whose hash is in
 it (KINDS_SHA256).
 
-The program is meant to be read. It shares no code with Deedbook, so it does not repeat mistakes of that code. Each
-of its parts uses only the parts above it.
+The program is meant to be read. It shares no code with Deedbook, so it does not repeat mistakes of that code. Only
+the part that makes the page is one text for both, because it decides nothing. Each part uses only the parts above it.
 """

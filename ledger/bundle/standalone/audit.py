@@ -17,6 +17,7 @@ from blake3 import blake3
 from deedbook.ledger.bundle.standalone.authority import AUTHORITY, Authority
 from deedbook.ledger.bundle.standalone.form import BATCH_BYTES_MAX, Entry, Event, Kinds, read_entry, read_json
 from deedbook.ledger.bundle.standalone.members import HOME, Members
+from deedbook.ledger.bundle.standalone.page import Page, escape
 from deedbook.ledger.bundle.standalone.proofs import (
     BATCH,
     ENDS,
@@ -102,6 +103,8 @@ class Audit:
         self.has_all_authority = not any(name.startswith("entries/") for name in self.lost)
         self.kinds = Kinds(members.read("schemas.json"))
         self.rules = Rules(self.kinds, self.authority)
+        self.page = Page(self.kinds)
+        self.is_page_checked = False
         self.size: int = self.manifest["size"]
 
     def add_problem(self, index: int | None, message: str, code: str) -> None:
@@ -131,10 +134,12 @@ class Audit:
         self.entries += 1
         self.run_check(index, self.check_time, event.entry, event.kind)
         self.run_check(index, self.check_versions, event)
+        at_ms = event.entry.accepted_ms
         # The rules use the ledger's clock, which a wrong time does not turn back.
         event = replace(event, entry=event.entry._replace(accepted_ms=self.clock_ms))
         try:
             self.decide(event)
+            self.page.add(index, at_ms, event.entry.key.hex(), event.body)
         except WrongError as fault:
             self.has_all_authority &= event.kind not in AUTHORITY
             self.refusals.append((index, fault.code, str(fault)))
@@ -419,6 +424,13 @@ class Audit:
         self.check_files()
         self.check_checkpoint(leaves)
 
+    def check_page(self) -> None:
+        """Compare index.html with the page of these entries. If any of them is missing, the page cannot be made."""
+        self.is_page_checked = not self.gaps
+        is_same = self.problems or self.gaps or self.members.read("index.html") == self.page.to_html(self.manifest)
+        message = "index.html is not the page that this program makes of the entries: do not believe it"
+        need(is_same, message, "CORRUPTED")
+
     def verdict(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
         """Return the exit code and the last line. ``fingerprint`` is the value of --root, ``accepted`` of --accept."""
         exit_code, line = self.outcome(fingerprint, accepted)
@@ -441,6 +453,7 @@ class Audit:
         summary = f"{self.signatures} signatures, tree of {self.size}, rules, checkpoint ({scope}; {trust})"
         reasons = [f"missing {'; '.join(self.missing[:5])}"] if self.missing else []
         reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
+        reasons += [] if self.is_page_checked else ["index.html not checked"]
         compromised = self.authority.compromised_signatures()
         suspect = f"{len(compromised)} entries with compromised signatures"
         is_accepted = (not reasons or "PARTIAL" in accepted) and (not compromised or "SUSPECT_KEY" in accepted)
@@ -451,11 +464,6 @@ class Audit:
         if compromised:
             return exit_code, f"SUSPECT_KEY at index {compromised[0]}: {suspect}: {summary}"
         return exit_code, f"VALID: {summary}"
-
-
-def escape(text: str) -> str:
-    """Return a line with its unprintable characters escaped, because streams and fields may have hostile names."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -482,6 +490,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (*FAULTS, OSError) as fault:
         audit.add_fault(None, fault)
     audit.settle()
+    try:
+        audit.check_page()
+    except FAULTS as fault:
+        audit.add_fault(None, fault)
     if audit.authority.root and options.root is not None:
         actual, expected = blake3(bytes.fromhex(audit.authority.root)).hexdigest(), options.root.lower()
         if len(expected) < 32 or not actual.startswith(expected):

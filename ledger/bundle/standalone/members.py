@@ -16,6 +16,7 @@ MIB = 1024**2
 SIZES = [
     ("blobs/(blake3|sha256)/[0-9a-f]{64}|home/keys\\.sealed|manifest\\.json", 64 * MIB),
     ("checkpoint|ends|(verify|schemas)\\.(py|json)|home/[a-z]+\\.toml", MIB),
+    ("index\\.html", 64 * MIB),
     ("keys/(checkpoint|root)\\.(vkey|fingerprint)", MIB),
     ("keys/agents\\.vkeys", 256 * MIB),
     ("entries/[0-9]{20}\\.entry", ENTRY_MAX),
@@ -113,6 +114,7 @@ def names_of(manifest: dict[str, Any], files_max: int) -> Iterator[str]:
     for index in manifest["indexes"]:
         yield from (f"entries/{index:020d}.entry", f"entries/{index:020d}.tlog-proof")
     yield from (f"home/{name}" for name in sorted(manifest["files"]))
+    yield "index.html"
     yield from (f"keys/{name}" for name in KEYS)
     yield from ("manifest.json", "schemas.json")
     levels: list[tuple[int | str, int]] = [(level, size >> 8 * level) for level in range(8)]

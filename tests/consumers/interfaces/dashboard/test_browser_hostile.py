@@ -8,13 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import NARROW, WIDE, Browser, Look, let_in
+from browser import NARROW, WIDE, Browser, Look, let_in, static_page
 from faults import is_long_run
 from hostile_story import hostile
 from story_pages import shown
 
+from deedbook.ledger.bundle import Bundle, export_bundle
+from deedbook.ledger.client.local import LocalClient
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from deedbook.ledger.home.config import Settings
 
@@ -23,6 +27,7 @@ pytestmark = pytest.mark.timeout(300)  # pages may come slowly
 FOREIGN = (
     "document.querySelectorAll('img, iframe, object, base, style, [onerror], [onload], [style], a[href^=javascript]')"
 )
+ACTIVE = "img, svg, iframe, object, base, link, script, a, form"
 UNSEEN = r"[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2066-\u2069]"
 
 
@@ -54,3 +59,21 @@ def test_nothing_that_an_attacker_wrote_is_more_than_text(story: Settings, brows
             browser.look(Look(width, "light"))
             faults += [f"{address} at {width}: {fault}" for fault in browser.overflow()]
     assert faults == []
+
+
+def test_the_page_of_a_bundle_runs_and_loads_nothing(story: Settings, chromium: Browser, tmp_path: Path) -> None:
+    with LocalClient(story) as client:
+        export_bundle(client, tmp_path / "hostile.tar")
+    with Bundle(tmp_path / "hostile.tar") as bundle:
+        page = bundle.read("index.html")
+    chromium.problems()
+    with static_page(page) as address:
+        for width in (WIDE, NARROW):
+            chromium.look(Look(width, "light"))
+            chromium.open(address)
+            assert chromium.evaluate("window.hit") is None
+            assert chromium.evaluate(f"document.querySelectorAll('{ACTIVE}').length") == 0
+            assert not chromium.evaluate(f"/{UNSEEN}/.test(document.documentElement.outerHTML)")
+            assert chromium.overflow() == []
+        chromium.open("about:blank")
+    assert [problem for problem in chromium.problems() if "favicon" not in problem] == []

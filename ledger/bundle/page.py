@@ -1,0 +1,42 @@
+"""Writes and checks ``index.html``, the page of a bundle, with the part of ``verify.py`` that makes it.
+
+Both verifiers make the page again from the entries that they verified, and compare the bytes. Any change of the page is
+a change of the format of bundles: an older bundle would get the verdict INVALID.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from deedbook.ledger.bundle.program import schemas
+from deedbook.ledger.bundle.standalone.page import Page
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.envelope import decode_entry
+
+if TYPE_CHECKING:
+    from deedbook.ledger.bundle.layout import Manifest
+
+PAGE: Final = "index.html"
+
+
+class BundlePage:
+    """Collects the entries of a bundle in the order of the log, and makes the page."""
+
+    def __init__(self) -> None:
+        self._page = Page(SimpleNamespace(**json.loads(schemas())))
+
+    def add(self, index: int, data: bytes) -> None:
+        """Add the next entry. One that no gate could have accepted is left out: the bundle is INVALID anyway."""
+        with suppress(*UNREADABLE, Refused, LookupError, TypeError, AttributeError):
+            entry = decode_entry(data)
+            self._page.add(index, entry.accepted_ms, entry.key.hex(), json.loads(entry.body))
+
+    def encode(self, manifest: Manifest) -> bytes:
+        """Return the bytes of the page."""
+        return self._page.to_html(msgspec.to_builtins(manifest))

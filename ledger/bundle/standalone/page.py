@@ -1,0 +1,373 @@
+"""The page of a bundle, `index.html`: what its entries say, for somebody with a browser and nothing else.
+
+Nobody signs the page. It is made from the entries alone, with equal bytes for equal entries, so a verifier makes it
+again and compares. Deedbook calls this part to write the page and to check it, too: the page decides nothing, and two
+texts of it would differ sooner or later. All texts of others are escaped here. The page has no script, and its policy
+lets a browser load nothing.
+
+An event that this part cannot read is left out; a bundle with such an event is INVALID anyway.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from blake3 import blake3
+
+from deedbook.ledger.bundle.standalone.rules import matches
+
+SUBJECTS_MAX = 1_000
+EVENTS_MAX = 5_000
+TEXT_MAX = 300
+DETAILS_MAX = 600
+DIGITS = 16
+CSS = """
+body { font: 16px/1.5 sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
+table { border-collapse: collapse; width: 100% } td, th { text-align: left; vertical-align: top; padding: .2rem .6rem }
+tr { border-top: 1px solid #bbb } pre { white-space: pre-wrap } code, pre { font-family: monospace; font-size: .9em }
+pre, .note { background: #f3f3f3; color: #111; padding: .6rem 1rem } .doubt { color: #b00020; font-weight: bold }
+h3 { margin: 1.6rem 0 .2rem }
+"""
+WARNING = """<div class="note">
+<p><strong>This page proves nothing.</strong> Nobody signed it. It shows the signed entries of this bundle, and anybody
+could have edited it. Believe it only after a verifier has printed VALID: the verifier makes this page again from the
+signed entries, and prints INVALID if one byte differs.</p>
+<p>To verify, run this in the folder of the unpacked bundle:</p>
+<pre>python3 -m pip install blake3 pynacl
+python3 verify.py --root FINGERPRINT</pre>
+<p>The digits after <code>--root</code> are the fingerprint of the root key <em>in this bundle</em>. Use those that you
+got from another source instead: anybody can make a complete ledger with keys of their own. If you do not trust the
+sender, take the program from another source, too: <code>pip install deedbook-verify</code>, then <code>deedbook-verify
+.</code> with the same option.</p>
+<p>The last line is the verdict. VALID: everything is correct. SUSPECT_KEY: some events were signed with a key that was
+reported stolen. PARTIAL: what is here is correct, and something is missing. INVALID: something is wrong.</p></div>"""
+POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()}'"
+
+
+def escape(text: str) -> str:
+    """Return a line with its unprintable characters escaped, because streams and fields may have hostile names."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def safe(text: object, limit: int = TEXT_MAX) -> str:
+    """Return text of others for the page: cut, and without a character that a browser could take for markup."""
+    plain = str(text)
+    plain = plain if len(plain) <= limit else plain[: limit - 1] + "…"
+    return f"<bdi>{html.escape(escape(plain))}</bdi>"
+
+
+def when(at_ms: int) -> str:
+    """Return a time of the ledger's clock."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def row(cells: list[str], tag: str = "td") -> str:
+    """Return a row of a table; the cells are markup."""
+    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+
+def table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    """Return a table, without a line of heads if there are none, or the word none."""
+    lines = [row(heads, "th")] if heads else []
+    return ["<table>", *lines, *map(row, rows), "</table>"] if rows else ["<p>None.</p>"]
+
+
+def details(data: Any) -> str:
+    """Return the values of an event's data in one line, as plain text."""
+    if isinstance(data, dict):
+        parts = [(name, details(value)) for name, value in data.items()]
+        return "; ".join(f"{name}: {text}" for name, text in parts if text)
+    if isinstance(data, list):
+        return ", ".join(filter(None, map(details, data)))
+    return "" if data is None else str(data)
+
+
+@dataclass
+class Signed:
+    """A signed event: its index, time, author and key, its kind and its data in one line."""
+
+    index: int
+    at_ms: int
+    author: str
+    key: str
+    kind: str
+    text: str = ""
+
+
+@dataclass
+class Subject:
+    """A handoff, reasoning or session: its first event, its last texts, and its decisions by name."""
+
+    first: Signed
+    state: str = ""
+    texts: dict[str, Any] = field(default_factory=dict)
+    decisions: dict[str, Signed] = field(default_factory=dict)
+    events: int = 0
+
+
+@dataclass
+class Member:
+    """An agent: its roles, its identity keys in order, how the last one is stored, its registration and removal."""
+
+    roles: list[str]
+    keys: list[str]
+    index: int
+    protection: str = "none"
+    removed: int | None = None
+
+
+class Page:
+    """Collects the events of a bundle in the order of the log, and makes the page."""
+
+    def __init__(self, tables: Any) -> None:
+        """Begin without events. ``tables`` has the tables of `schemas.json`: ``types``, ``kinds`` and ``rules``."""
+        self.tables = tables
+        self.root = ""
+        self.count = 0
+        self.last: Signed | None = None
+        self.kinds: Counter[str] = Counter()
+        self.agents: dict[str, Member] = {}
+        self.delegated: dict[str, tuple[str, int]] = {}
+        self.compromised: dict[str, tuple[int, int]] = {}
+        self.subjects: dict[str, dict[str, Subject]] = {"handoff": {}, "reasoning": {}, "session": {}}
+        self.totals: Counter[str] = Counter()
+        self.events: deque[tuple[str, Signed]] = deque(maxlen=EVENTS_MAX)
+
+    def add(self, index: int, at_ms: int, key: str, body: dict[str, Any]) -> None:
+        """Add the next event: its index, its time, the key (hex) that signed it, and its body."""
+        kind, data, (family, _, name) = body["kind"], body["data"], body["stream"].partition("/")
+        signed = Signed(index, at_ms, body["author"], key, kind)
+        self.count, self.last = self.count + 1, signed
+        self.kinds[kind] += 1
+        if family in self.subjects:
+            self.add_to_subject(family, name, signed, data)
+        if family == "handoff":
+            signed.text = details(data)[: DETAILS_MAX + 1]
+            self.events.append((name, signed))
+        if family in ("ledger", "agent"):
+            self.add_authority(signed, data)
+
+    def add_to_subject(self, family: str, name: str, signed: Signed, data: dict[str, Any]) -> None:
+        """Add an event of a handoff, reasoning or session."""
+        subjects = self.subjects[family]
+        if name not in subjects:
+            self.totals[family] += 1
+            subjects[name] = Subject(signed)
+            if len(subjects) > SUBJECTS_MAX:
+                del subjects[next(iter(subjects))]
+        subject = subjects[name]
+        subject.events += 1
+        subject.texts |= data.get("mapped", {}) if signed.kind == "record.imported" else data
+        subject.decisions[signed.kind.partition(".")[2]] = signed
+        fields = self.tables.types[self.tables.kinds[signed.kind][1]]["properties"]
+        for rule in self.tables.rules[family]["rows"]:
+            if rule["kind"] == signed.kind and matches(rule.get("when", {}), data, fields):
+                subject.state = rule.get("to", subject.state)
+                if rule.get("to") == "pending":  # a changed handoff needs another approval
+                    subject.decisions.pop("approved", None)
+                if "approval" in rule.get("records", []):
+                    subject.decisions["approved"] = signed
+                break
+
+    def add_authority(self, signed: Signed, data: dict[str, Any]) -> None:
+        """Add an event of agents or keys."""
+        match signed.kind:
+            case "ledger.created":
+                self.root = data["root"]
+                self.agents["root"] = Member(
+                    ["admin"], [data["root"]], signed.index, data.get("root_protection", "none")
+                )
+                self.agents["node"] = Member([], [data["node_key"]], signed.index)
+            case "agent.registered":
+                protection = data.get("protection", "none")
+                self.agents[data["name"]] = Member(sorted(data["roles"]), [data["key"]], signed.index, protection)
+            case "role.granted":
+                member = self.member(data["agent"])
+                member.roles = sorted({*member.roles, data["role"]})
+            case "role.revoked":
+                member = self.member(data["agent"])
+                member.roles = sorted({*member.roles} - {data["role"]})
+            case "key.rotated":
+                member = self.member(data["agent"])
+                member.keys, member.protection = [*member.keys, data["key"]], data.get("protection", "none")
+            case "key.delegated":
+                self.delegated[data["key"]] = (signed.key, signed.index)
+            case "key.compromised":
+                self.compromised[data["key"]] = (data["since"], signed.index)
+            case "agent.removed":
+                self.member(data["agent"]).removed = signed.index
+            case _:  # other events of authority change nothing that the page shows
+                pass
+
+    def member(self, name: str) -> Member:
+        """Return an agent, also one whose registration is not in the bundle."""
+        return self.agents.setdefault(name, Member([], [], -1))
+
+    def doubt(self, key: str, index: int) -> str:
+        """Return a mark if the signature of a key at an index is compromised, by all reports in the bundle.
+
+        A key that a thief delegated belongs to the thief. A delegated key delegates none.
+        """
+        for signer, at in ((key, index), self.delegated.get(key, ("", 0))):
+            if signer in self.compromised and at >= self.compromised[signer][0]:
+                report = self.compromised[signer][1]
+                return f' <span class="doubt">signed by a key that entry {report} reports stolen</span>'
+        return ""
+
+    def signer(self, signed: Signed | None) -> str:
+        """Return who signed an event, and where."""
+        if signed is None:
+            return "nobody"
+        return (
+            f"{safe(signed.author)}, entry {signed.index}, {when(signed.at_ms)}{self.doubt(signed.key, signed.index)}"
+        )
+
+    def to_html(self, manifest: dict[str, Any]) -> bytes:
+        """Return the page for the bundle with this manifest."""
+        fingerprint = blake3(bytes.fromhex(self.root)).hexdigest() if self.root else "unknown"
+        title = f"Bundle of the ledger {html.escape(escape(manifest['origin']))}"
+        lines = [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width">',
+            f"<title>{title}</title>",
+            f"<style>{CSS}</style></head><body>",
+            f"<h1>{title}</h1>",
+            WARNING.replace("FINGERPRINT", fingerprint),
+            *self.state_of(manifest, fingerprint),
+            *self.handoffs(),
+            *self.reasonings(),
+            *self.sessions(),
+            "<h2>All events</h2>",
+            *table(["kind", "number"], [[safe(kind), str(count)] for kind, count in sorted(self.kinds.items())]),
+            *self.signers(),
+            "</body></html>",
+        ]
+        return "\n".join([*lines, ""]).encode()
+
+    def state_of(self, manifest: dict[str, Any], fingerprint: str) -> list[str]:
+        """Return the state that the verdict is about, and what the bundle lacks."""
+        size, stream = manifest["size"], manifest["stream"]
+        content = (
+            "the whole log" if stream is None else f"the stream {safe(stream)}, and the streams that its rules read"
+        )
+        lacking = "no entry"
+        if stream is not None:
+            lacking = (
+                f"{size - self.count} of {size} entries: all other handoffs, sessions and reasonings of this ledger"
+            )
+        files = ", ".join(map(safe, sorted(manifest["files"]))) or "none"
+        rows = [
+            ["ledger", f"<code>{safe(manifest['ledger'])}</code>"],
+            ["fingerprint of the root key", f"<code>{fingerprint}</code>"],
+            ["state", f"a log of {size} entries with the root hash <code>{safe(manifest['root'])}</code>"],
+            ["signed by", "the ledger's checkpoint key, in the file <code>checkpoint</code>"],
+            ["last entry here", self.signer(self.last)],
+            ["content", content],
+            ["entries left out", lacking],
+            ["blobs (large contents)", f"{len(manifest['blobs'])}, in the folder <code>blobs</code>"],
+            ["settings and sealed keys", files],
+        ]
+        later = "<p>A bundle cannot show entries that the ledger accepted after this state.</p>"
+        return ["<h2>What this bundle is</h2>", *table([], rows), later]
+
+    def handoffs(self) -> list[str]:
+        """Return each handoff with its state, its decisions and its events."""
+        lines = self.heading("handoff", "Handoffs")
+        states, of = self.tables.rules["handoff"]["states"], dict[str, list[Signed]]()
+        for name, signed in self.events:
+            of.setdefault(name, []).append(signed)
+        for name, subject in self.subjects["handoff"].items():
+            state, texts, decisions = states.get(subject.state, {}), subject.texts, subject.decisions
+            meaning = state.get("meaning", state.get("next", ""))
+            events, approved, verified = of.get(name, []), decisions.get("approved"), decisions.get("verified")
+            rows = [
+                ["state", f"<strong>{safe(state.get('status', subject.state))}</strong>: {safe(meaning)}"],
+                ["created by", self.signer(subject.first)],
+                ["given to", safe(texts.get("to") or "nobody")],
+                ["reviewer", safe(texts.get("reviewer") or "nobody but its sender")],
+                ["approved by", self.signer(approved)],
+                ["result accepted by", self.signer(verified)],
+            ]
+            lines += [f"<h3>{safe(texts.get('title', name))}</h3>", f"<p><code>handoff/{safe(name)}</code></p>"]
+            lines += table([], rows)
+            if subject.events > len(events):
+                lines.append(f"<p>{subject.events - len(events)} earlier events are not shown.</p>")
+            lines += table(["entry", "time", "signed by", "event", "content"], [self.event_row(one) for one in events])
+        return lines
+
+    def event_row(self, signed: Signed) -> list[str]:
+        """Return the cells of an event."""
+        key = f"{safe(signed.author)}, key <code>{signed.key[:DIGITS]}</code>{self.doubt(signed.key, signed.index)}"
+        return [str(signed.index), when(signed.at_ms), key, safe(signed.kind), safe(signed.text, DETAILS_MAX)]
+
+    def reasonings(self) -> list[str]:
+        """Return each reasoning with its conclusion."""
+        rows = [
+            [
+                f"<code>{safe(name)}</code>",
+                safe(subject.first.author),
+                safe(subject.texts.get("task", "")),
+                safe(subject.texts.get("conclusion") or "not concluded"),
+                self.signer(subject.decisions.get("concluded")),
+            ]
+            for name, subject in self.subjects["reasoning"].items()
+        ]
+        heads = ["reasoning", "begun by", "question", "conclusion", "concluded by"]
+        return self.heading("reasoning", "Reasonings") + table(heads, rows)
+
+    def sessions(self) -> list[str]:
+        """Return each session with its task."""
+        rows = [
+            [
+                f"<code>{safe(name)}</code>",
+                safe(subject.texts.get("task", "")),
+                self.signer(subject.first),
+                self.signer(subject.decisions["ended"]) if "ended" in subject.decisions else "open",
+                str(subject.events),
+            ]
+            for name, subject in self.subjects["session"].items()
+        ]
+        heads = ["session", "task", "begun by", "ended by", "events"]
+        return self.heading("session", "Sessions") + table(heads, rows)
+
+    def heading(self, family: str, title: str) -> list[str]:
+        """Return the heading of a list, and how many of its older subjects are not shown."""
+        total, count = self.totals[family], len(self.subjects[family])
+        left_out = [f"<p>The newest {count} of {total} are shown.</p>"] if total > count else []
+        return [f"<h2>{title} ({total})</h2>", *left_out]
+
+    def signers(self) -> list[str]:
+        """Return the agents that could sign, with their identity keys."""
+        rows = []
+        for name, member in self.agents.items():
+            keys = "<br>".join(f"<code>{key}</code>{self.reported(key)}" for key in map(html.escape, member.keys))
+            ended = "" if member.removed is None else f"removed by entry {member.removed}"
+            cells = [
+                safe(name),
+                safe(", ".join(member.roles)),
+                keys,
+                "yes" if member.protection == "passphrase" else "no",
+                str(member.index),
+                ended,
+            ]
+            rows.append(cells)
+        heads = ["agent", "roles", "identity keys (Ed25519, the last one is in use)", "stored with a passphrase"]
+        heads += ["registered by entry", ""]
+        meaning = "<p>Whether a key is stored with a passphrase is what its owner's program said: nobody can check it."
+        meaning += " Without one, every program on the owner's machine can sign, also an approval.</p>"
+        return ["<h2>Who could sign</h2>", *table(heads, rows), meaning]
+
+    def reported(self, key: str) -> str:
+        """Return a mark if a key was reported stolen."""
+        if key not in self.compromised:
+            return ""
+        since, index = self.compromised[key]
+        return f' <span class="doubt">reported stolen by entry {index}, for all events from entry {since} on</span>'

@@ -1,0 +1,150 @@
+"""``index.html`` in a bundle: it says what the entries say, whatever they say is text, and an edit is INVALID."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from bundles import members, unpacked
+from forge import Forge
+from hostile_story import hostile
+from judges import alone, ours
+
+from deedbook.ledger.bundle import Bundle, export_bundle
+from deedbook.ledger.bundle.standalone import page
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.home.trust import fingerprint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Every tag and attribute of the page. None of them runs, loads or links anything.
+TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "p", "pre", "code", "em"}
+TAGS |= {"strong", "span", "bdi", "br", "table", "tr", "th", "td"}
+ATTRIBUTES: Final = {"lang", "charset", "http-equiv", "content", "name", "class"}
+
+
+class Markup(HTMLParser):
+    """The tags, attributes and texts of a page."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.texts = set[str](), set[str](), list[str]()
+        self.feed(content.decode())
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        """All text, as one line."""
+        return re.sub(r"\s+", " ", " ".join(self.texts))
+
+
+def page_of(path: Path) -> bytes:
+    """Return the page in a bundle."""
+    with Bundle(path) as bundle:
+        return bundle.read("index.html")
+
+
+@pytest.fixture
+def forge() -> Forge:
+    """A ledger in which alice handed over ``open`` and it was approved."""
+    return Forge()
+
+
+def test_the_page_names_what_happened_who_signed_and_the_state(forge: Forge, tmp_path: Path) -> None:
+    path = forge.export(tmp_path / "all.tar")
+    shown = Markup(page_of(path)).text
+    with Bundle(path) as bundle:
+        manifest = bundle.manifest
+    assert "This page proves nothing." in shown
+    assert f"python3 verify.py --root {fingerprint(forge.keys['root'].public)}" in shown
+    assert f"a log of {manifest.size} entries with the root hash {manifest.root}" in shown
+    assert "handoff/ open" in shown
+    assert re.search(r"approved by (?!nobody)\w+ , entry \d+", shown)
+    assert "result accepted by nobody" in shown
+    assert forge.keys["alice"].public.hex() in shown
+    assert "entries left out no entry" in shown
+
+
+def test_the_page_of_one_stream_says_what_is_left_out(forge: Forge, tmp_path: Path) -> None:
+    path = forge.export(tmp_path / "part.tar", "handoff/open")
+    with Bundle(path) as bundle:
+        size, count = bundle.manifest.size, len(bundle.manifest.indexes)
+    assert f"{size - count} of {size} entries" in Markup(page_of(path)).text
+    assert [alone(path).word, ours(path).word] == ["VALID", "VALID"]
+
+
+def test_an_approval_by_a_stolen_key_is_marked(forge: Forge, tmp_path: Path) -> None:
+    before = Markup(page_of(forge.export(tmp_path / "before.tar"))).text
+    [approver] = re.findall(r"approved by (?!nobody)(\w+) , entry", before)
+    forge.emit("root", f"agent/{approver}", KeyCompromised(key=forge.keys[approver].public.hex(), since=0))
+    path = forge.export(tmp_path / "after.tar")
+    shown = Markup(page_of(path)).text
+    index = len(forge.entries) - 1
+    assert re.search(
+        rf"approved by {approver} , entry \d+, [^a-z]*UTC signed by a key that entry {index} reports", shown
+    )
+    assert f"reported stolen by entry {index}" in shown
+    assert "reports stolen" not in before
+    assert [alone(path).word, ours(path).word] == ["SUSPECT_KEY", "SUSPECT_KEY"]
+
+
+@pytest.mark.parametrize("bundle", ["whole", "partial"])
+def test_an_edited_page_is_invalid(request: pytest.FixtureRequest, bundle: str, tmp_path: Path) -> None:
+    path: Path = request.getfixturevalue(bundle)
+    content = bytearray(path.read_bytes())
+    offset, size = members(path)["index.html"]
+    at = content.index(b"Nobody signed it", offset, offset + size)
+    content[at : at + 6] = b"Root  "
+    (tmp_path / "edited.tar").write_bytes(content)
+    folder = unpacked(tmp_path / "edited.tar", tmp_path / "unpacked")
+    for edited in (tmp_path / "edited.tar", folder):
+        for judgement in (alone(edited), ours(edited)):
+            assert judgement.word == "INVALID"
+            assert judgement.codes == {None: {"CORRUPTED"}}
+            assert "index.html" in judgement.text
+
+
+def test_a_page_of_missing_entries_is_not_called_checked(partial: Path, tmp_path: Path) -> None:
+    folder = unpacked(partial, tmp_path / "unpacked")
+    max(folder.glob("entries/*.entry")).unlink()
+    assert "index.html not checked" in alone(folder).text
+    assert [alone(folder).word, ours(folder).word] == ["PARTIAL", "PARTIAL"]
+
+
+def test_texts_of_an_attacker_are_text(tmp_path: Path) -> None:
+    settings, path = hostile(tmp_path / ".deedbook"), tmp_path / "hostile.tar"
+    with LocalClient(settings) as client:
+        export_bundle(client, path)
+    content = page_of(path)
+    markup = Markup(content)
+    assert markup.tags <= TAGS
+    assert markup.attributes <= ATTRIBUTES
+    assert "<script>window.hit=1</script>" in markup.text
+    assert all(character.isprintable() or character == "\n" for character in content.decode())
+    assert b"default-src 'none'" in content
+    assert [alone(path).word, ours(path).word] == ["PARTIAL", "SUSPECT_KEY"]  # it has searches, and a stolen key
+
+
+def test_long_texts_and_many_subjects_are_cut_and_counted(
+    forge: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        forge.approve(name, forge.hand_over(name, criteria=["W" * 400]))
+    monkeypatch.setattr(page, "SUBJECTS_MAX", 2)
+    shown = Markup(page_of(forge.export(tmp_path / "cut.tar"))).text
+    assert "Handoffs (4) The newest 2 of 4 are shown." in shown
+    assert "handoff/ two" in shown
+    assert "handoff/ three" in shown
+    assert "handoff/ open" not in shown
+    assert "W" * 601 not in shown
