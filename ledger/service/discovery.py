@@ -2,8 +2,8 @@
 
 So `nats micro ls` finds the nodes of a ledger, with their version and role. The answers are structs of nats-py's
 ``micro``. Its endpoints are not used, because a node has one queue for each agent (``ledger.service.intake``). Agents
-may ask: each can read the whole log, which says more than these counts. A node sends only a few answers a second. After
-that it stays unsubscribed for a second, so that the server drops the messages of a flood and no queue here holds them.
+may ask: each can read the whole log, which says more than these counts. A subscription of a node is for only a few
+messages. The server counts them and drops those of a flood, so no queue here holds them and no error is logged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Discovery:
         self.id = token_hex(11)
         self._ledger, self._role, self._metrics = ledger, role, metrics
         self._started = datetime.now(UTC)
-        self._answered = 0
+        self._heard = 0
+        self._first_s = 0.0
+        self._is_used_up = asyncio.Event()
         try:
             self._version = version("deedbook")
         except PackageNotFoundError:  # from a checkout that is not installed
@@ -49,22 +51,26 @@ class Discovery:
     async def run(self, nats: NodeClient) -> None:
         """Answer over a connection until cancelled; ends when it is closed."""
         while not nats.is_closed:
-            self._answered = 0
-            subscription: Subscription = await nats.subscribe(
-                subjects.DISCOVERY, cb=self._answer, pending_msgs_limit=limits.discovery_answers_per_s_max
-            )
-            while self._answered < limits.discovery_answers_per_s_max and not nats.is_closed:
-                self._answered = 0
-                await asyncio.sleep(window_s)
-            with contextlib.suppress(NatsError):
-                await subscription.unsubscribe()
-            await asyncio.sleep(window_s)
+            self._heard = 0
+            self._is_used_up.clear()
+            subscription: Subscription = await nats.subscribe(subjects.DISCOVERY, cb=self._answer)
+            # Sent in the same write as the subscription, so the server never has it without the count.
+            await subscription.unsubscribe(limits.discovery_answers_per_s_max)
+            while not (self._is_used_up.is_set() or nats.is_closed):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(window_s):
+                        await self._is_used_up.wait()
+            await asyncio.sleep(max(0.0, self._first_s + window_s - asyncio.get_running_loop().time()))
 
     async def _answer(self, message: Msg) -> None:
+        self._heard += 1
+        if self._heard == 1:
+            self._first_s = asyncio.get_running_loop().time()
+        if self._heard >= limits.discovery_answers_per_s_max:
+            self._is_used_up.set()
         document = self.document(message.subject)
-        if document is None or not message.reply or self._answered >= limits.discovery_answers_per_s_max:
+        if document is None or not message.reply:
             return
-        self._answered += 1
         with contextlib.suppress(NatsError):  # the tool asks again
             await message.respond(json.dumps(document).encode())
 

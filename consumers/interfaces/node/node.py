@@ -35,6 +35,7 @@ from deedbook.ledger.admission.committer import Committer
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import NodeClient, bus_errors
+from deedbook.ledger.bus.error_log import BusErrorLog
 from deedbook.ledger.bus.publisher import Outbox
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
@@ -339,7 +340,7 @@ class Node(AsyncResource):
             server.url,
             nkeys_seed_str=self._home.bus_seed(self._name),
             inbox_prefix=subjects.INBOX_OF_NODES.encode(),
-            error_cb=_log_error,
+            error_cb=BusErrorLog(),
             max_reconnect_attempts=-1,
             reconnect_time_wait=1,
         )
@@ -429,7 +430,3 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
             task.cancel()
         _, going_on = await asyncio.wait(going_on, timeout=cancel_again_s)
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _log_error(error: Exception) -> None:
-    log.warning("bus", error=str(error) or type(error).__name__)

@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.errors import SlowConsumerError
 from nats.micro.service import Service, ServiceConfig, ServiceInfo, ServicePing, ServiceStats
 from served import until
+from structlog.testing import capture_logs
 
 from deedbook.ledger import limits
+from deedbook.ledger.bus import error_log
 from deedbook.ledger.service import discovery
 from deedbook.ledger.service.discovery import Discovery
 from deedbook.ledger.system.metrics import Metrics
@@ -115,7 +118,8 @@ def test_flood_of_questions_is_answered_so_often_and_then_again(bus: Bus, monkey
             heard: list[Any] = []
 
             async def hear(message: Any) -> None:
-                heard.append(message)
+                if message.data:  # without data the server says that nobody answers now
+                    heard.append(message)
 
             inbox = alice.new_inbox()
             await alice.subscribe(inbox, cb=hear)
@@ -130,3 +134,43 @@ def test_flood_of_questions_is_answered_so_often_and_then_again(bus: Bus, monkey
             return answered
 
     assert 5 <= asyncio.run(flood()) <= 10
+
+
+def test_flood_of_questions_costs_no_error(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "discovery_answers_per_s_max", 5)
+    monkeypatch.setattr(discovery, "window_s", 0.2)
+    errors: list[Exception] = []
+
+    async def flood() -> int:
+        async with discovered(bus, "leader") as (_, alice), bus.connect(errors=errors) as own:
+            node = Discovery(L, lambda: "leader", Metrics())
+            answering = asyncio.create_task(node.run(own))
+            for _ in range(20):
+                for _ in range(2_000):
+                    await alice.publish("$SRV.PING", b"x" * 10, reply="nobody")
+                await bus.settle(alice)
+            answering.cancel()
+            return len(errors)
+
+    assert asyncio.run(flood()) == 0
+
+
+def test_errors_of_the_bus_are_one_line_an_interval_with_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(error_log, "interval_s", 0.05)
+
+    async def report() -> None:
+        callback = error_log.BusErrorLog()
+        for number in range(1_000):
+            await callback(SlowConsumerError("$SRV.PING", "reply", number, None))
+        await callback(OSError("gone"))
+        await asyncio.sleep(0.2)
+        await callback(OSError("gone again"))
+
+    with capture_logs() as lines:
+        asyncio.run(report())
+    assert [(line["event"], line.get("times")) for line in lines] == [
+        ("bus", None),
+        ("bus", None),
+        ("bus: the same error again", 999),
+        ("bus", None),
+    ]
