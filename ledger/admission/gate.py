@@ -338,12 +338,18 @@ def check_is_alone(snapshot: Snapshot) -> None:
 
     Raises Unavailable: ``NOT_LEADER``.
     """
-    shared = snapshot.record(keys.SHARED_KEY)
-    if shared is None:
+    leader = known_leader(snapshot)
+    if leader is None:
         return
-    where = f"use `--server {shared.url}` to reach {shared.leader}" if shared.url else "no leader is known yet"
+    where = f"use `--server {leader['url']}` to reach {leader['leader']}" if leader["url"] else "no leader is known yet"
     message = f"several nodes share this ledger, and only the leader writes to it: {where}"
-    raise Unavailable("NOT_LEADER", message, leader=shared.leader, url=shared.url)
+    raise Unavailable("NOT_LEADER", message, **leader)
+
+
+def known_leader(snapshot: Snapshot) -> dict[str, str] | None:
+    """Return the ``leader`` of a shared log and the ``url`` of its bus as last heard; None if nobody shares the log."""
+    shared = snapshot.record(keys.SHARED_KEY)
+    return None if shared is None else {"leader": shared.leader, "url": shared.url}
 
 
 def state_of(snapshot: Snapshot) -> Layer:

@@ -29,6 +29,7 @@ import structlog
 
 from deedbook.ledger import limits
 from deedbook.ledger.admission.committer import Committer
+from deedbook.ledger.admission.gate import known_leader
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER
@@ -239,8 +240,11 @@ class Service:
         The caller authenticated ``agent``. Raises Unavailable: ``NOT_LEADER``: only the leader would get it.
         """
         if not self._admits:
-            message = "this node follows: send the same bytes to the node that leads (`deed node list`), or later"
-            raise Unavailable("NOT_LEADER", message)
+            with self._client.log.snapshot() as snapshot:
+                leader = known_leader(snapshot) or {}
+            who = f"{leader['leader']}, which leads" if leader.get("leader") else "the node that leads"
+            message = f"this node follows: send the same bytes to {who} (`deed node list`), or later"
+            raise Unavailable("NOT_LEADER", message, **leader)
         return await self._submissions.request(agent, payload, headers)
 
     @property

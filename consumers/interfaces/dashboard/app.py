@@ -32,7 +32,7 @@ from deedbook.consumers.interfaces.dashboard.pages import FORMS, ROUTES
 from deedbook.consumers.interfaces.dashboard.pages.audit import checkpoint
 from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
-from deedbook.consumers.interfaces.web.stream import EVENT_STREAM, Followers, Stream
+from deedbook.consumers.interfaces.web.stream import EVENT_STREAM, Followers, Stream, followers_max
 from deedbook.consumers.sdk.text import document, error_document, json_text
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import DeedbookError, Refused
@@ -69,7 +69,7 @@ class Dashboard:
         self.clock_ms = clock_ms
         self._why_not = why_not
         self._templates = templates()
-        self.followers = Followers()
+        self.followers = Followers(of_agent=followers_max)  # all of them are of the person who opened it
         self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
         self._away_cookie = f"deedbook_left_{ledger.client.ledger[:12]}"
         self._audit = Audit(ledger.settings)

@@ -22,8 +22,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import resources
@@ -38,13 +39,12 @@ from prometheus_client import ProcessCollector as Process
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from deedbook.consumers.interfaces.web.api import BYTES, JSON, Api, ApiRequest, Health, PathLine, PathList, refused
 from deedbook.consumers.interfaces.web.questions import ROOT
 from deedbook.consumers.interfaces.web.server import hosts, serving
-from deedbook.consumers.interfaces.web.stream import CHECK, EVENT_STREAM, Followers
+from deedbook.consumers.interfaces.web.stream import CHECK, EVENT_STREAM, READER, Followers
 from deedbook.consumers.interfaces.web.tokens import Tokens
 from deedbook.consumers.interfaces.web.writes import Submit, Writes
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
@@ -54,7 +54,7 @@ from deedbook.ledger.system.metrics import METRIC_DEFINITIONS, SECONDS, Metrics
 if TYPE_CHECKING:
     import socket
 
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from deedbook.ledger.client.local import LocalClient
 
@@ -67,6 +67,8 @@ answer_wait_max_s: Final = 30.0
 gzip_level: Final = 6
 questions_running_max: Final = 8
 address_max_chars: Final = 12_288
+_HOST: Final = re.compile(r"([^\s:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_CODING: Final = re.compile(r"([A-Za-z0-9*_-]+)[ \t]*(?:;[ \t]*[qQ]=([0-9](?:\.[0-9]{0,3})?))?[ \t]*(?:,|$)")
 _log: Final = logging.getLogger("deedbook.web")
 
 
@@ -89,13 +91,49 @@ async def publishing(
     """
     with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, metrics=metrics, submit=submit)) as web:
         allowed = hosts(client, listening.getsockname()[0])
-        compressing = GZipMiddleware(web, compresslevel=gzip_level, exclude_content_types=(EVENT_STREAM, BYTES))
-        app = TrustedHostMiddleware(compressing, allowed_hosts=allowed, www_redirect=False)
+        app = OwnNames(Compressed(web), allowed)
         async with serving(app, listening) as url:
             try:
                 yield url
             finally:
                 web.end()
+
+
+class OwnNames:
+    """Refuses requests for another host name, against DNS rebinding, with a problem document."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app, self._names = app, frozenset(names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        host = Headers(scope=scope).get("host", "")
+        if (_HOST.fullmatch(host) or [""] * 2)[1].lower() in self._names:
+            await self._app(scope, receive, send)
+            return
+        message = f"this server is not {host[:200]!r}: use its own address, or a name in the origin of its log"
+        await refused(Refused("USAGE", message))(scope, receive, send)
+
+
+class Compressed(GZipMiddleware):
+    """Compresses long answers for clients that accept gzip. Starlette ignores ``gzip;q=0`` (RFC 9110 §12.4.2)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(app, compresslevel=gzip_level, exclude_content_types=(EVENT_STREAM, BYTES))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+        if accepts_gzip(Headers(scope=scope).get("accept-encoding", "")):
+            headers.append((b"accept-encoding", b"gzip"))
+        scope["headers"] = headers  # in place: the server finds a connection by its scope
+        await super().__call__(scope, receive, send)
+
+
+def accepts_gzip(header: str) -> bool:
+    """Return whether an ``Accept-Encoding`` header accepts gzip: by its name, or by ``*``, with a weight above 0."""
+    weights = {match[1].lower(): float(match[2] or 1) for match in _CODING.finditer(header)}
+    return weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))) > 0
 
 
 class Web:
@@ -194,7 +232,7 @@ class Web:
             raise Refused("TOO_LARGE", "requests must have no body: send arguments in the address")
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": METHODS})
-        scope[CHECK] = partial(self._check, route, path, headers.get("authorization", ""))
+        scope[CHECK] = partial(self._check, scope, route, headers.get("authorization", ""))
         size = scope[CHECK]()
         if (answer := self._routes.get(route)) is None:
             alike = near(path[:200], self._routes)
@@ -211,18 +249,18 @@ class Web:
             message = f"the answer took longer than {answer_wait_max_s:g} s: request fewer rows, or try again later"
             raise Unavailable("BUSY", message) from error
 
-    def _check(self, route: str, path: str, header: str) -> int:
-        """Return the log's size.
+    def _check(self, scope: Scope, route: str, header: str) -> int:
+        """Return the log's size, and note the agent of the token.
 
         Raises Refused: ``TOKEN_INVALID`` without a token for this ledger, ``NOT_AUTHORIZED`` with another role.
         """
         with self._client.log.snapshot() as snapshot:
             if route not in self._open:
-                role = self._tokens.check(header, snapshot).role
+                token = self._tokens.check(header, snapshot)
+                role, scope[READER] = token.role, token.agent
                 if (role == "metrics") != (route == METRICS):
-                    raise Refused(
-                        "NOT_AUTHORIZED", f"a token with the role {role} may not read {path[:200]}", role=role
-                    )
+                    message = f"a token with the role {role} may not read {scope['path'][:200]}"
+                    raise Refused("NOT_AUTHORIZED", message, role=role)
             return snapshot.size
 
     def _paths(self) -> list[PathLine]:

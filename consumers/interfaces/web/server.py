@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from deedbook.ledger.events.authority import LedgerCreated
@@ -23,11 +24,13 @@ from deedbook.ledger.events.entries import read_event
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
     from deedbook.ledger.client.reads import EntryReads
 
 LOOPBACK: Final = "127.0.0.1"
 connections_max: Final = 128
+head_wait_max_s: Final = 5
 keep_alive_max_s: Final = 5
 request_wait_max_s: Final = 15
 request_head_max_bytes: Final = 16 * 1024
@@ -74,7 +77,7 @@ async def serving(
         scope[DROP] = partial(server.drop, scope)
         await app(scope, receive, send)
 
-    # Name h11: uvicorn would use httptools if it is installed, which has no limit for the size of a request's head.
+    # Of h11: uvicorn would use httptools if it is installed, which has no limit for the size of a request's head.
     config = uvicorn.Config(
         serve,
         log_config=None,
@@ -82,7 +85,7 @@ async def serving(
         lifespan="on" if has_lifespan else "off",
         server_header=False,
         ws="none",
-        http="h11",
+        http=_Connection,
         limit_concurrency=connections,
         timeout_keep_alive=keep_alive_max_s,
         timeout_graceful_shutdown=stop_wait_max_s,
@@ -135,6 +138,34 @@ def hosts(client: EntryReads, bound: str) -> list[str]:
     return [bound, LOOPBACK, "localhost", origin.split("/")[0].lower() or LOOPBACK]
 
 
+class _Connection(H11Protocol):
+    """A connection. When there are too many, a new one replaces one that waits for the head of a request.
+
+    So clients that send no complete head take no place from those that do, and need no limit for each address: behind
+    a reverse proxy, all clients have one. A client that had a request answered is replaced last, because it may keep
+    its connection for the next one.
+    """
+
+    began_s = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Begin, in place of the connection that has waited longest."""
+        super().connection_made(transport)
+        self.began_s = time.monotonic()
+        if self.limit_concurrency is None or len(self.connections) < self.limit_concurrency:
+            return
+        others = [other for other in self.connections if isinstance(other, _Connection) and other is not self]
+        if waiting := [other for other in others if other.waits_for_head()]:
+            oldest = min(waiting, key=lambda other: (other.cycle is not None, other.began_s))
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+    def waits_for_head(self) -> bool:
+        """Return whether no request of this connection is being answered."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return cycle is None or cycle.response_complete
+
+
 class _Server(uvicorn.Server):
     """A uvicorn server that leaves signals to its caller, and sets an event once it accepts requests."""
 
@@ -161,7 +192,8 @@ class _Server(uvicorn.Server):
             cycle = getattr(connection, "cycle", None)
             if cycle is None or cycle.response_complete or (cycle.more_body and TIMED not in cycle.scope):
                 since = self._waiting.setdefault((connection, cycle), waiting.get((connection, cycle), now))
-                if now - since > request_wait_max_s:
+                is_head = cycle is None or cycle.response_complete
+                if now - since > (head_wait_max_s if is_head else request_wait_max_s):
                     connection.transport.abort()
         return await super().on_tick(counter)
 

@@ -31,24 +31,31 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 
 CHECK: Final = "deedbook.check"
+READER: Final = "deedbook.reader"
+"""The key of the agent in a request's scope; without it, all readers share the places of one agent."""
 EVENT_STREAM: Final = "text/event-stream"
 POSITION: Final = "position"
 KEEP_ALIVE: Final = b": nothing new\n\n"
 heartbeat_s: Final = 15.0
 stall_max_s: Final = 30.0
 followers_max: Final = 32
+followers_of_agent_max: Final = 8
 page_events_max: Final = 64
 NEVER_SNIFFED: Final = {"x-content-type-options": "nosniff"}
 _NOT_STORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no", **NEVER_SNIFFED}
 
 
 class Followers:
-    """The clients that follow a log. Each uses a thread while it waits, so their number is limited."""
+    """The clients that follow a log. Each uses a thread while it waits, so their number is limited.
 
-    def __init__(self, limit: int = followers_max) -> None:
+    An agent has only some of the places, with all its tokens together, so that it leaves places for others.
+    """
+
+    def __init__(self, limit: int = followers_max, of_agent: int = followers_of_agent_max) -> None:
         self.limit = limit
         self.threads = CapacityLimiter(limit)
-        self._present: set[CancelScope] = set()
+        self._of_agent = of_agent
+        self._present: dict[CancelScope, str] = {}
 
     @property
     def present(self) -> int:
@@ -62,21 +69,24 @@ class Followers:
             scope.cancel()
 
     @contextlib.contextmanager
-    def place(self) -> Iterator[CancelScope]:
-        """Count a client while the block runs; ``end`` cancels the block.
+    def place(self, agent: str = "") -> Iterator[CancelScope]:
+        """Count a client of an agent while the block runs; ``end`` cancels the block.
 
-        Raises Unavailable: ``BUSY`` if there are too many clients.
+        Raises Unavailable: ``BUSY`` if there are too many clients, or too many of this agent.
         """
+        if list(self._present.values()).count(agent) >= self._of_agent:
+            message = f"{self._of_agent} clients of {agent or 'this server'} already follow the log: close one of them"
+            raise Unavailable("BUSY", message, limit=self._of_agent, agent=agent)
         if self.present >= self.limit:
             message = f"{self.limit} clients already follow the log: try again later, or read it page by page"
             raise Unavailable("BUSY", message, limit=self.limit)
         scope = CancelScope()
-        self._present.add(scope)
+        self._present[scope] = agent
         try:
             with scope:
                 yield scope
         finally:
-            self._present.remove(scope)
+            del self._present[scope]
 
 
 async def events_from(
@@ -140,7 +150,7 @@ class Stream(StreamingResponse):
                 raise ClientDisconnect from None
 
         with contextlib.suppress(ClientDisconnect):
-            with self._followers.place() as place:
+            with self._followers.place(scope.get(READER, "")) as place:
                 await super().__call__(scope, receive, send_soon)
             if place.cancelled_caught:
                 await send({"type": "http.response.body"})  # the reader sees a normal end, not an error

@@ -1,5 +1,8 @@
 """Bearer tokens for HTTP, each with a role and for a registered agent (RFC 6750).
 
+A token of the role ``metrics`` needs no agent: it reads no entry, and a scraper should not become one of the log. Its
+name is only a label, unless an agent has it.
+
 Loopback does not authenticate, because every agent on the machine can reach it: it needs a token, too. A token is 32
 random bytes and is shown once. Its SHA-256 is stored in a file that only its owner can read; so many random bits cannot
 be guessed from it and need no slow hash. A token becomes invalid if it expires or is revoked, or if the log removes its
@@ -133,6 +136,8 @@ def state_of(token: Token, snapshot: Snapshot) -> str:
     if token.expires_ms <= time.time_ns() // 1_000_000:
         return "expired"
     agent = snapshot.agent(token.agent)
+    if agent is None and token.role == "metrics":
+        return "valid"
     if agent is None or agent.removed_index is not None:
         return "agent removed"
     key = snapshot.key(agent.key)

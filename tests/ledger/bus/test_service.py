@@ -16,6 +16,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.bus.subjects import read_subject, submit_subject
 from deedbook.ledger.errors import CODES, Unavailable
 from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.log.records import ClusterRecord
 from deedbook.ledger.service.service import answer_size_max_bytes, arguments_size_max_bytes
 
 if TYPE_CHECKING:
@@ -354,8 +355,13 @@ def test_a_node_that_follows_takes_no_request_and_answers_those_that_wait(served
         await asyncio.sleep(0)
         await served.service.take(admits=False, reads=True)
         answers = [msgspec.json.decode(answer) for answer in await asyncio.gather(*waiting)]
-        with pytest.raises(Unavailable, match="NOT_LEADER"):
+        with pytest.raises(Unavailable, match="NOT_LEADER") as refused:
             await served.service.submit("alice", payload)
+        assert refused.value.details == {}
+        served.local.log.set_shared(ClusterRecord("node", "node-2", "nats://10.0.0.2:4222"))
+        with pytest.raises(Unavailable, match="to node-2, which leads") as refused:
+            await served.service.submit("alice", payload)
+        assert refused.value.details == {"leader": "node-2", "url": "nats://10.0.0.2:4222"}
         return [code_of(answer) for answer in answers if "error" in answer]
 
     assert served.run(submit_and_follow()) == ["BUSY"] * 5

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, get_args
 
 import click
+import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
@@ -14,6 +15,8 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.web.tokens import Role, Token, Tokens, state_of
 from deedbook.ledger.client.local import LocalClient, now_ms
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.fields import Name
+from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.home import trust
 
 
@@ -35,7 +38,7 @@ def token() -> None:
     "--expires", metavar="TIME", default="30d", show_default=True, help="How long the token is valid: 12h, 30d."
 )
 def create(app: App, name: str, role: Role, expires: str) -> None:
-    """Create a token for the agent NAME, and print it once.
+    """Create a token for the agent NAME, and print it once. With --role metrics, NAME may be any label.
 
     Use it so: `curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8080/v1`. A writer's token also carries what
     the agent's keys signed (`POST /v1/entries`). It ends when the agent is removed or its key is revoked.
@@ -43,7 +46,9 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
     client, tokens = _opened(app)
     with client.log.snapshot() as snapshot:
         agent = snapshot.agent(name)
-    if agent is None or agent.removed_index is not None:
+    if agent is None and role == "metrics":
+        _check_label(name)
+    elif agent is None or agent.removed_index is not None:
         raise Refused("AGENT_UNKNOWN", f"no agent {name} is registered: `deed agent list` shows those there are")
     created, text = tokens.create(name, role, now_ms() + parse_ttl(expires) // timedelta(milliseconds=1))
     data = _described(created, "valid") | {"token": text}
@@ -69,6 +74,14 @@ def revoke(app: App, name: str) -> None:
     """Revoke a token by its id, or all tokens of an agent."""
     gone = [revoked.id for revoked in _opened(app)[1].revoke(name)]
     app.show("tokens_revoked", {"revoked": gone}, f"revoked: {', '.join(gone)}")
+
+
+def _check_label(name: str) -> None:
+    """Refuse a label that could not be an agent's name. Raises Refused: ``INVALID_FIELD``."""
+    try:
+        convert(name, Name)
+    except msgspec.ValidationError as error:
+        raise schema_error(error, "NAME") from error
 
 
 def _opened(app: App) -> tuple[LocalClient, Tokens]:

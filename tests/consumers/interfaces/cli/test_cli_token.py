@@ -53,3 +53,11 @@ def test_nobody_has_a_token_who_is_not_registered(deed: Deed) -> None:
     deed.refuses("AGENT_UNKNOWN", "token", "create", "nobody")
     deed.refuses("USAGE", "token", "create", "alice", "--expires", "soon")
     deed.refuses("USAGE", "serve", "--public-log")
+
+
+def test_a_scraper_needs_no_agent_and_a_reader_does(deed: Deed) -> None:
+    made = deed.data("token", "create", "prometheus", "--role", "metrics")
+    assert (made["agent"], made["state"]) == ("prometheus", "valid")
+    deed.refuses("AGENT_UNKNOWN", "token", "create", "prometheus")
+    deed.refuses("INVALID_FIELD", "token", "create", "Not a name", "--role", "metrics")
+    deed("token", "revoke", "prometheus")

@@ -10,7 +10,6 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import msgspec
 import pytest
 from test_web_api import code_of
 from test_web_tiles import web_of
@@ -18,6 +17,7 @@ from web_reading import LATER_MS, Own, Reading
 
 from deedbook.consumers.interfaces.web.stream import Followers, events_from
 from deedbook.consumers.interfaces.web.tokens import Tokens
+from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.receipts import Anchors, check
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def builtins_of(python: Ledger, *kinds: str) -> list[Any]:
     """Return the events of a ledger as plain values."""
-    return [msgspec.to_builtins(one, str_keys=True) for one in python.events(*kinds)]
+    return [describe(one) for one in python.events(*kinds)]
 
 
 def unmarked(rows: list[Any]) -> list[Any]:
@@ -228,7 +228,7 @@ def test_asking_only_for_the_head_of_events_ends(own: Own) -> None:
 def test_there_are_only_so_many_places_to_follow_from_and_they_are_given_back(
     own: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deedbook.consumers.interfaces.web.stream.Followers.__init__.__defaults__", (1,))
+    monkeypatch.setattr("deedbook.consumers.interfaces.web.stream.Followers.__init__.__defaults__", (1, 8))
     with web_of(own.ledger.reads) as url:
         first = Follower(url, own.reading.token, "/v1/events")
         assert (first.status, next(first.blocks())["id"]) == (200, "0")
@@ -239,6 +239,20 @@ def test_there_are_only_so_many_places_to_follow_from_and_they_are_given_back(
         while (third := Follower(url, own.reading.token, "/v1/events")).status == 503:
             third.close()
         third.close()
+
+
+def test_an_agent_leaves_places_to_others_with_all_its_tokens(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deedbook.consumers.interfaces.web.stream.Followers.__init__.__defaults__", (4, 2))
+    _, again = Tokens(own.reading.home).create("alice", "reader", LATER_MS)
+    _, other = Tokens(own.reading.home).create("bob", "reader", LATER_MS)
+    with web_of(own.ledger.reads) as url:
+        kept = [Follower(url, token, "/v1/events") for token in (own.reading.token, again)]
+        refused = Follower(url, again, "/v1/events")
+        assert (refused.status, "2 clients of alice already follow" in refused.rest()) == (503, True)
+        kept += [Follower(url, other, "/v1/events") for _ in range(2)]
+        assert [follower.status for follower in kept] == [200] * 4
+        for follower in [*kept, refused]:
+            follower.close()
 
 
 def test_whoever_may_read_no_more_hears_nothing_more(own: Own) -> None:

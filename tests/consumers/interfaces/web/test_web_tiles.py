@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
 import re
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import outside
 import pytest
 from building import Ledger
 
+from deedbook.consumers.interfaces.web import server
 from deedbook.consumers.interfaces.web.app import publishing
-from deedbook.consumers.interfaces.web.server import bind, connections_max
+from deedbook.consumers.interfaces.web.server import bind, connections_max, serving
 from deedbook.ledger.bundle import export_bundle
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, Unavailable
@@ -26,6 +28,8 @@ from deedbook.ledger.home.trust import read_folder, record_of, remember, root_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from starlette.types import Receive, Scope, Send
 
     from deedbook.ledger.client.local import LocalClient
 
@@ -213,26 +217,96 @@ def test_only_reading_is_answered_and_only_by_our_own_names(published: Published
         assert ask(published, "GET", "/checkpoint", Host=host)[0] == status, host
 
 
-def test_more_connections_than_it_takes_are_turned_away_and_who_never_ends_a_request_is_cut(
+def test_connections_without_a_whole_request_take_no_place_from_others(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "deedbook.consumers.interfaces.web.server.request_wait_max_s", 1e9
-    )  # until all are held, however slowly
+    monkeypatch.setattr(server, "head_wait_max_s", 1e9)  # until all are held, however slowly
     host = published.web.removeprefix("http://")
-    held = [http.client.HTTPConnection(host, timeout=30) for _ in range(connections_max + 1)]
-    for connection in held:
+    held = [http.client.HTTPConnection(host, timeout=30) for _ in range(connections_max + 32)]
+    for number, connection in enumerate(held):
         connection.connect()
-        connection.send(b"GET /checkpoint HTTP/1.1\r\n")  # and never the end of its head
-    statuses = {ask(published, "GET", "/checkpoint")[0]}
-    assert statuses == {503}
-    monkeypatch.setattr("deedbook.consumers.interfaces.web.server.request_wait_max_s", 0)
-    status = 503
-    while status == 503:
-        with contextlib.suppress(OSError, http.client.HTTPException):  # slow enough, it is cut itself
-            status = ask(published, "GET", "/checkpoint")[0]
+        with contextlib.suppress(OSError):  # the server may have cut it already
+            connection.send(b"GET /checkpoint HTTP/1.1\r\n" if number % 2 else b"")  # and never the end of its head
+    assert [ask(published, "GET", path)[0] for path in ("/healthz", "/checkpoint") * 20] == [200] * 40
+    monkeypatch.setattr(server, "head_wait_max_s", 0)
+    newest = held[-1]
+    with contextlib.suppress(OSError):
+        assert newest.sock.recv(1) == b""  # cut, without a new connection in its place
     for connection in held:
         connection.close()
+
+
+def test_only_so_many_requests_are_answered_at_once_and_a_kept_connection_is_given_up_last() -> None:
+    async def serve() -> tuple[list[int], bytes]:
+        go = asyncio.Event()
+
+        async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+            if scope["path"] == "/slow":
+                await go.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+
+        async with serving(app, bind("0"), connections=5) as url:
+            port = int(url.rpartition(":")[2])
+
+            async def connect(head: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(head)
+                await writer.drain()
+                return reader, writer
+
+            async def status(reader: asyncio.StreamReader) -> int:
+                return int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+
+            kept, kept_out = await connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            statuses = [await status(kept)]
+            slow = [await connect(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
+            half = [await connect(b"GET / HT") for _ in range(4)]  # each replaces the one before
+            assert await half[0][0].read() == b""
+            kept_out.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            statuses.append(await status(kept))
+            slow += [await connect(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
+            last, _ = await connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            statuses.append(await status(last))
+            go.set()
+            statuses += [await status(reader) for reader, _ in slow]
+            rest = await asyncio.wait_for(kept.read(), 30)
+            for _, writer in [*slow, *half, (kept, kept_out)]:
+                writer.close()
+            return statuses, rest
+
+    statuses, rest = asyncio.run(serve())
+    assert statuses == [200, 200, 503, 200, 200, 200, 200]
+    assert rest == b""
+
+
+def test_another_host_name_is_refused_with_a_problem_document(published: Published) -> None:
+    status, headers, body = ask(published, "GET", "/checkpoint", Host="evil.example")
+    assert (status, headers["content-type"], json.loads(body)["code"]) == (400, "application/problem+json", "USAGE")
+    assert "evil.example" in json.loads(body)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("header", "is_accepted"),
+    [
+        ("gzip", True),
+        ("gzip, deflate, br", True),
+        ("GZIP;q=0.5", True),
+        ("*", True),
+        ("deflate, *;q=0.1", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000, *", False),
+        ("identity, gzip;Q=0", False),
+        ("*;q=0", False),
+        ("deflate", False),
+        ("", False),
+        ("gzipped", False),
+    ],
+)
+def test_gzip_is_used_where_it_is_accepted(published: Published, header: str, is_accepted: bool) -> None:
+    _, headers, _ = ask(published, "GET", "/v1/openapi.json", **{"Accept-Encoding": header})
+    assert ("gzip" in headers.get("content-encoding", "")) == is_accepted
+    assert "accept-encoding" in headers["vary"].lower()
 
 
 @pytest.mark.parametrize("where", ["x", "", ":", "127.0.0.1", "1.2.3.4:99999", "a b:80", "127.0.0.1:80/x", "-1"])

@@ -7,13 +7,14 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from test_web_api import code_of
 from view_ledger import ViewLedger
 from web_reading import LATER_MS, opened
 
 from deedbook.consumers.interfaces.web.app import Web
-from deedbook.consumers.interfaces.web.tokens import FILE, Tokens
+from deedbook.consumers.interfaces.web.tokens import FILE, Tokens, state_of
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRemoved, KeyRevoked
 from deedbook.ledger.home.trust import forget
@@ -69,6 +70,15 @@ def test_a_public_log_shows_tiles_and_checkpoint_and_nothing_else(home: Path) ->
         assert reading.client.get("/tile/0/000.p/1").status_code == 200
         assert reading.client.get("/v1/checkpoint").status_code == 401
         assert reading.client.get("/v1/agents/list").status_code == 401
+
+
+def test_a_scraper_needs_no_agent(own: Own) -> None:
+    kept, counts = Tokens(own.reading.home).create("prometheus", "metrics", LATER_MS)
+    assert own.reading.client.get("/metrics", headers=bearer(counts)).status_code == 200
+    assert code_of(own.reading.client.get("/v1/events", headers=bearer(counts))) == (403, "NOT_AUTHORIZED")
+    with own.ledger.log.snapshot() as snapshot:
+        assert state_of(kept, snapshot) == "valid"
+        assert state_of(msgspec.structs.replace(kept, role="reader"), snapshot) == "agent removed"
 
 
 def test_a_token_reads_what_its_role_is_for(own: Own) -> None:
