@@ -18,7 +18,7 @@ class BusErrorLog:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
-    async def __call__(self, error: Exception) -> None:
+    async def report(self, error: Exception) -> None:
         """Log an error at once if none of its type was logged in this interval; otherwise count it."""
         name, text = type(error).__name__, str(error) or type(error).__name__
         if name in self._counts:

@@ -340,7 +340,7 @@ class Node(AsyncResource):
             server.url,
             nkeys_seed_str=self._home.bus_seed(self._name),
             inbox_prefix=subjects.INBOX_OF_NODES.encode(),
-            error_cb=BusErrorLog(),
+            error_cb=BusErrorLog().report,
             max_reconnect_attempts=-1,
             reconnect_time_wait=1,
         )

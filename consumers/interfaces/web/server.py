@@ -77,7 +77,7 @@ async def serving(
         scope[DROP] = partial(server.drop, scope)
         await app(scope, receive, send)
 
-    # Of h11: uvicorn would use httptools if it is installed, which has no limit for the size of a request's head.
+    # The protocol is that of h11. With httptools, if that is installed, a request's head would have no limit.
     config = uvicorn.Config(
         serve,
         log_config=None,

@@ -161,10 +161,10 @@ def test_errors_of_the_bus_are_one_line_an_interval_with_a_count(monkeypatch: py
     async def report() -> None:
         callback = error_log.BusErrorLog()
         for number in range(1_000):
-            await callback(SlowConsumerError("$SRV.PING", "reply", number, None))
-        await callback(OSError("gone"))
+            await callback.report(SlowConsumerError("$SRV.PING", "reply", number, None))
+        await callback.report(OSError("gone"))
         await asyncio.sleep(0.2)
-        await callback(OSError("gone again"))
+        await callback.report(OSError("gone again"))
 
     with capture_logs() as lines:
         asyncio.run(report())
