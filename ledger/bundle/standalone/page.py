@@ -263,7 +263,6 @@ class Page:
             lacking = (
                 f"{size - self.count} of {size} entries: all other handoffs, sessions and reasonings of this ledger"
             )
-        files = ", ".join(map(safe, sorted(manifest["files"]))) or "none"
         rows = [
             ["ledger", f"<code>{safe(manifest['ledger'])}</code>"],
             ["fingerprint of the root key", f"<code>{fingerprint}</code>"],
@@ -272,8 +271,7 @@ class Page:
             ["last entry here", self.signer(self.last)],
             ["content", content],
             ["entries left out", lacking],
-            ["blobs (large contents)", f"{len(manifest['blobs'])}, in the folder <code>blobs</code>"],
-            ["settings and sealed keys", files],
+            ["large contents", "in the folder <code>blobs</code>, by their hashes"],
         ]
         later = "<p>A bundle cannot show entries that the ledger accepted after this state.</p>"
         return ["<h2>What this bundle is</h2>", *table([], rows), later]
