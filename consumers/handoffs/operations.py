@@ -361,11 +361,14 @@ def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[
     return {**answer, "items": items}
 
 
-def commands_on(view: Ask, why: Mapping[str, Any]) -> list[str]:
-    """Return the next commands for a handoff, or for the one that it waits for, from an answer of ``handoffs.why``."""
+def commands_on(view: Ask, why: Mapping[str, Any], refused: str | None = None) -> list[str]:
+    """Return the next commands for a handoff, or for the one that it waits for, from an answer of ``handoffs.why``.
+
+    Leave out reviews by the agent ``refused``, who was just refused one.
+    """
     chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
     waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
-    return [command_of(wait) for wait in waits]
+    return [command_of(wait) for wait in waits if wait["act"] not in REVIEWS or wait["agent"] != refused]
 
 
 _STATE_CODES: Final = frozenset(
@@ -390,7 +393,8 @@ def saying_way_on(view: Ask, id_: str) -> Iterator[None]:
     except Refused as refusal:
         if refusal.code in _STATE_CODES:
             with suppress(Refused):  # a handoff that does not exist has no next step
-                refusal.details["next"] = commands_on(view, view("handoffs.why", {"id": id_}))
+                cannot = refusal.details.get("name") if refusal.code in ("NOT_AUTHORIZED", "SELF_APPROVAL") else None
+                refusal.details["next"] = commands_on(view, view("handoffs.why", {"id": id_}), cannot)
                 refusal.message += "".join(f"\n  next: {command}" for command in refusal.details["next"])
         raise
 

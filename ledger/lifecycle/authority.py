@@ -47,7 +47,8 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format import forms
 from deedbook.ledger.lifecycle.clock import Span
 from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES, GateState
-from deedbook.ledger.lifecycle.rules import needs_identity_key
+from deedbook.ledger.lifecycle.rules import needs_identity_key, roles_for
+from deedbook.ledger.limits import json_integer_max
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -515,19 +516,19 @@ def check_key(
         raise Refused("AUTHOR_MISMATCH", message, owner=record.owner)
     for key in (record, delegator):
         if key is not None and key.ended_as is not None:
-            raise _key_ended(author, key.ended_as, key.ended_index)
+            raise _key_ended(author, key, is_session=not record.is_identity)
     if record.is_identity:
         return record
     if record.span is not None and not record.span.holds(now_ms):
-        raise Refused("KEY_EXPIRED", f"the session key of {author} has expired: delegate another", author=author)
+        raise Refused("KEY_EXPIRED", f"the session key of {author} has expired: {_delegate(author)}", author=author)
     if not (is_delegable(kind, stream, data) and covers(record.kinds, record.streams, kind, stream)):
         message = f"the session key of {author} may not sign this {kind} on {stream}: sign it with the identity key"
         raise Refused("KEY_OUT_OF_SCOPE", message, kind=kind)
     if record.max_events is None:
         return record
     if record.used >= record.max_events:
-        message = f"the session key of {author} has signed all its {record.max_events} events: delegate another"
-        raise Refused("KEY_EXHAUSTED", message)
+        message = f"the session key of {author} has signed all its {record.max_events} events: {_delegate(author)}"
+        raise Refused("KEY_EXHAUSTED", message, author=author, max_events=record.max_events)
     return replace(record, used=record.used + 1)
 
 
@@ -545,8 +546,21 @@ def check_allows_secret(agents: Agents, key: str, author: str) -> None:
         raise Refused("KEY_OUT_OF_SCOPE", message)
 
 
-def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
+def _delegate(author: str) -> str:
+    return f"delegate another with `deed key delegate --as {author}`"
+
+
+def _key_ended(author: str, key: KeyRecord, *, is_session: bool) -> Refused:
+    """Return the refusal of a key that ended; ``is_session``: a session key signed, and it or its delegator ended."""
+    how, index = key.ended_as, key.ended_index
+    assert how is not None  # noqa: S101 - the caller asked
     renew = f"to get a new key, have root sign `deed key rotate --as {author} --lost`"
+    if is_session and (not key.is_identity or how == "replaced"):
+        whose = (
+            f"the session key of {author}" if not key.is_identity else f"the key of {author} that delegated this one"
+        )
+        message = f"{whose} was {how} at entry {index}: {_delegate(author)}"
+        return Refused("KEY_REVOKED", message, author=author, index=index, how=how)
     match how:
         case "replaced":
             message = f"the key of {author} was replaced at entry {index}: sign with the new key"
@@ -613,6 +627,29 @@ def voided(agents: Agents, name: str, roles: Collection[str], index: int | None 
                 return None
             first = first or Voided(grant, report)
     return first
+
+
+def report_on_signature(agents: Agents, key: str, kind: str, stream: str, index: int) -> int | None:
+    """Return the entry because of which the signature of an event does not count, or None.
+
+    The signature is compromised, or the role that its author needed rested on one that is.
+    """
+    report = compromised_at(agents.key, key, index)
+    record = agents.key(key) if report is None else None
+    if record is None:
+        return report
+    void = voided(agents, record.agent, roles_for(stream.partition("/")[0], kind), index)
+    return None if void is None else void.report
+
+
+def is_doubtful(agents: Agents, key: str) -> bool:
+    """Return whether some signature of a key, or some role of its agent, may rest on a compromised one."""
+    record = agents.key(key)
+    if record is None:
+        return False
+    agent = agents.agent(record.agent)
+    grants = () if agent is None else agent.grants
+    return compromised_at(agents.key, key, json_integer_max) is not None or any(report_on(agents, g) for g in grants)
 
 
 def has_role(agents: Agents, name: str, roles: Collection[str]) -> bool:

@@ -413,6 +413,11 @@ def _approval_counts(question: Question[HandoffState], ledger: LedgerState) -> U
     return Unmet(message, {"status": state.status, "compromised": reported_by})
 
 
+def is_own_import(state: HandoffState, name: str, agents: Agents) -> bool:
+    """Return whether a handoff was imported, and this agent cannot confirm it, because they sent or imported it."""
+    return bool(state.importer) and name in state.senders and not has_role(agents, name, {"human"})
+
+
 def report_on_decision(state: HandoffState, decision: Decision | None, agents: Agents) -> int | None:
     """Return the entry because of which an approval, verification or waiver does not count, or None if it counts.
 
@@ -444,12 +449,11 @@ def counted_status(state: HandoffState, agents: Agents) -> Status:
 def _confirms_no_own_import(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     """The importer of a handoff acts for its sender: only a human may confirm their own import (or their own work)."""
     event, state = question.event, question.state
-    if state is None or not state.importer or event.author not in state.senders:
+    if state is None or not is_own_import(state, event.author, ledger):
         return None
-    if has_role(ledger, event.author, {"human"}):
-        return None
-    message = f"{event.author} sent or imported {event.name}: another reviewer or a human must confirm it"
-    return Unmet(message, {"reviewer": state.reviewer})
+    amend = f"`deed handoff amend {quote(event.name)} --reviewer OTHER --as {state.importer}`"
+    message = f"{event.author} sent or imported {event.name}: another reviewer or a human must confirm it ({amend})"
+    return Unmet(message, {"name": event.author, "reviewer": state.reviewer})
 
 
 def _handoff(ledger: LedgerState, name: str) -> HandoffState | None:

@@ -175,9 +175,8 @@ def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> Non
         raise Refused("NOT_AUTHORIZED", f"{message}: `deed agent list` shows the agents that have it", role=needed)
     if (void := voided(ledger, event.author, roles)) is not None:
         message = f"{event.author} may not sign {event.kind}: {void_text(event.author, void)}"
-        raise Refused(
-            "NOT_AUTHORIZED", message, role=void.grant.role, granted=void.grant.index, compromised=void.report
-        )
+        details = {"role": void.grant.role, "granted": void.grant.index, "compromised": void.report}
+        raise Refused("NOT_AUTHORIZED", message, name=event.author, **details)
 
 
 def void_text(name: str, void: Voided) -> str:

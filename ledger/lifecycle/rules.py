@@ -118,6 +118,14 @@ def _rows_by_kind(family: str) -> Mapping[str, Sequence[Row]]:
     return rows
 
 
+def roles_for(family: str, kind: str) -> frozenset[str]:
+    """Return the roles of which the author of such an event needs one; for streams of authority those that grant."""
+    if family not in FAMILIES:
+        return frozenset({ADMIN, "node"}) if family in ("agent", "ledger") else rules_of("handoff").roles
+    rules = rules_of(family)
+    return frozenset().union(*(row.roles or rules.roles for row in rules.rows_of(kind)))
+
+
 def needs_identity_key(family: str, kind: str, data: Any) -> bool:
     """Return whether the author of such an event must sign with their identity key; ``data`` may be a dict."""
     row = rules_of(family).row(kind, data) if family in FAMILIES else None

@@ -8,7 +8,7 @@ from deedbook.ledger.events.authority import Protection, Role
 from deedbook.ledger.lifecycle.authority import InvitationEnd, KeyEnd, KeyType
 from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untrusted
 
-KeyState: TypeAlias = KeyEnd | Literal["valid", "expired"]
+KeyState: TypeAlias = KeyEnd | Literal["valid", "expired", "exhausted"]
 InvitationState: TypeAlias = InvitationEnd | Literal["open", "expired"]
 
 
@@ -46,9 +46,9 @@ class AgentKey(Answer, frozen=True, kw_only=True):
     """A key (hex) of an agent, or of a node's checkpoints.
 
     ``kinds``, ``streams`` and ``max_events`` are the scope of a session key, which ``delegated_by`` (an identity key)
-    delegated. It ends with that key, and then has that key's end. Signatures from ``compromised_since`` on are
-    compromised, as the entry ``compromised_index`` reports. ``protection`` is how an identity key was said to be
-    stored.
+    delegated; it may still sign ``events_left``. It ends with that key, and then has that key's end. Signatures from
+    ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports. ``protection`` is how an
+    identity key was said to be stored.
     """
 
     agent: str
@@ -60,6 +60,7 @@ class AgentKey(Answer, frozen=True, kw_only=True):
     kinds: list[str]
     streams: list[str]
     max_events: int | None
+    events_left: int | None
     delegated_by: str | None
     ended_index: Index | None
     ended_as: KeyEnd | None

@@ -1,8 +1,9 @@
 """Marks of compromised signatures: events signed with a key since the entry from which it is reported compromised.
 
-The marks are computed when something is read. No fold knows of them, so a report changes the row of its key and no
-other. An answer as of a past entry carries today's marks, because its reader acts today on what a thief may have
-written then. The rule is that of ``ledger.lifecycle.authority.compromised_at``, in SQL. Every answer of a view goes
+A signature is marked, too, if the role that its author needed was granted with a compromised one. The marks are
+computed when something is read. No fold knows of them, so a report changes the row of its key and no other. An answer
+as of a past entry carries today's marks, because its reader acts today on what a thief may have written then. The rule
+is that of ``ledger.lifecycle.authority.report_on_signature``, the first part of it in SQL. Every answer of a view goes
 through ``marked``: a row of an event is marked by the event's key, any other row by the events of its stream. A mark
 is ``"compromised": N``, the index of the entry that reports the key; other rows have no mark.
 """
@@ -14,8 +15,15 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec.structs import asdict, force_setattr
+from msgspec.structs import asdict, force_setattr, replace
 
+from deedbook.ledger.lifecycle.authority import (
+    AgentRecord,
+    Grant,
+    KeyRecord,
+    report_on,
+    report_on_signature,
+)
 from deedbook.projections.answers.answer import Answer, Index, Marked, Page
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, json_list
 
@@ -55,6 +63,12 @@ _OF_STREAMS: Final = (
 )
 
 
+_GRANTS: Final = "main.role_grants"
+_BY_AUTHORS: Final = (
+    "SELECT e.event_index, e.stream, e.kind, e.key FROM events e WHERE e.author IN (SELECT value FROM json_each(?)) "
+    "AND (e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) "
+    "OR e.stream IN (SELECT value FROM json_each(?)))"
+)
 Reports: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, int]]
 """Returns the entries that report the signatures of some entries, by index, and of some streams, by name."""
 
@@ -87,6 +101,61 @@ def _reports(context: QueryContext, indexes: Collection[int], streams: Collectio
         for match in context.rows(sql, (json_list(targets),)):
             if match["compromised"] is not None:
                 reports[match["target"]] = match["compromised"]
+    return reports | _reports_on_roles(context, indexes, streams, reports)
+
+
+class _AgentsNow:
+    """The grants of roles and the keys as they are now, also in an answer about the past."""
+
+    def __init__(self, context: QueryContext) -> None:
+        self._context = context
+        self._agents: dict[str, AgentRecord] = {}
+        for row in context.rows(f"SELECT * FROM {_GRANTS} ORDER BY agent, position"):  # noqa: S608 - fixed texts
+            name, by = row["agent"], (row["granted_index"], row["granted_key"], row["granted_by"])
+            agent = self._agents.setdefault(name, AgentRecord(name, "", ()))
+            grants = (*agent.grants, Grant(row["role"], *by, row["ended_index"]))
+            self._agents[name] = replace(agent, grants=grants)
+        self._keys: dict[str, KeyRecord | None] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The agents whose roles somebody granted."""
+        return list(self._agents)
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the grants of an agent."""
+        return self._agents.get(name)
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex), as far as a report changes it."""
+        if public_key not in self._keys:
+            rows = self._context.rows(f"SELECT * FROM {_NOW} WHERE key = ?", (public_key,))  # noqa: S608 - fixed texts
+            self._keys[public_key] = None if not rows else _key_record(rows[0])
+        return self._keys[public_key]
+
+
+def _key_record(row: Mapping[str, Any]) -> KeyRecord:
+    since = {"compromised_since": row["compromised_since"], "compromised_index": row["compromised_index"]}
+    delegated_by = row["delegated_by"] or ""
+    return KeyRecord(row["agent"], row["key"], row["type"], row["since_index"], delegated_by=delegated_by, **since)
+
+
+def _reports_on_roles(
+    context: QueryContext, indexes: Collection[int], streams: Collection[str], known: Mapping[Any, int]
+) -> dict[Any, int]:
+    agents = _AgentsNow(context)
+    granted = ((name, agents.agent(name)) for name in agents.names)
+    doubtful = [name for name, agent in granted if agent and any(report_on(agents, grant) for grant in agent.grants)]
+    reports: dict[Any, int] = {}
+    if not doubtful:
+        return reports
+    wanted = (json_list(doubtful), json_list(sorted(indexes)), json_list(sorted(streams)))
+    for event in context.rows(_BY_AUTHORS, wanted):
+        index, stream = event["event_index"], event["stream"]
+        report = report_on_signature(agents, event["key"], event["kind"], stream, index)
+        for target in (index, stream) if report is not None else ():
+            if target in (indexes if target == index else streams):
+                reports[target] = min(report or 0, reports.get(target, known.get(target, report or 0)))
     return reports
 
 

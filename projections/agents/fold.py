@@ -70,12 +70,27 @@ class InvitationRow(Row, frozen=True):
     ended_because: str | None = None
 
 
+class GrantRow(Row, frozen=True):
+    """A role that an agent got, by the entry ``granted_index`` with a key of ``granted_by``, until ``ended_index``."""
+
+    agent: str
+    position: int
+    role: str
+    granted_index: int
+    granted_key: str
+    granted_by: str
+    ended_index: int | None
+
+
 AGENTS: Final = Table("agents", AgentRow, primary_key=("name",), owner="name")
 KEYS: Final = Table(
     "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("compromised_since",))
 )
 
 
+GRANTS: Final = Table(
+    "role_grants", GrantRow, primary_key=("agent", "position"), owner="agent", indexes=(("granted_by",),)
+)
 INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), owner="name")
 
 
@@ -125,6 +140,9 @@ def rows(records: AgentRecords) -> list[Row]:
     made: list[Row] = []
     if (agent := records.registered) is not None:
         made.append(row_of(AgentRow, agent, roles=json_text(agent.roles)))
+        for at, grant in enumerate(agent.grants):
+            by = (grant.index, grant.key, grant.by)
+            made.append(GrantRow(agent.name, at, grant.role, *by, grant.ended_index))
     if (invitation := records.invited) is not None:
         first = {"invited_index": invitation.index, "invited_ms": invitation.span.from_ms}
         roles = json_text(invitation.roles)
@@ -140,7 +158,7 @@ VIEW: Final = Projection(
     name="agents",
     version=VIEW_VERSIONS["agents"],
     handles=kinds_of("agent") | {"ledger.created", "checkpoint_key.rotated"},
-    tables=(AGENTS, KEYS, INVITATIONS),
+    tables=(AGENTS, KEYS, INVITATIONS, GRANTS),
     state=AgentRecords,
     keys=keys,
     fold=fold,

@@ -106,7 +106,8 @@ def list_keys(context: QueryContext, args: KeyFilter) -> Page[AgentKey]:
     """Return all keys by agent, each agent's oldest first."""
     sql = (
         "SELECT k.*, i.ended_index AS fallen_index, i.ended_as AS fallen_as, i.ended_by AS fallen_by, "
-        "i.ended_because AS fallen_because FROM agent_keys k "
+        "i.ended_because AS fallen_because, CASE WHEN k.max_events IS NOT NULL THEN "
+        "(SELECT count(*) FROM events e WHERE e.author = k.agent AND e.key = k.key) END AS used FROM agent_keys k "
         "LEFT JOIN agent_keys i ON i.agent = k.agent AND i.key = k.delegated_by "
         "WHERE k.agent = coalesce(?, k.agent) ORDER BY k.agent, k.since_index, k.key"
     )
@@ -118,8 +119,10 @@ def _key(row: dict[str, Any], now_ms: int) -> AgentKey:
     fallen = {f"ended_{name}": row.pop(f"fallen_{name}") for name in ("index", "as", "by", "because")}
     if row["ended_index"] is None:
         row |= fallen
-    state: KeyState = row["ended_as"] or "valid"
+    used, most = row.pop("used"), row["max_events"]
+    left = None if most is None else max(most - used, 0)
+    state: KeyState = row["ended_as"] or ("exhausted" if left == 0 else "valid")
     end = row["expires_at"]
-    if state == "valid" and end is not None and not Span(row["since_ms"], to_ms(end)).holds(now_ms):
+    if state in ("valid", "exhausted") and end is not None and not Span(row["since_ms"], to_ms(end)).holds(now_ms):
         state = "expired"
-    return AgentKey(**with_json(row, "kinds", "streams"), state=state)
+    return AgentKey(**with_json(row, "kinds", "streams"), events_left=left, state=state)

@@ -26,9 +26,8 @@ from deedbook.ledger.client.client import Client, When
 from deedbook.ledger.client.stream_reader import CheckedStream, unproven
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import convert
-from deedbook.ledger.lifecycle.authority import AgentRecord, Agents, KeyRecord, compromised_at
+from deedbook.ledger.lifecycle.authority import AgentRecord, Agents, KeyRecord, is_doubtful, report_on_signature
 from deedbook.ledger.lifecycle.clock import ledger_now
-from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.agents.compromised import mark
 from deedbook.projections.answers.instants import index_or_time, to_ms
 from deedbook.projections.answers.query import Plain, is_whole_ref, prefix_range, read_arguments
@@ -131,7 +130,7 @@ class CheckedRows:
             if index in self._removed:
                 self._read(f"agent/{self._removed[index]}")
         wanted = set(indexes)
-        return {index: at_ms for fold in self._folds.values() for index, _, at_ms in fold.signed if index in wanted}
+        return {index: at_ms for fold in self._folds.values() for index, _, _, at_ms in fold.signed if index in wanted}
 
     def view(self, query: str, arguments: dict[str, Any], form: type[S]) -> S:
         return formed(self._view(query, arguments), form)
@@ -159,10 +158,10 @@ class CheckedRows:
         agents = _CheckedAgents(self._client, self._client.streams.authority.stored.head.size)
         reports: dict[Any, int] = {}
         for stream, fold in self._folds.items():
-            if all(compromised_at(agents.key, key, json_integer_max) is None for key in fold.keys):
+            if not any(is_doubtful(agents, key) for key in fold.keys):
                 continue  # the usual case
-            for index, key, _ in fold.signed:
-                if (report := compromised_at(agents.key, key, index)) is not None:
+            for index, key, kind, _ in fold.signed:
+                if (report := report_on_signature(agents, key, kind, stream, index)) is not None:
                     reports |= {index: report} if index in indexes else {}
                     reports |= {stream: min(report, reports.get(stream, report))} if stream in streams else {}
         return reports
@@ -259,7 +258,7 @@ class _StreamFold:
     def __init__(self, name: str) -> None:
         self.entries: list[tuple[int, bytes]] = []
         self.states: dict[str, msgspec.Struct] = {}
-        self.signed: list[tuple[int, str, int]] = []  # index, key (hex) and time (Unix ms) of each entry
+        self.signed: list[tuple[int, str, str, int]] = []  # index, key (hex), kind and time (Unix ms) of each entry
         self.keys: set[str] = set()
         self.size_bytes = _cached_overhead_bytes
         family, _, self._name = name.partition("/")
@@ -280,7 +279,7 @@ class _StreamFold:
 
     def _add(self, logged: Logged) -> None:
         event = logged.event
-        self.signed.append((event.index, event.key, event.accepted_ms))
+        self.signed.append((event.index, event.key, event.kind, event.accepted_ms))
         self.keys.add(event.key)
         self.size_bytes += logged.size
         for view in self._views:

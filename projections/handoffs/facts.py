@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from deedbook.ledger.lifecycle.authority import Agents, voided
-from deedbook.ledger.lifecycle.handoff import MET, counted_status, report_on_decision, reports_on_waivers
+from deedbook.ledger.lifecycle.handoff import MET, counted_status, is_own_import, report_on_decision, reports_on_waivers
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked, never_unlocks, stage_of
 from deedbook.ledger.lifecycle.machine import void_text
 from deedbook.ledger.lifecycle.rules import rules_of
@@ -29,6 +29,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     version: str = ""
     sender: str
+    importer: str = ""
     receiver: str
     reviewer: str  # the sender if no other is named
     unlock_at: UnlockAt = "completed"
@@ -57,6 +58,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_receiver_registered: bool = True  # an imported file may name anybody
     receiver_removed: int | None = None  # the entry that removed its receiver
     reviewer_removed: int | None = None  # the entry that removed its named reviewer
+    is_own_import: bool = False  # its reviewer sent or imported it, and is no human
 
     @property
     def is_orphaned(self) -> bool:
@@ -65,8 +67,14 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unreviewed(self) -> bool:
-        """Whether its named reviewer must act next, and was removed."""
-        return self.reviewer_removed is not None and (self.waits_for_approval or self.status == "completed")
+        """Whether its reviewer must act next, and was removed or cannot confirm their own import."""
+        cannot_act = self.reviewer_removed is not None or self.is_own_import
+        return cannot_act and (self.waits_for_approval or self.status == "completed")
+
+    @property
+    def amender(self) -> str:
+        """The agent that can amend it: who imported it acts for its sender."""
+        return self.importer or self.sender
 
     @property
     def is_imported(self) -> bool:
@@ -102,6 +110,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         status=state.status,
         version=state.version,
         sender=state.sender,
+        importer=state.importer,
         receiver=state.receiver,
         reviewer=record.reviewer or state.sender,
         unlock_at=state.unlock_at,
@@ -130,6 +139,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         is_receiver_registered=receiver is not None,
         receiver_removed=None if receiver is None else receiver.removed_index,
         reviewer_removed=None if reviewer is None else reviewer.removed_index,
+        is_own_import=agents.agent(state.reviewer) is not None and is_own_import(state, state.reviewer, agents),
     )
 
 

@@ -58,7 +58,7 @@ _BLOCKED: Final = "{handoff.receiver} is blocked: {handoff.reason}"
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0, _BLOCKED),
     Wait("orphaned", "sender", "amend", 0, None, "show"),  # its receiver was removed
-    Wait("unreviewed", "sender", "amend", 0, None, "show"),  # the reviewer who must act was removed
+    Wait("unreviewed", "sender", "amend", 0, None, "show"),  # the reviewer who must act was removed, or cannot
     Wait("stuck", "sender", "amend", 0, None, "show"),  # a dependency does not exist, or will never be done
     Wait("asked", "reviewer", "waive", 1, None),
     Wait("changes", "receiver", "continue", 2, None),
@@ -143,7 +143,7 @@ def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
     cases = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
     agents = []
     for wait in WAITS:
-        name: str = getattr(facts, wait.party)
+        name: str = facts.amender if wait.action == "amend" else getattr(facts, wait.party)
         is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
         is_informed = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
         if wait.case in cases and name and not is_judge_of_own_work and not is_informed:

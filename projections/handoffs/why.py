@@ -46,7 +46,7 @@ def _own_reasons(handoff: HandoffFacts) -> list[Reason]:
         return [Reason(code="AGENT_UNKNOWN", text=receiver_removed_text(handoff), by=handoff.sender)]
     if handoff.is_unreviewed:
         code = "NOT_APPROVED" if handoff.waits_for_approval else "TRANSITION_NOT_ALLOWED"
-        return [Reason(code=code, text=reviewer_removed_text(handoff), by=handoff.sender)]
+        return [Reason(code=code, text=reviewer_removed_text(handoff), by=handoff.amender)]
     if handoff.waits_for_approval and handoff.status != "pending":
         return [Reason(code="NOT_APPROVED", text=compromised_approval_text(handoff), by=handoff.reviewer)]
     return _reasons_of_status(handoff)
@@ -160,9 +160,11 @@ def receiver_removed_text(handoff: HandoffFacts) -> str:
 
 
 def reviewer_removed_text(handoff: HandoffFacts) -> str:
-    """Return what to do with a handoff whose reviewer must act, and was removed."""
+    """Return what to do with a handoff whose reviewer must act, and was removed or cannot."""
     is_done = handoff.status == "completed"
     advice = "cancel it and hand it over again" if is_done else "amend it to name another"
+    if handoff.is_own_import:
+        return f"its reviewer {handoff.reviewer} sent or imported it, and cannot confirm it: {advice}"
     return f"its reviewer {handoff.reviewer} was removed at entry {handoff.reviewer_removed}: {advice}"
 
 

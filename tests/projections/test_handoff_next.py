@@ -283,6 +283,27 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, verb, sa
     assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # what agents wait for comes first
 
 
+def test_an_import_by_its_own_reviewer_waits_for_another_reviewer(ledger, reader):
+    ledger.register("ruth", "reviewer")
+    record = RecordImported(
+        original="blake3:" + "7" * 64,
+        source="memory/handoffs/h.md",
+        format="handoff/v2",
+        mapped_kind="handoff.created",
+        mapped={"title": "修復", "to": "bob", "reviewer": "ruth"},
+    )
+    ledger.emit("ruth", "handoff/h", record)
+    item = only(reader, "ruth")
+    assert (item["action"], item["act"]) == ("amend", "show")  # the gate refuses her approval and her verification
+    assert item["why"] == "its reviewer ruth sent or imported it, and cannot confirm it: amend it to name another"
+    why = reader.answer("handoffs.why", {"id": "h"})
+    assert [wait["act"] for wait in why["waits"]] == ["show"]
+    with pytest.raises(Refused) as refused:
+        ledger.emit("ruth", "handoff/h", kinds.HandoffApproved(version=why["version"]))
+    assert refused.value.code == "SELF_APPROVAL"
+    assert "`deed handoff amend h --reviewer OTHER --as ruth`" in refused.value.message
+
+
 def test_the_sender_replaces_a_reviewer_who_was_removed(ledger, reader):
     ledger.register("rolf", "human", "reviewer")
     ledger.hand_over("h", reviewer="rolf")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase, wait_until_let_in
+from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_table, short_key
 from deedbook.consumers.interfaces.cli.verbs import ListOption
@@ -17,8 +19,17 @@ from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.authority import (
+    AgentInvited,
+    AgentRegistered,
+    KeyCompromised,
+    KeyDelegated,
+    KeyRevoked,
+    RoleGranted,
+)
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated, HandoffCriterionWaived
 from deedbook.ledger.format.identity import Key, KeyFile, read_key_file, write_session_key
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import ROOT, to_ms
@@ -170,10 +181,10 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     """Report that a key was stolen. Its signatures from --since on are then shown as compromised.
 
     With an AGENT, every identity key that the agent had since then is reported. A reported key can sign nothing any
-    more. The signatures of session keys that it delegated since then are compromised, too. Nothing is deleted. A
-    handoff that was approved with such a signature cannot be claimed until it is approved again. The agent itself
-    signs the report (--as), or an admin; without --as, root signs. Replace a key of root or of a node first, with
-    `deed key rotate`.
+    more. The signatures of session keys that it delegated since then are compromised, too. Nothing is deleted. No later
+    claim may rest on an approval, verification or waiver with such a signature until it is made again, nor on a role or
+    registration until somebody else grants it again. The answer names them all. The agent itself signs the report
+    (--as), or an admin; without --as, root signs. Replace a key of root or of a node first, with `deed key rotate`.
     """
     key = _key_of(app, key_or_agent)
     index = _first_since(app, since)
@@ -186,6 +197,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     ]
     accepted = author.emit(*(Draft(stream=f"agent/{key['agent']}", data=each) for each in events))[-1]
     introduced = _introduced(app, data)
+    resting = list(_resting(app, key["agent"], index))
     answer = {
         "key": data.key,
         "agent": key["agent"],
@@ -193,6 +205,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         "index": accepted.index,
         "earlier": earlier,
         "introduced": introduced,
+        "resting": resting,
     }
     text = [f"{short_key(data.key)} of {key['agent']} is compromised since entry {index}, says {accepted.index}"]
     text += [f"So is {short_key(old)}, which was its key then" for old in earlier]
@@ -200,6 +213,11 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         short, at = short_key(row["key"]), row["since_index"]
         text.append(f"It brought in {short} of {row['agent']} at entry {at}, which is valid:")
         text.append(f"  if that is not theirs either: deed key compromised {short} --since {at}")
+    if resting:
+        text.append("No later claim may rest on these entries:")
+        text += [f"  entry {row['event_index']} by {row['author']}: {row['what']}" for row in resting]
+        if any(row["kind"] not in _OF_HANDOFFS for row in resting):
+            text.append("Grant a role again (`deed emit role.granted`) or remove the agent (`deed agent remove`).")
     app.show(
         "key",
         answer,
@@ -216,6 +234,48 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
         if row["type"] == "identity" and row["key"] != present["key"]
         if row["ended_index"] > since and (row["compromised_since"] is None or row["compromised_since"] > since)
     ]
+
+
+_OF_HANDOFFS: Final = frozenset(name for name, kind in KINDS.items() if kind.stream == "handoff")
+_DECISIONS: Final = {"handoff.approved": "approval", "handoff.verified": "verification"}
+
+
+def _resting(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
+    """Yield the grants and decisions since an entry that count for no later claim, agent by agent.
+
+    They are those with a compromised signature, and those by agents whose role rests on one.
+    """
+    authors = [thief]
+    for author in authors:  # the list grows meanwhile
+        for row in _marked_events(app, author, since):
+            event = read_event(row["event_index"], app.client().entry(row["event_index"]))
+            data, name = event.data, event.name
+            what = ""
+            match data:
+                case AgentRegistered() | AgentInvited():
+                    verb = "registration" if isinstance(data, AgentRegistered) else "invitation"
+                    what = f"the {verb} of {name} as {', '.join(data.roles) or 'an agent without a role'}"
+                    authors += [name] * (name not in authors)
+                case RoleGranted():
+                    what = f"the role {data.role} of {name}"
+                    authors += [name] * (name not in authors)
+                case HandoffCriterionWaived():
+                    what = f"the waiver of criterion {data.position + 1} of {name}"
+                case HandoffCreated() | HandoffAmended() if data.reviewer is None:
+                    what = f"{name}, which needed no approval"
+                case _:  # event data is an open set
+                    what = f"the {_DECISIONS[event.kind]} of {name}" if event.kind in _DECISIONS else ""
+            if what:
+                yield {name: row[name] for name in ("event_index", "author", "kind", "stream")} | {"what": what}
+
+
+def _marked_events(app: App, author: str, since: int) -> Iterator[dict[str, Any]]:
+    after: int | None = since - 1 if since else None
+    while True:
+        page = app.query("catalog.find", author=author, after=after, limit=rows_max)
+        yield from (row for row in page["items"] if "compromised" in row and row["event_index"] >= since)
+        if (after := page["next"]) is None:
+            return
 
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
@@ -248,12 +308,14 @@ def _first_since(app: App, text: str) -> int:
 @key.command("list", looks_back=True)
 @click.option("--agent", "name", help="Only the keys of this agent.")
 def list_keys(app: App, name: str | None) -> None:
-    """List identity, session and checkpoint keys, and how each invalid key ended."""
+    """List identity, session and checkpoint keys: how many events each may still sign, and how it ended."""
     answer = app.query("agents.keys", agent=name)
     rows = []
     for row in answer["items"]:
         state = str(row["state"])
         state += "" if row["ended_index"] is None else f" at {row['ended_index']} by {row['ended_by']}"
+        if row["events_left"] is not None and row["state"] in ("valid", "exhausted"):
+            state += f", {row['events_left']} of {row['max_events']} events left"
         state += "" if row["compromised_since"] is None else f", compromised since {row['compromised_since']}"
         passphrase = {"passphrase": "yes", "none": "no"}.get(row["protection"], "")
         rows.append((row["agent"], row["type"], short_key(row["key"]), state, passphrase, row["expires_at"] or ""))
