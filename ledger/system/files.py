@@ -131,7 +131,7 @@ def replacing(
     old file stays.
     """
     with _temporary(path.parent, label) as file:
-        temporary = path.parent / file.name
+        temporary = path.parent / Path(file.name).name  # a path as the caller's: relative or not, by Python's version
         try:
             yield file
             file.flush()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from deedbook.ledger.system.files import replacing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = """
 import pathlib, signal, sys
@@ -26,6 +25,15 @@ with replacing(pathlib.Path(sys.argv[1]), label="bundle-") as file:
 def hidden(folder: Path) -> list[Path]:
     """Return the temporary files in a folder."""
     return sorted(folder.glob(".deedbook-*"))
+
+
+def test_file_of_a_relative_path_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with replacing(Path("folder/file")) as file:
+        file.write(b"whole")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["file"]
+    assert (tmp_path / "folder" / "file").read_bytes() == b"whole"
 
 
 def test_next_writer_deletes_the_file_of_a_killed_process_and_not_that_of_a_living_one(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 Three versions are compared: the base on which file and ledger last agreed, the file as it is, and the file as the
 ledger would write it now. A change of the ledger is written to the file. A change of the file is signed as the acting
-agent if they may sign it; otherwise it is reported once, with the command to run. If both changed the text, the
-ledger's version is put beside the file. An older version that came back (from version control, say) is not an edit: it
+agent if they may sign it; otherwise it is reported once, with the command to run. So is a change that approves the
+handoff: the file may say what its sender never read. If both changed the text, the ledger's version is put beside the
+file. An older version that came back (from version control, say) is not an edit: it
 is updated.
 
 If we crash: store the request → sign → write → store the result, in this order, so nothing is lost or signed twice, and
@@ -19,8 +20,9 @@ from typing import Any, Final
 
 from deedbook.consumers.handoffs.files import sync
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered, name_of
-from deedbook.consumers.handoffs.files.plan import EditedHandoff, plan_edits
+from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
 from deedbook.ledger.errors import Refused, Unavailable
@@ -38,7 +40,7 @@ class Folder:
 
     def __init__(self, context: sync.SyncContext) -> None:
         self._context = context
-        self.path, self._author, self._answer, self._store, self._tell, _ = context
+        self.path, self._author, self._answer, self._store, self._tell, *_ = context
         self.refused: set[str] = set()  # handoffs with edits that a later event may allow
 
     def reconcile(self, id_: str) -> None:
@@ -118,6 +120,9 @@ class Folder:
         if not base:
             self._conflict(handoff, content, now)
             return
+        if not agreed.base and _has_only_content(parse(content)):
+            self._write(handoff, now, content)  # a new file whose content is signed, and nothing else is in it
+            return
         if base.startswith(content):
             self._say(id_, sync.Notice("unfinished", id_, "the file ends too early; it may still be being written"))
             return
@@ -133,8 +138,7 @@ class Folder:
         id_ = handoff["id"]
         before, edited, ledger = parse(base), parse(content), parse(now)
         agreed = self._store.agreed(id_)
-        standing = EditedHandoff.of(handoff, agreed.position if agreed else None)
-        plan = plan_edits(standing, base=before, edited=edited, ledger=ledger, acting=self._author.name)
+        plan = self._plan(handoff, agreed, base=before, edited=edited, ledger=ledger)
         is_signed = bool(plan.steps or plan.amends)
         if is_signed:
             self._tell(sync.sign_plan(self._context, handoff, plan, base=before, edited=edited, ledger=ledger))
@@ -155,6 +159,26 @@ class Folder:
             self._tell(sync.Notice("written", id_, file_name(id_)))
         self._say(id_, *(sync.held_notice(id_, edit) for edit in plan.held))
 
+    def _plan(
+        self,
+        handoff: dict[str, Any],
+        agreed: sync.FileState | None,
+        *,
+        base: HandoffFile,
+        edited: HandoffFile,
+        ledger: HandoffFile,
+    ) -> Plan:
+        """Return the plan for an edited file. An edit that approves the handoff is held until a person confirms it."""
+        standing = EditedHandoff.of(handoff, agreed.position if agreed else None)
+        files = {"base": base, "edited": edited, "ledger": ledger}
+        if sync.approves(self._context, "handoff.amended", edited):
+            command = sync.sign_command(self._context, handoff["id"])
+            plan = plan_edits(standing._replace(sign_command=command), **files, acting=self._author.name)
+            is_held = any(edit.command == command for edit in plan.held)
+            if not is_held or not self._context.confirm(handoff["id"], edited.content):
+                return plan
+        return plan_edits(standing, **files, acting=self._author.name)
+
     def _adopt(self, id_: str, content: bytes) -> None:
         """Create the handoff of a new file whose sender is the acting agent."""
         file = parse(content)
@@ -164,6 +188,10 @@ class Folder:
         if sender != self._author.name:
             path = self.path / file_name(id_)
             self._say(id_, sync.sender_notice(id_, "create this handoff", path, sender, self._author.client))
+            return
+        if sync.approves(self._context, "handoff.created", file) and not self._context.confirm(id_, content):
+            edit = HeldEdit(f"create this handoff: {APPROVES}", sender, sync.sign_command(self._context, id_))
+            self._say(id_, sync.held_notice(id_, edit))
             return
         self._tell(sync.sign_new(self._context, id_, file))
         self._reconcile(id_)
@@ -229,6 +257,10 @@ class Folder:
     def _template(self, handoff: dict[str, Any]) -> bytes | None:
         ref = handoff["template"]
         return None if ref is None else self._author.client.get_blob(ref)
+
+
+def _has_only_content(file: HandoffFile) -> bool:
+    return file.status is None and not file.log and not any(box.is_checked for box in (*file.tasks, *file.criteria))
 
 
 def _digest(content: bytes, now: bytes) -> str:

@@ -43,14 +43,10 @@ def content_of_file(file: HandoffFile, *, template: str | None, reviewer: str | 
     Raises Refused: ``TOO_LARGE`` if its lists alone do not fit into an event; ``INVALID_FIELD`` for a dependency that
     is not a valid handoff id.
     """
-    sender, to = name_of(file.sender), name_of(file.to)
-    named = name_of(file.reviewer)
-    if file.entry("Reviewer") is None and reviewer not in (sender, to):
-        named = reviewer  # a file with "—" has no reviewer on purpose
     fields: dict[str, Any] = {
         "title": shortened(file.title, title_max_chars),
-        "to": to,
-        "reviewer": named,
+        "to": name_of(file.to),
+        "reviewer": reviewer_of(file, reviewer),
         "created": day_of(file.created),
         "proposal": None if file.proposal is None else shortened(file.proposal, line_max_chars),
         "depends_on": list(file.depends_on),
@@ -70,6 +66,13 @@ def content_of_file(file: HandoffFile, *, template: str | None, reviewer: str | 
     if len(encode_canonical(fields)) > content_size_max_bytes:
         raise Refused("TOO_LARGE", f"its tasks and criteria take more than {content_size_max_bytes} bytes")
     return converted(fields, HandoffContent)
+
+
+def reviewer_of(file: HandoffFile, default: str | None) -> str | None:
+    """Return the reviewer that a file names; if it has no such line, ``default`` unless they are party to it."""
+    if file.entry("Reviewer") is None and default not in (name_of(file.sender), name_of(file.to)):
+        return default  # a file with "—" has no reviewer on purpose
+    return name_of(file.reviewer)
 
 
 def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:

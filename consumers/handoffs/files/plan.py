@@ -1,8 +1,8 @@
 """The plan for an edited file: the events that the acting agent signs, and the edits that another agent must make.
 
 Pure. An edit that means approve, reject, verify or request changes is never signed here, whoever saves the file: it is
-held, like every edit that the acting agent is not allowed to make. A plan that is made again after a crash repeats
-nothing.
+held, like every edit that the acting agent is not allowed to make. So is a change of the content of a handoff without a
+reviewer, because its sender's signature approves it. A plan that is made again after a crash repeats nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _BULLET: Final = re.compile(r"[-*+][ \t]+")
 _BRACKETS: Final = " ()（）[]—-:：,，"
 
 
+APPROVES: Final = "it names no reviewer, so this would approve it (or name one after `Reviewer:`)"
+
+
 class HeldEdit(NamedTuple):
     """An edit that is not signed: ``what`` it is, ``who`` may make it, and the ``command`` for it."""
 
@@ -52,6 +55,7 @@ class Plan(NamedTuple):
 class EditedHandoff(NamedTuple):
     """The edited handoff: its id, its parties, and its status in the ledger.
 
+    ``sign_command`` is with which the sender signs a change that approves the handoff; empty: no change does.
     ``news`` are the kinds of its events, with their authors, since file and ledger last agreed. ``claimed`` are the
     criteria that only an imported file ticked. ``importer`` is set until a reviewer here confirms the handoff.
     """
@@ -64,6 +68,7 @@ class EditedHandoff(NamedTuple):
     news: tuple[tuple[str, str], ...] = ()
     claimed: tuple[int, ...] = ()
     importer: str | None = None
+    sign_command: str = ""
 
     @classmethod
     def of(cls, handoff: dict[str, Any], position: int | None = None) -> EditedHandoff:
@@ -172,7 +177,10 @@ class _Planner:
         elif self._handoff.status not in ("pending", "approved"):
             text += f" (it is {self._handoff.status}: content can only change before work begins)"
         elif self._acting in self._handoff.senders:
-            self.amends = True
+            if self._handoff.sign_command:
+                self._held.append(HeldEdit(f"{text}: {APPROVES}", self._acting, self._handoff.sign_command))
+            else:
+                self.amends = True
             return
         self._hold(text, self._handoff.senders[:1], hint("amend"))
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from deedbook.consumers.handoffs.content import amended
-from deedbook.consumers.handoffs.files.mapping import content_of_file
+from deedbook.consumers.handoffs.files.mapping import content_of_file, reviewer_of
 from deedbook.consumers.handoffs.files.plan import HeldEdit, Plan, base_after
 from deedbook.consumers.handoffs.files.syntax.comparison import with_progress_of
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
@@ -27,6 +27,7 @@ from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.format.envelope import event_id, pae
+from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 events_in_submission_max: Final = 128
 reason_for_amending: Final = "edited in its file"
@@ -105,7 +106,11 @@ class SyncStore(Subscriptions):
 
 
 class SyncContext(NamedTuple):
-    """The folder, the signing agent, their views and stored state, and the receiver of notices."""
+    """The folder, the signing agent, their views and stored state, and the receiver of notices.
+
+    Whoever can write into the folder decides what its files say. So nothing that makes a handoff approved is signed
+    for a file, unless a person confirms what they were shown: see ``approves``.
+    """
 
     path: Path
     author: Author
@@ -113,6 +118,19 @@ class SyncContext(NamedTuple):
     store: SyncStore
     tell: Callable[[Notice], None]
     reviewer: str | None = None  # of new files that name none
+    # Shows a person the handoff with this id and the content of its file, and asks whether to sign it.
+    confirm: Callable[[str, bytes], bool] = lambda _id, _content: False
+
+
+def approves(context: SyncContext, kind: str, file: HandoffFile) -> bool:
+    """Return whether the signature under a file's content would approve the handoff: it names no reviewer."""
+    return needs_identity_key("handoff", kind, {"reviewer": reviewer_of(file, context.reviewer)})
+
+
+def sign_command(context: SyncContext, id_: str) -> str:
+    """Return the command with which a person reads a file and signs what approves its handoff."""
+    words = ("deed", "handoff", "watch", str(context.path), "--sign", id_, "--as", context.author.name)
+    return shlex.join(words)
 
 
 def sign_plan(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.files import read_file, write_file
+from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.errors import Refused, Unavailable
 
 
@@ -88,13 +90,19 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--once", is_flag=True, help="Synchronize once, and stop.")
 @click.option("--all", "is_everything", is_flag=True, help="Also write files of finished handoffs.")
-def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
+@click.option("--sign", metavar="ID", help="Show the file of ID, ask, and sign what approves its handoff; then stop.")
+def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything: bool) -> None:
     """Synchronize a folder of handoff files with the ledger, both ways, as the acting agent.
 
     When you save a file, the edits that the acting agent may make are signed. Edits that only somebody else may make
     (approve, reject, verify, another agent's ticks) stay in the file and are listed with the command to run. If file
     and ledger both changed, the ledger's version is written to ID.ledger.md. No file is overwritten.
+
+    A human's signature approves a handoff that names no reviewer. Anybody who can write the file could write it, so
+    such a file is listed, too: --sign shows it on a terminal, asks, and signs exactly what it showed.
     """
+    if sign is not None and not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise Refused("USAGE", "--sign shows a file to a person and asks: run it on a terminal")
     if not folder.is_dir():
         raise Unavailable("STORE_UNAVAILABLE", f"there is no folder {folder}: make it first", path=str(folder))
     configure_logging(verbose=False)
@@ -102,7 +110,13 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
     with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
         reviewer = settings.config.default_reviewer
-        context = SyncContext(folder, author, app.query_with, store, lambda notice: tell(app, notice), reviewer)
+        confirm = partial(_confirm, author.name, sign)
+        context = SyncContext(
+            folder, author, app.query_with, store, lambda notice: tell(app, notice), reviewer, confirm
+        )
+        if sign is not None:
+            Folder(context).reconcile(sign.removesuffix(".md"))
+            return
         watcher = Watcher(Folder(context), context, is_everything=is_everything)
         with progress("reading the folder", is_shown=not app.as_json) as step:
             failures = watcher.reconcile(step)
@@ -110,6 +124,14 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
             raise failures[0]
         if not once:
             watcher.run(stopped_by_signals())
+
+
+def _confirm(name: str, signed_id: str | None, id_: str, content: bytes) -> bool:
+    """Show a file that ``--sign`` names, and ask whether to sign it. No other file is signed."""
+    if signed_id is None or signed_id.removesuffix(".md") != id_:
+        return False
+    echo(quote_text(content.decode("utf-8", "replace")))
+    return click.confirm(f"\nSign this as {name}, which approves {id_}?", default=False, err=True)
 
 
 def tell(app: App, notice: Notice) -> None:

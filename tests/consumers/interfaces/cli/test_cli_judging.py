@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import pty
 import sqlite3
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from calling import Deed, Place
+from person_terminal import Terminal
 
 from deedbook.ledger.home.location import VIEWS_FILE
 
@@ -84,35 +81,6 @@ def created(alone: Deed) -> None:
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     create(alone, "h")
-
-
-class Terminal:
-    """A person's terminal on which one verb runs."""
-
-    def __init__(self, home: Path, *words: str) -> None:
-        self._ours, theirs = pty.openpty()
-        command = [sys.executable, "-P", "-m", "deedbook", "--home", str(home), *words]
-        self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-
-    def until(self, text: str | None) -> str:
-        """Return what is shown until a text, or to the end."""
-        shown = b""
-        with contextlib.suppress(OSError):  # what it was the terminal of has ended
-            while (text is None or text.encode() not in shown) and (part := os.read(self._ours, 4096)):
-                shown += part
-        return shown.decode()
-
-    def answer(self, line: str) -> tuple[int, str]:
-        """Type a line, and return what comes of it."""
-        os.write(self._ours, f"{line}\n".encode())
-        rest = self.until(None)
-        return self.end(), rest
-
-    def end(self) -> int:
-        """Return the exit code."""
-        os.close(self._ours)
-        return self._child.wait(60)
 
 
 def test_person_at_a_terminal_is_shown_the_text_and_asked(alone: Deed) -> None:

@@ -1,0 +1,46 @@
+"""A terminal on which a person runs a verb, reads and types."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Terminal:
+    """A person's terminal on which one verb runs."""
+
+    def __init__(self, home: Path, *words: str) -> None:
+        self._ours, theirs = pty.openpty()
+        command = [sys.executable, "-P", "-m", "deedbook", "--home", str(home), *words]
+        self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+
+    def until(self, text: str | None) -> str:
+        """Return what is shown until a text, or to the end."""
+        shown = b""
+        with contextlib.suppress(OSError):  # what it was the terminal of has ended
+            while (text is None or text.encode() not in shown) and (part := os.read(self._ours, 4096)):
+                shown += part
+        return shown.decode()
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        os.write(self._ours, f"{line}\n".encode())
+
+    def answer(self, line: str) -> tuple[int, str]:
+        """Type a line, and return what comes of it."""
+        self.type(line)
+        rest = self.until(None)
+        return self.end(), rest
+
+    def end(self) -> int:
+        """Return the exit code."""
+        os.close(self._ours)
+        return self._child.wait(60)
