@@ -29,6 +29,8 @@ from deedbook.ledger.lifecycle.clock import clock_text
 
 PREFIX: Final = "deedbook-invite:"
 code_size_max: Final = 4096
+expires_max_ms: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, the last that can be written as text (RFC 3339)."""
 _TOKEN_SIZE_BYTES: Final = 32
 _CHECK_SIZE_BYTES: Final = 4
 _SIGNING: Final = "deedbook 2026-11 invitation: signs for the key that joins"
@@ -67,6 +69,9 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             is_whole = False
         if not is_whole:  # raised outside of the handler, because the cause may contain the token
             message = f"this is not a complete invitation: copy the whole line that begins with {PREFIX}"
+            raise Refused("INVALID_FORMAT", message)
+        if not 0 <= invitation.expires_ms <= expires_max_ms:
+            message = "this invitation ends at a time that no clock shows, so no ledger made it: ask for another one"
             raise Refused("INVALID_FORMAT", message)
         return invitation
 

@@ -7,6 +7,7 @@ published schemas use $, which in their dialect means the end.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final
 
 import msgspec
@@ -27,23 +28,45 @@ _UNSEEN: Final = (
     r"\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     "\U000e0000-\U000e0fff"
 )
-# Characters that make another id look the same: other spaces, combining marks, variants, compatibility forms.
+# Characters that make another id look the same: other spaces, combining marks, variants, compatibility forms (the signs
+# of ohm, kelvin and angstrom, mathematical and full-width letters and digits).
 _ALIKE: Final = (
     r"\t\xa0\u0300-\u036f\u1100-\u11ff\u1680\u1ab0-\u1aff\u1dc0-\u1dff\u2000-\u200a\u202f\u205f\u20d0-\u20ff\u2800\u3000"
-    r"\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\ufffc-\uffff"
+    r"\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\ufffc-\uffff\u2126\u212a\u212b\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
+    "\U0001d400-\U0001d7ff"
 )
 NOT_IN_IDS: Final = BREAKS + _UNSEEN + _ALIKE
+
+# Scripts whose letters look like those of another one, as Unicode 14 assigned them (Scripts.txt). An id has letters of
+# only one of them (UTS 39, single script). Other scripts, such as Chinese, may stand beside any.
+_LATIN: Final = (
+    r"A-Za-z\xaa\xba\xc0-\xd6\xd8-\xf6\xf8-\u02b8\u1d00-\u1d25\u1d2c-\u1d5c\u1d62-\u1d65\u1d6b-\u1d77\u1d79-\u1dbe"
+    r"\u1e00-\u1eff\u2c60-\u2c7f\ua722-\ua7ff\uab30-\uab64\uab66-\uab69"
+)
+_CYRILLIC: Final = r"\u0400-\u052f\u1c80-\u1c88\u1d2b\u1d78\u2de0-\u2dff\ua640-\ua69f"
+_GREEK: Final = (
+    r"\u0370-\u037d\u037f-\u03e1\u03f0-\u03ff\u1d26-\u1d2a\u1d5d-\u1d61\u1d66-\u1d6a\u1dbf\u1f00-\u1fff\uab65"
+)
+# Coptic, Armenian, Cherokee, Canadian syllabics, Lisu, Deseret and Osage, as one.
+_OTHERS: Final = "\u03e2-\u03ef\u0531-\u058f\u13a0-\u167f\u2c80-\u2cff\ua4d0-\ua4ff\uab70-\uabbf\U00010400-\U000104ff"
+_SCRIPTS: Final = (_LATIN, _CYRILLIC, _GREEK, _OTHERS)
+_OF_ONE_SCRIPT: Final = (
+    "(?=" + "|".join(rf"[^{''.join(other for other in _SCRIPTS if other != script)}]*\Z" for script in _SCRIPTS) + ")"
+)
 
 LINE_PATTERN: Final = rf"^[^{BREAKS}]*\Z"
 LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
 ID: Final = rf"[^\- {NOT_IN_IDS}](?: ?[^ {NOT_IN_IDS}])*"
 STATEMENT_PATTERN: Final = rf"[^ {BREAKS}{_UNSEEN}\t\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]"
 STORE_PATTERN: Final = r"^postgres(ql)?://(?![^/?#]*:[^/?#]*@)(?!.*[?&](ssl)?password=)[!-~]+\Z"
-STREAM_PATTERN: Final = rf"^[a-z]+(/{ID})?\Z"
-ID_PATTERN: Final = rf"^(?:{ID})?\Z"
-FILE_ID_PATTERN: Final = rf"^[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
+STREAM_PATTERN: Final = rf"^[a-z]+(/{_OF_ONE_SCRIPT}{ID})?\Z"
+ID_PATTERN: Final = rf"^(?:{_OF_ONE_SCRIPT}{ID})?\Z"
+FILE_ID_PATTERN: Final = rf"^{_OF_ONE_SCRIPT}[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
 
-_VISIBLE: Final = "without invisible or ambiguous characters, and with no dash or space at its ends"
+_VISIBLE: Final = (
+    "without invisible or ambiguous characters, without Latin, Cyrillic or Greek letters together, and with no dash or "
+    "space at its ends"
+)
 _WORDS: Final = {
     REF_PATTERN: "a reference must be `blake3:` or `sha256:` and 64 hex digits",
     NAME_PATTERN: "an agent's name must be 1 to 63 of a-z, 0-9, _ and -, and begin with a letter or digit",
@@ -58,3 +81,11 @@ _WORDS: Final = {
 }
 # Texts that a refusal shows instead of a pattern. The keys are patterns as msgspec names them.
 WORDS: Final = {repr(pattern): text for pattern, text in _WORDS.items()}
+
+
+def in_one_script(text: str) -> str:
+    """Return a text without the letters that look like those of its first letter's script, but are of another one."""
+    groups = [re.compile(f"[{script}]") for script in _SCRIPTS]
+    first = next((group for letter in text for group in groups if group.match(letter)), None)
+    others = [group for group in groups if group is not first]
+    return "".join(letter for letter in text if first is None or not any(group.match(letter) for group in others))

@@ -19,6 +19,7 @@ from deedbook.ledger.events.handoff import Day, HandoffId
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.format.forms import in_one_script
 from deedbook.ledger.limits import json_integer_max, stream_name_max_bytes
 
 if TYPE_CHECKING:
@@ -229,6 +230,40 @@ def test_handoff_id_that_cannot_name_a_file_is_refused(name: str) -> None:
     assert code_of(text_of("handoff.claimed", {}, stream=f"handoff/{name}"))[0] == "INVALID_FIELD"
     created = {"title": "t", "to": "bob", "depends_on": [name]}
     assert code_of(text_of("handoff.created", created, stream="handoff/h1"))[0] == "INVALID_FIELD"
+
+
+@pytest.mark.parametrize(
+    "name", ["설계-api", "设计-v2", "デザイン review", "обзор-2", "αβγ", "café", "עברית-api", "nº 1", "հայերեն"]
+)
+def test_id_of_one_script_is_accepted(name: str) -> None:
+    assert decode_body(text_of("handoff.claimed", {}, stream=f"handoff/{name}"))[0].stream == f"handoff/{name}"
+    assert in_one_script(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("\u0430lpha", "\u0430"),  # a Cyrillic a
+        ("alph\u0430", "alph"),
+        ("p\u0430ypal-设计", "pypal-设计"),
+        ("\u03c1aypal", "\u03c1"),  # a Greek rho
+        ("\u043e\u03bf", "\u043e"),  # a Cyrillic and a Greek o
+        ("\u13aapi", "\u13aa"),  # a Cherokee letter
+        ("обзор-api", "обзор-"),
+        ("\uff41lpha", None),  # full-width
+        ("\U0001d41alpha", None),  # mathematical
+        ("\u212a1", None),  # the sign of kelvin
+    ],
+)
+def test_id_that_looks_like_another_is_refused(name: str, rest: str | None) -> None:
+    with pytest.raises(Refused, match="without Latin, Cyrillic or Greek letters together") as refused:
+        decode_body(text_of("handoff.claimed", {}, stream=f"handoff/{name}"))
+    assert refused.value.code == "INVALID_FIELD"
+    created = {"title": "t", "to": "bob", "depends_on": [name]}
+    assert code_of(text_of("handoff.created", created, stream="handoff/h1"))[0] == "INVALID_FIELD"
+    assert code_of(text_of("session.started", {}, stream=f"session/{name}"))[0] == "INVALID_FIELD"
+    if rest is not None:
+        assert in_one_script(name) == rest
 
 
 @pytest.mark.parametrize(

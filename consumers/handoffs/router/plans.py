@@ -28,7 +28,7 @@ from deedbook.consumers.sdk.text import shorten
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.format.codec import converted, encode_canonical
-from deedbook.ledger.format.forms import NOT_IN_IDS
+from deedbook.ledger.format.forms import NOT_IN_IDS, in_one_script
 from deedbook.ledger.limits import data_size_max_bytes
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def read_lineage(corr: str | None) -> Lineage:
 def handoff_id(text: str) -> str:
     """Return a valid handoff id as similar to ``text`` as possible; empty if no character is allowed in one."""
     name = re.sub(r"[/\\]", "-", one_line(unicodedata.normalize("NFC", text).replace("\u3000", " ")))
-    name = " ".join(re.sub(f"[{NOT_IN_IDS}]", "", name).removesuffix(".md").split()).lstrip("-. ")
+    name = " ".join(re.sub(f"[{NOT_IN_IDS}]", "", in_one_script(name)).removesuffix(".md").split()).lstrip("-. ")
     return _cut(name, _digest(name))
 
 

@@ -261,3 +261,12 @@ def test_node_is_invited_by_root_and_makes_its_home(admin: Callable[..., Any], e
     checkpoint = json.loads((elsewhere.home / "keys/checkpoint.key").read_bytes())["public"]
     assert checkpoint in {key["key"] for key in admin("agent", "show", name)["keys"]}
     admin("agent", "remove", name)
+
+
+@pytest.mark.parametrize("expires_ms", [2**63, 2**64 - 1, 2**53, -1, -(2**63), 253_402_300_800_000])
+def test_code_with_an_absurd_time_is_refused_in_words(tmp_path: Path, expires_ms: int) -> None:
+    code = Invitation("0" * 64, "bob", ["agent"], b"t" * 32, ["nats://127.0.0.1:4222"], expires_ms).code
+    refused = call("join", code, "--home", str(tmp_path / "x"), "--json")
+    error = json.loads(refused.out)["error"]
+    assert (error["code"], "ask for another one" in error["message"]) == ("INVALID_FORMAT", True)
+    assert not (tmp_path / "x").exists()
