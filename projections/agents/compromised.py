@@ -12,18 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec.structs import asdict, force_setattr, replace
+from msgspec.structs import asdict, force_setattr
 
-from deedbook.ledger.lifecycle.authority import (
-    AgentRecord,
-    Grant,
-    KeyRecord,
-    report_on,
-    report_on_signature,
-)
 from deedbook.projections.answers.answer import Answer, Index, Marked, Page
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, json_list
 
@@ -44,15 +38,15 @@ _STREAMS: Final = {
     "search": ("reasoning", "id"),
 }
 # With ``main.``: an answer as of a past entry shadows this table (``projections.answers.past``).
-_NOW: Final = "main.agent_keys"
-_ANY: Final = f"SELECT 1 AS is_reported FROM {_NOW} WHERE compromised_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
+KEYS_NOW: Final = "main.agent_keys"
+_ANY: Final = f"SELECT 1 AS is_reported FROM {KEYS_NOW} WHERE compromised_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
 
 
 # The entry that reports the signature of the event ``e`` as compromised, or NULL.
 _OF_EVENT: Final = f"""(
     SELECT CASE WHEN e.event_index >= sk.compromised_since THEN sk.compromised_index
         WHEN sk.since_index >= si.compromised_since THEN si.compromised_index END
-    FROM {_NOW} sk LEFT JOIN {_NOW} si ON si.key = sk.delegated_by WHERE sk.key = e.key)"""  # noqa: S608 - fixed texts
+    FROM {KEYS_NOW} sk LEFT JOIN {KEYS_NOW} si ON si.key = sk.delegated_by WHERE sk.key = e.key)"""  # noqa: S608 - fixed texts
 _EVENTS: Final = (
     f"SELECT e.event_index AS target, {_OF_EVENT} AS compromised FROM events e "  # noqa: S608 - fixed texts
     "WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
@@ -63,12 +57,6 @@ _OF_STREAMS: Final = (
 )
 
 
-_GRANTS: Final = "main.role_grants"
-_BY_AUTHORS: Final = (
-    "SELECT e.event_index, e.stream, e.kind, e.key FROM events e WHERE e.author IN (SELECT value FROM json_each(?)) "
-    "AND (e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) "
-    "OR e.stream IN (SELECT value FROM json_each(?)))"
-)
 Reports: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, int]]
 """Returns the entries that report the signatures of some entries, by index, and of some streams, by name."""
 
@@ -101,62 +89,11 @@ def _reports(context: QueryContext, indexes: Collection[int], streams: Collectio
         for match in context.rows(sql, (json_list(targets),)):
             if match["compromised"] is not None:
                 reports[match["target"]] = match["compromised"]
-    return reports | _reports_on_roles(context, indexes, streams, reports)
-
-
-class _AgentsNow:
-    """The grants of roles and the keys as they are now, also in an answer about the past."""
-
-    def __init__(self, context: QueryContext) -> None:
-        self._context = context
-        self._agents: dict[str, AgentRecord] = {}
-        for row in context.rows(f"SELECT * FROM {_GRANTS} ORDER BY agent, position"):  # noqa: S608 - fixed texts
-            name, by = row["agent"], (row["granted_index"], row["granted_key"], row["granted_by"])
-            agent = self._agents.setdefault(name, AgentRecord(name, "", ()))
-            grants = (*agent.grants, Grant(row["role"], *by, row["ended_index"]))
-            self._agents[name] = replace(agent, grants=grants)
-        self._keys: dict[str, KeyRecord | None] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """The agents whose roles somebody granted."""
-        return list(self._agents)
-
-    def agent(self, name: str) -> AgentRecord | None:
-        """Return the grants of an agent."""
-        return self._agents.get(name)
-
-    def key(self, public_key: str) -> KeyRecord | None:
-        """Return the record of a signing key (hex), as far as a report changes it."""
-        if public_key not in self._keys:
-            rows = self._context.rows(f"SELECT * FROM {_NOW} WHERE key = ?", (public_key,))  # noqa: S608 - fixed texts
-            self._keys[public_key] = None if not rows else _key_record(rows[0])
-        return self._keys[public_key]
-
-
-def _key_record(row: Mapping[str, Any]) -> KeyRecord:
-    since = {"compromised_since": row["compromised_since"], "compromised_index": row["compromised_index"]}
-    delegated_by = row["delegated_by"] or ""
-    return KeyRecord(row["agent"], row["key"], row["type"], row["since_index"], delegated_by=delegated_by, **since)
-
-
-def _reports_on_roles(
-    context: QueryContext, indexes: Collection[int], streams: Collection[str], known: Mapping[Any, int]
-) -> dict[Any, int]:
-    agents = _AgentsNow(context)
-    granted = ((name, agents.agent(name)) for name in agents.names)
-    doubtful = [name for name, agent in granted if agent and any(report_on(agents, grant) for grant in agent.grants)]
-    reports: dict[Any, int] = {}
-    if not doubtful:
-        return reports
-    wanted = (json_list(doubtful), json_list(sorted(indexes)), json_list(sorted(streams)))
-    for event in context.rows(_BY_AUTHORS, wanted):
-        index, stream = event["event_index"], event["stream"]
-        report = report_on_signature(agents, event["key"], event["kind"], stream, index)
-        for target in (index, stream) if report is not None else ():
-            if target in (indexes if target == index else streams):
-                reports[target] = min(report or 0, reports.get(target, known.get(target, report or 0)))
-    return reports
+    # Loaded only once a key is reported: a list that starts fast does not need the records of authority.
+    of_roles: dict[Any, int] = import_module("deedbook.projections.agents.doubtful_roles").reports_on_roles(
+        context, indexes, streams
+    )
+    return of_roles | reports
 
 
 class CompromisedKey(Answer, frozen=True, kw_only=True):
@@ -170,9 +107,9 @@ class CompromisedKey(Answer, frozen=True, kw_only=True):
 def list_compromised(context: QueryContext, _args: Arguments) -> Page[CompromisedKey]:
     """Return all compromised keys, for callers that read log entries instead of views."""
     sql = (
-        f"SELECT key, compromised_since AS since, compromised_index AS compromised FROM {_NOW} "  # noqa: S608 - fixed texts
+        f"SELECT key, compromised_since AS since, compromised_index AS compromised FROM {KEYS_NOW} "  # noqa: S608 - fixed texts
         "WHERE compromised_since IS NOT NULL "
-        f"UNION SELECT k.key, k.since_index, i.compromised_index FROM {_NOW} k JOIN {_NOW} i "
+        f"UNION SELECT k.key, k.since_index, i.compromised_index FROM {KEYS_NOW} k JOIN {KEYS_NOW} i "
         "ON i.key = k.delegated_by AND k.since_index >= i.compromised_since ORDER BY key, since"
     )
     keys = [CompromisedKey(**row) for row in context.rows(sql)]
