@@ -105,7 +105,7 @@ def programs(tmp_path: Path) -> Path:
     for program in blocks("python", "README.md", "consumers/sdk/README.md"):
         name = program.splitlines()[0].removeprefix("# ")
         (folder / name).write_text(program)
-    assert len(list(folder.glob("*.py"))) == 6
+    assert len(list(folder.glob("*.py"))) == 7
     return folder
 
 
