@@ -33,7 +33,7 @@ class BundlePage:
 
     def add(self, index: int, data: bytes) -> None:
         """Add the next entry. One that no gate could have accepted is left out: the bundle is INVALID anyway."""
-        with suppress(*UNREADABLE, Refused, LookupError, TypeError, AttributeError):
+        with suppress(*UNREADABLE, Refused, LookupError, TypeError, ValueError, AttributeError, RecursionError):
             entry = decode_entry(data)
             self._page.add(index, entry.accepted_ms, entry.key.hex(), json.loads(entry.body))
 

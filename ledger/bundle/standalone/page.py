@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from typing import Any
 
 from blake3 import blake3
 
+from deedbook.ledger.bundle.standalone.form import CLOCK_MAX_MS
 from deedbook.ledger.bundle.standalone.rules import matches
 
 SUBJECTS_MAX = 1_000
@@ -64,7 +66,8 @@ def safe(text: object, limit: int = TEXT_MAX) -> str:
 
 def when(at_ms: int) -> str:
     """Return a time of the ledger's clock."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    is_possible = at_ms <= CLOCK_MAX_MS
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if is_possible else "no time"
 
 
 def row(cells: list[str], tag: str = "td") -> str:
@@ -179,7 +182,7 @@ class Page:
         """Add an event of agents or keys."""
         match signed.kind:
             case "ledger.created":
-                self.root = data["root"]
+                self.root = str(data["root"])
                 self.agents["root"] = Member(
                     ["admin"], [data["root"]], signed.index, data.get("root_protection", "none")
                 )
@@ -230,7 +233,8 @@ class Page:
 
     def to_html(self, manifest: dict[str, Any]) -> bytes:
         """Return the page for the bundle with this manifest."""
-        fingerprint = blake3(bytes.fromhex(self.root)).hexdigest() if self.root else "unknown"
+        is_key = re.fullmatch("[0-9a-f]{64}", self.root)
+        fingerprint = blake3(bytes.fromhex(self.root)).hexdigest() if is_key else "unknown"
         title = f"Bundle of the ledger {html.escape(escape(manifest['origin']))}"
         lines = [
             "<!doctype html>",
@@ -346,7 +350,7 @@ class Page:
         """Return the agents that could sign, with their identity keys."""
         rows = []
         for name, member in self.agents.items():
-            keys = "<br>".join(f"<code>{key}</code>{self.reported(key)}" for key in map(html.escape, member.keys))
+            keys = "<br>".join(f"<code>{safe(key)}</code>{self.reported(key)}" for key in member.keys)
             ended = "" if member.removed is None else f"removed by entry {member.removed}"
             cells = [
                 safe(name),
