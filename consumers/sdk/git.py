@@ -100,7 +100,19 @@ _OPTIONS: Final = (
     "-c",
     "i18n.logOutputEncoding=UTF-8",
 )
+TRANSFER_RUNS: Final = (
+    r"core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
+    r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies"  # cookies: into any file, also one of a shell
+)
+"""The settings by which git runs programs when it fetches or pushes."""
+RUNS: Final = (
+    rf"{TRANSFER_RUNS}|core\.(fsmonitor|hookspath|editor|pager)|alias\..*|pager\..*|sequence\.editor|diff\.external"
+    r"|(diff|difftool|merge|mergetool|filter)\..*\.(command|cmd|textconv|driver|clean|smudge|process)"
+    r"|gpg\.(.*\.)?program|include(if\..*)?\.path|submodule\..*\.update"
+)
+"""The settings by which any command of git may run programs, or read more settings."""
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
+_OWN: Final = frozenset({"local", "worktree"})
 _LOCKED: Final = (
     r"cannot lock ref|could not lock config file|Unable to create '.*\.lock'|but expected|reference already exists"
 )
@@ -151,6 +163,16 @@ class Git:
                         kill_group(process)
         except OSError as error:
             raise Unavailable("STORE_UNAVAILABLE", f"{what} cannot be run: {error.strerror or error}") from error
+
+    def own_settings(self, names: str) -> list[tuple[str, str]]:
+        """Return the settings of the repository itself whose names match a pattern, with values; none outside of one.
+
+        Git reads them and runs nothing. A value is shown without credentials.
+        """
+        answer = self.call("config", "--show-scope", "--includes", "-z", "--get-regexp", rf"^({names})$")
+        words = answer.out.decode("utf-8", "replace").split("\0")
+        found = [pair.partition("\n") for scope, pair in zip(words[::2], words[1::2], strict=False) if scope in _OWN]
+        return [(name, _CREDENTIALS.sub("***", value)) for name, _, value in found]
 
     def ask(
         self,

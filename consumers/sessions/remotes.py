@@ -16,7 +16,7 @@ import functools
 import re
 from typing import Final, NamedTuple
 
-from deedbook.consumers.sdk.git import Answer, failure, remote_time_max_s
+from deedbook.consumers.sdk.git import TRANSFER_RUNS, Answer, failure, remote_time_max_s
 from deedbook.consumers.sessions.notes import NOTES, Notes, ReportNote, notes_of, tip_of, until_free
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 
@@ -47,10 +47,6 @@ _OFFLINE: Final = (
     "Couldn't connect to server",
     "Name or service not known",
     "Temporary failure in name resolution",
-)
-_RUNS: Final = (
-    r"^(core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
-    r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies)$"  # cookies: into any file, also one of a shell
 )
 _ELSEWHERE: Final = r"(?!file:)[^/]*:"  # git distinguishes a host's address from a folder in this way
 _RECEIVE: Final = (
@@ -96,9 +92,7 @@ def choose_remote(notes: Notes, wanted: str | None) -> str:
 
 def check_runs_nothing(notes: Notes) -> None:
     """Refuse (``NOT_TRUSTED``) a repository whose own configuration lets a transfer run programs."""
-    answer = notes.git.call("config", "--show-scope", "--includes", "--name-only", "--get-regexp", _RUNS)
-    lines = (line.partition("\t") for line in answer.out.decode("utf-8", "replace").splitlines())
-    if names := [name for scope, _, name in lines if scope in {"local", "worktree"}]:
+    if names := [name for name, _ in notes.git.own_settings(TRANSFER_RUNS)]:
         text = f"the configuration of this untrusted repository runs programs ({', '.join(names)})"
         refspec = f"'{NOTES}*:{NOTES}*'"
         raise Refused("NOT_TRUSTED", f"{text}: check them, then run `git fetch origin {refspec}`", settings=names)

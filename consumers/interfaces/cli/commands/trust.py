@@ -14,6 +14,7 @@ import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.git import RUNS, Git
 from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.home import trust as trusting
@@ -49,7 +50,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     An untrusted folder is only read: verbs that sign, serve, watch or push are refused. A folder that you made with
     `deed init` is trusted. You are asked again when config.toml, chains.toml or client.toml changes. `deed trust
     --show` prints the root's fingerprint beside the ledger: compare it with the one that the ledger's operator tells
-    you.
+    you. It also prints the programs that git would run by the configuration of this repository.
     """
     named = app.home or named_home()
     if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{32,64}", pinned) is None):
@@ -138,7 +139,16 @@ def _described(folder: FolderContent, root: str, record: TrustedFolder | None) -
         "state": state,
         "reason": find_ownership_risk(folder.path) or "",
         "settings": [act._asdict() for act in acts],
+        "git": [{"setting": escape_text(name), "value": escape_text(value)} for name, value in _git_runs(folder.path)],
     }
+
+
+def _git_runs(home: Path) -> list[tuple[str, str]]:
+    """Return what the own configuration of the repository around a folder lets git run, also for a trusted folder."""
+    try:
+        return Git(project_path(home, "."), is_own=False).own_settings(RUNS)
+    except (Refused, Unavailable):  # without git nothing runs; its configuration may be too large
+        return []
 
 
 def _state(trusted: dict[str, str], now: dict[str, str], name: str) -> str:
@@ -220,6 +230,10 @@ def _print(data: dict[str, Any]) -> None:
             echo(f"      | {line}")
     if not data["settings"]:
         echo("  no setting of it runs or sends anything; trusting it lets its keys sign")
+    if data["git"]:
+        echo("  git runs these in this repository, by its own configuration (`deed notes` too, once it is trusted):")
+    for setting in data["git"]:
+        echo(f"      | {setting['setting']}={setting['value']}")
     for path in data.get("homes", []):
         echo(f"trusted  {escape_text(path)}")
     for path in data.get("gone", []):

@@ -154,6 +154,36 @@ def test_what_was_trusted_runs_and_a_change_is_asked_about_again(clone: Clone) -
     assert clone.call("emit", "session.started", "--stream", "session/t", "--as", "a", "--data", "{}").code == 5
 
 
+def test_programs_of_the_repository_are_shown_whether_it_is_trusted_or_not(clone: Clone) -> None:
+    settings = {
+        "protocol.ext.allow": "always",
+        "core.sshCommand": f"touch {clone.mark}",
+        "filter.x.smudge": "sh -c evil",
+        "alias.st": "!evil\nmore",
+        "user.name": "somebody",
+        "remote.origin.vcs": "https://me:hunter2@example.org",
+    }
+    for name, value in settings.items():
+        subprocess.run(["git", "config", name, value], cwd=clone.folder, check=True)
+    for is_trusted in (False, True):
+        if is_trusted:
+            clone.trust()
+        shown = clone.call("trust", "--show")
+        assert f"| core.sshcommand=touch {clone.mark}\n" in shown.out
+        assert "by its own configuration" in shown.out
+        rows = json.loads(clone.call("trust", "--show", "--json").out)["data"]["git"]
+        assert {row["setting"] for row in rows} >= {
+            "protocol.ext.allow",
+            "core.sshcommand",
+            "filter.x.smudge",
+            "alias.st",
+            "remote.origin.vcs",
+        }
+        assert not {"user.name"} & {row["setting"] for row in rows}
+        assert "hunter2" not in shown.out
+    assert not clone.mark.exists()
+
+
 def test_trust_off_a_terminal_asks_nobody_and_says_what_to_type(clone: Clone) -> None:
     asked = clone.call("trust", "--home", str(clone.home))
     assert asked.code == 2
