@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import msgspec
+from blake3 import blake3
 from building import AGENTS, Actors
 
 from deedbook.ledger.admission.decide import Accepted
@@ -55,6 +57,7 @@ class Forge(Actors):
     def __init__(self, *, is_begun: bool = True, agents: Mapping[str, Sequence[Role]] = AGENTS) -> None:
         super().__init__(submit=self.append, agents=agents)
         self.entries: list[bytes] = []
+        self.blobs: dict[str, bytes] = {}
         self.checkpoint_with = self.keys[CHECKPOINT]
         self.streams: Counter[str] = Counter()
         self.authority = 0
@@ -129,9 +132,17 @@ class Forge(Actors):
         """Return an entry."""
         return self.entries[index]
 
+    def put_blob(self, content: bytes) -> str:
+        """Store a blob for exports, and return its ref."""
+        ref = f"blake3:{blake3(content).hexdigest()}"
+        self.blobs |= {ref: content, f"sha256:{sha256(content).hexdigest()}": content}
+        return ref
+
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob: there is none."""
-        raise Refused("NOT_FOUND", f"there is no blob {ref}")
+        """Return a blob that was stored."""
+        if ref not in self.blobs:
+            raise Refused("NOT_FOUND", f"there is no blob {ref}")
+        return self.blobs[ref]
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on where streams end."""

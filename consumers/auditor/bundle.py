@@ -21,6 +21,7 @@ from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, Rep
 from deedbook.consumers.auditor.trusted_heads import compare_bundle, trusted_records
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.bundle import Bundle, layout
+from deedbook.ledger.bundle.blobs import BundleBlobs
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import verify_program
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, message_of
@@ -80,7 +81,8 @@ def verify_open_bundle(
 def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:
     size = bundle.manifest.size
     trusted = {record.trusted.size for record in anchor.trusted_records}
-    replay = LogReplay(findings, size, roots_at={size, *anchor.sizes, *trusted})
+    blobs = BundleBlobs(bundle.manifest)
+    replay = LogReplay(findings, size, roots_at={size, *anchor.sizes, *trusted}, observe=blobs.observe)
     hashes: list[bytes] = []
     page = BundlePage()
     try:
@@ -104,6 +106,7 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
         findings.problem(None, "VERIFICATION_FAILED", "the root hash of the entries differs from the checkpoint's")
     _check_page(bundle, page, findings)
+    _report_blobs(blobs, findings, is_whole=replay.lost_from is None)
     compare_bundle(bundle.manifest, replay.outcome, anchor.trusted_records, findings)
     return anchor.report("bundle", replay.outcome, checkpoint=checkpoint, missing_files=bundle.lost)
 
@@ -113,12 +116,14 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     manifest = bundle.manifest
     if manifest.indexes != sorted(set(manifest.indexes)):
         findings.problem(None, "CORRUPTED", "manifest.json lists entries out of order")
-    part, root, page = PartialReplay(), bytes.fromhex(manifest.root), BundlePage()
+    part, root = PartialReplay(), bytes.fromhex(manifest.root)
+    blobs, page = BundleBlobs(manifest), BundlePage()
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
         if not {*layout.entry_names(index)}.isdisjoint(bundle.lost):
             continue  # the versions of a later entry, or the signed lengths, show which stream lacks it
         data, proof = (bundle.read(name) for name in layout.entry_names(index))
+        blobs.observe_bytes(index, data)
         try:
             receipt = _read_proof(proof, index, note)
         except (Refused, UnicodeDecodeError) as error:
@@ -147,6 +152,8 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         findings.note(None, "NOT_FOUND", f"{PAGE} was not checked, because entries are missing: do not believe it")
     else:
         _check_page(bundle, page, findings)
+    is_whole = not part.missing and not any(name.startswith("entries/") for name in bundle.lost)
+    _report_blobs(blobs, findings, is_whole=is_whole)
     compare_bundle(manifest, outcome, anchor.trusted_records, findings)
     return anchor.report(
         "bundle",
@@ -156,6 +163,17 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         missing=part.missing,
         missing_files=bundle.lost,
     )
+
+
+def _report_blobs(blobs: BundleBlobs, findings: Findings, *, is_whole: bool) -> None:
+    """Report missing and unreferenced blobs. If entries are missing (not ``is_whole``), they may reference some."""
+    for ref, index in blobs.missing.items():
+        findings.missing_blob(ref, index)
+    for ref in sorted(blobs.unreferenced):
+        if is_whole:
+            findings.problem(None, "VERIFICATION_FAILED", f"no entry references {layout.blob_name(ref)}")
+        else:
+            findings.note(None, "VERIFICATION_FAILED", f"no entry that is here references {layout.blob_name(ref)}")
 
 
 def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:

@@ -38,7 +38,7 @@ class CachedReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ``version`` is the last entry's version; ``authority`` the indexes of the events that say who may sign, including
     entry 0; ``batch_at`` the first entry of a batch that was still open, else ``size``; ``records`` the state, as the
     log stores it; ``ids`` the ids of all events, 32 bytes each; ``streams`` the digests of their streams (native
-    64-bit); ``signed_by`` the indexes (native 64-bit) of each key's events.
+    64-bit); ``signed_by`` the indexes (native 64-bit) of each key's events; ``blobs`` the blobs that entries need.
     """
 
     ledger: str
@@ -57,6 +57,7 @@ class CachedReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ids: bytes
     streams: bytes
     signed_by: dict[bytes, bytes]
+    blobs: dict[str, int]
 
     def __post_init__(self) -> None:
         """Raise ValueError, which a decoder turns into its own error, if the fields contradict each other."""

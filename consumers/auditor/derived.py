@@ -6,7 +6,7 @@ Each table is read once, record by record, so no second copy of it is held in me
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,6 @@ from blake3 import blake3
 
 from deedbook.consumers.auditor.page_reader import PageReader, Record, UnreadableError
 from deedbook.consumers.auditor.report import Findings
-from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
 from deedbook.ledger.log.environment import FILE
@@ -36,21 +35,15 @@ _NAMED = {b"s": "stream", b"a": "agent"}
 
 
 class StreamMarks:
-    """The digest of each entry's stream (16 bytes, as in the keys of the ids table); zeros where it is unknown.
-
-    ``blobs`` maps each blob that entries reference to the index of the first such entry.
-    """
+    """The digest of each entry's stream (16 bytes, as in the keys of the ids table); zeros where it is unknown."""
 
     def __init__(self) -> None:
         self._marks = bytearray()
-        self.blobs: dict[str, int] = {}
 
     def observe(self, index: int, candidate: Candidate) -> None:
-        """Record the stream and the blobs of an entry."""
+        """Record the stream of an entry."""
         self._marks.extend(bytes(16 * (index + 1) - len(self._marks)))
         self._marks[16 * index :] = stream_digest(candidate.body.stream)
-        for ref in blobs_of(candidate.data):
-            self.blobs.setdefault(ref, index)
 
     def of(self, index: int) -> bytes:
         """Return the mark of an entry."""
@@ -111,10 +104,13 @@ def check_ids(reader: PageReader, replay: LogReplay, marks: StreamMarks, finding
         index = seen.find(0, index + 1)
 
 
-def check_blobs(home: Path, marks: StreamMarks, findings: Findings) -> None:
-    """Hash every blob. A missing blob is a note, and so is an unfinished upload, because uploads expire."""
+def check_blobs(home: Path, needed: Mapping[str, int], findings: Findings) -> None:
+    """Hash every blob, and report those that are missing of the ``needed`` ones, which have the index of an entry.
+
+    An unfinished upload is a note, because uploads expire.
+    """
     if not (home / FOLDER / FILE).is_file():
-        _note_missing({}, {}, marks, findings)
+        _report_missing({}, {}, needed, findings)
         return
     reader = PageReader(home, FOLDER)
     for _ in range(attempts_max):
@@ -127,7 +123,7 @@ def check_blobs(home: Path, marks: StreamMarks, findings: Findings) -> None:
         _compare_blobs(*before, hashed, attempt)
         if not attempt.problems or before == _blob_tables(reader, Findings()):
             findings.merge(attempt)
-            _note_missing(*before[:2], marks, findings)
+            _report_missing(*before[:2], needed, findings)
             return
         # A blob was stored or deleted meanwhile and may look damaged for that reason: try again.
     findings.note(None, "STORE_IN_USE", "the blobs were not compared, because they keep changing: stop the writers")
@@ -136,12 +132,11 @@ def check_blobs(home: Path, marks: StreamMarks, findings: Findings) -> None:
 Table = dict[bytes, bytes]
 
 
-def _note_missing(records: Table, aliases: Table, marks: StreamMarks, findings: Findings) -> None:
+def _report_missing(records: Table, aliases: Table, needed: Mapping[str, int], findings: Findings) -> None:
     present = {f"{name}:{key.hex()}" for name, table in (("blake3", records), ("sha256", aliases)) for key in table}
-    if missing := sorted((index, ref) for ref, index in marks.blobs.items() if ref not in present):
-        index, ref = missing[0]
-        message = f"{len(missing)} blobs that entries reference are missing, first {ref}: copy them from a backup"
-        findings.note(index, "NOT_FOUND", message)
+    for ref, index in needed.items():
+        if ref not in present:
+            findings.missing_blob(ref, index)
 
 
 def _blob_tables(reader: PageReader, findings: Findings) -> tuple[Table, Table, Table]:

@@ -21,6 +21,7 @@ from deedbook.ledger.admission.replay import Replay, read_candidate
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, pae
@@ -39,6 +40,7 @@ class LogReplay(Replay):
     ``roots_at`` are the tree sizes for which ``roots`` is filled. ``observe`` is called with the index and the decoded
     body of every entry that can be decoded. ``size`` is the number of entries so far; ``frontier`` is the frontier of
     their tree, None after an entry that could not be read. ``memory`` is the state after the last call of ``feed``.
+    ``blobs`` has the blobs that entries need, each with the index of the first such entry.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class LogReplay(Replay):
         super().__init__(self.memory, self._times)
         self.roots = {0: EMPTY_ROOT}
         self.lost_from: int | None = None
+        self.blobs: dict[str, int] = {}
         self._findings = findings
         self._verified_before = 0
         self._signatures = Signatures(findings, expected_events)
@@ -120,6 +123,7 @@ class LogReplay(Replay):
             ids=b"".join(memory.indexes),
             streams=memory.streams.tobytes(),
             signed_by={key: indexes.tobytes() for key, indexes in self.signed_by.items()},
+            blobs=self.blobs,
         )
 
     def rehash(self, entries: Sequence[bytes]) -> None:
@@ -142,7 +146,7 @@ class LogReplay(Replay):
         self.start_layers()
         self.signed_by = {key: array("Q", indexes) for key, indexes in cached.signed_by.items()}
         self._times.go_on(cached.clock, cached.size - 1)
-        self._version, self._verified_before = cached.version, cached.verified
+        self._version, self._verified_before, self.blobs = cached.version, cached.verified, cached.blobs
         self._findings.notes, self._findings.notes_total = [*cached.notes], cached.notes_total
 
     def finish(self) -> None:
@@ -213,6 +217,8 @@ class LogReplay(Replay):
         if replayed.misplaced is not None:
             self._report(index, replayed.misplaced.code, replayed.misplaced.message)
         memory.remember(candidate.id, body.stream, index)
+        for ref in blobs_of(candidate.data):
+            self.blobs.setdefault(ref, index)
         if self._observe is not None:
             self._observe(index, candidate)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, assert_
 import msgspec
 
 from deedbook.ledger.admission.replay import MissingEntries, Replay
+from deedbook.ledger.bundle.layout import blob_name
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.authority import AgentRegistered
 from deedbook.ledger.format.forms import ROOT
@@ -67,9 +68,10 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     that this is not the history that the auditor trusted before. ``suspects`` are the first of ``suspects_total``
     entries that were signed by a key since declared compromised. An earlier audit verified the entries before
     ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of one ``stream``
-    lacks, ``missing_files`` the blobs and entries that the folder of an unpacked bundle lacks. ``agents`` are those of
-    a bundle, in the order of their registration. ``gate`` says whether somebody must enter a passphrase before
-    anything is approved; None if an entry of authority is missing, or the ledger is not valid.
+    lacks, ``missing_files`` the blobs that entries need and that are not here, and the entries that the folder of an
+    unpacked bundle lacks, by their names in a bundle. ``agents`` are those of a bundle, in the order of their
+    registration. ``gate`` says whether somebody must enter a passphrase before anything is approved; None if an entry
+    of authority is missing, or the ledger is not valid.
     """
 
     source: str
@@ -169,6 +171,7 @@ class Findings:
         self.contradictions = 0
         self.notes: list[Problem] = []
         self.notes_total = 0
+        self.missing_files: list[str] = []
 
     def problem(self, index: int | None, code: str, message: str, *, end: int | None = None) -> None:
         """Record a problem."""
@@ -187,12 +190,18 @@ class Findings:
         if len(self.notes) < notes_listed_max:
             self.notes.append(Problem(index, code, message))
 
+    def missing_blob(self, ref: str, index: int) -> None:
+        """Record that a blob is missing without which the entry at ``index`` is incomplete."""
+        self.missing_files.append(blob_name(ref))
+        self.note(index, "NOT_FOUND", f"blob {ref}, which entry {index} needs, is missing: copy it from a backup")
+
     def merge(self, other: Findings) -> None:
         """Add the findings of another pass."""
         self.problems = (self.problems + other.problems)[:problems_listed_max]
         self.notes = (self.notes + other.notes)[:notes_listed_max]
         self.problems_total += other.problems_total
         self.contradictions += other.contradictions
+        self.missing_files += other.missing_files
         self.notes_total += other.notes_total
 
     def sorted_problems(self) -> list[Problem]:
@@ -299,7 +308,7 @@ class Anchor:
             resumed_at=resumed_at,
             stream=stream,
             missing=list(missing),
-            missing_files=list(missing_files),
+            missing_files=[*dict.fromkeys([*missing_files, *findings.missing_files])],
             agents=_agents_of(replay) if source == "bundle" else [],
             gate=None if findings.problems_total else _gate_of(outcome, missing, missing_files),
         )

@@ -6,7 +6,7 @@ With the cache of an earlier audit (``consumers.auditor.cache``) only new entrie
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
 from deedbook.consumers.auditor.signatures import cores, pooled_events_min
 from deedbook.consumers.auditor.trusted_heads import report_disagreement
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.errors import Corrupted, DeedbookError
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.limits import range_events_max
 from deedbook.ledger.trust.history import ResetPoint, TrustedHead
@@ -81,6 +81,7 @@ def verify_log(
         replay.finish()
         if lost is not None:
             _report_lost(replay, lost, findings)
+        _check_blobs(client, replay.blobs, findings)
         if views is not None:
 
             def compared(done: int, to_do: int) -> None:
@@ -96,6 +97,20 @@ def verify_log(
         message = "the root hash of the entries differs from the log's head: `deed fsck` shows which entries"
         findings.problem(None, "VERIFICATION_FAILED", message)
     return anchor.report("log", replay.outcome, resumed_at=resumed_at)
+
+
+def _check_blobs(client: Client, needed: Mapping[str, int], findings: Findings) -> None:
+    """Report the blobs without which an entry is incomplete and that the ledger does not have, or not completely."""
+    for ref, index in needed.items():
+        try:
+            blob = client.stat_blob(ref)
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND":
+                raise
+            findings.missing_blob(ref, index)
+            continue
+        if blob.received < blob.size:
+            findings.missing_blob(ref, index)
 
 
 def _begin_comparison(settings: Settings, stack: ExitStack) -> Child:

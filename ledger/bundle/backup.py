@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from deedbook.ledger.bundle.export import export_bundle
-from deedbook.ledger.bundle.layout import HomeFile, Manifest
+from deedbook.ledger.bundle.export import Exported, export_bundle
+from deedbook.ledger.bundle.layout import HomeFile
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.identity import read_private, seal_files
@@ -35,7 +35,7 @@ def write_backup(
     *,
     passphrase: str | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Manifest:
+) -> Exported:
     """Write a backup of the ledger to a tar at ``path``. With a passphrase, it contains the keys, sealed with it.
 
     Raises Refused: the codes of a key file, when the checkpoint key is missing or a key cannot be read; as

@@ -10,10 +10,11 @@ import shutil
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 from blake3 import blake3
@@ -26,12 +27,13 @@ from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import schemas, verify_program
 from deedbook.ledger.client.client import Client, read_batch_path
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
+from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.envelope import BodyHead, decode_entry, head_of
 from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, node_hash
-from deedbook.ledger.log.expiry import REFS
+from deedbook.ledger.log.expiry import refs_in
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from deedbook.ledger.proof.checkpoint import parse_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
@@ -67,19 +69,34 @@ class TreeHashes:
         return bytes(self.levels[level * TILE_HEIGHT][start : start + width * HASH_SIZE])
 
 
+class Exported(NamedTuple):
+    """The manifest of a bundle, and the blobs that its entries need and that are not here."""
+
+    manifest: layout.Manifest
+    missing_blobs: list[str]
+
+
 class _Survey(msgspec.Struct):
     """The result of the first pass: the tree, the authority events, the refs in event data, the indexes of each stream.
 
-    ``streams`` is filled only for an export of one stream, and ``page`` here only for one of the log; ``has_stream``:
-    the log has that stream.
+    ``needed`` are the refs without which an event is incomplete. For an export of one stream, ``refs``, ``needed`` and
+    ``page`` are filled later, and ``streams`` now; ``has_stream``: the log has that stream.
     """
 
     tree: TreeHashes
     authority: list[tuple[int, str, EventData]]
     refs: set[str]
+    needed: set[str]
     streams: dict[str, array[int]]
     page: BundlePage
     has_stream: bool = False
+
+    def add_refs(self, index: int, data: bytes, head: BodyHead) -> None:
+        """Add the refs in the data of an entry."""
+        if refs := refs_in(bytes(head.data)):
+            self.refs.update(refs)
+            with suppress(Refused):  # not even its kind is known: verifiers say so
+                self.needed.update(blobs_of(read_event(index, data).data))
 
 
 def export_bundle(
@@ -90,8 +107,10 @@ def export_bundle(
     files: Mapping[layout.HomeFile, bytes] = MappingProxyType({}),
     is_folder: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> layout.Manifest:
-    """Write the ledger, or one stream of it, to a tar at ``path``, or to files in a new folder; return the manifest.
+) -> Exported:
+    """Write the ledger, or one stream of it, to a tar at ``path``, or to files in a new folder.
+
+    The bundle has the blobs that its entries reference.
 
     A web server can serve the folder: it has the layout of C2SP tlog-tiles, and a few more files. With ``files`` of the
     ledger's folder, the bundle is a backup for `deed restore`. ``progress`` gets the steps done and their total, two
@@ -108,9 +127,11 @@ def export_bundle(
         if not survey.has_stream:
             raise Refused("NOT_FOUND", f"there is no stream {stream}", stream=stream)
         streams, indexes = _select_entries(client, survey, stream)
-        for index in indexes:
-            survey.page.add(index, client.entry(index))
         members["ends"] = client.ends(checkpoint.size, streams).encode()
+        for index in indexes:
+            data = client.entry(index)
+            survey.page.add(index, data)
+            survey.add_refs(index, data, _decode_head(index, data))
     blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
     manifest = layout.Manifest(
         format=layout.FORMAT,
@@ -133,7 +154,7 @@ def export_bundle(
             if name.startswith("tile/entries/"):
                 done = min(checkpoint.size, layout.entry_range(name)["end"])
                 report(checkpoint.size + done, 2 * checkpoint.size)
-    return manifest
+    return Exported(manifest, sorted(survey.needed - {*blobs}))
 
 
 @contextmanager
@@ -192,7 +213,7 @@ def _missing(index: int) -> Corrupted:
 
 
 def _survey(client: Client, size: int, stream: str | None, report: Callable[[int], None]) -> _Survey:
-    survey = _Survey(TreeHashes(), [], set(), {}, BundlePage())
+    survey = _Survey(TreeHashes(), [], set(), set(), {}, BundlePage())
     for index, data in read_range(client, 0, size):
         survey.tree.add(leaf_hash(data))
         if stream is None:
@@ -202,10 +223,9 @@ def _survey(client: Client, size: int, stream: str | None, report: Callable[[int
         if is_authority:
             event = read_event(index, data)
             survey.authority.append((index, event.author, event.data))
-        is_exported = stream is None or head.stream == stream
-        survey.has_stream = survey.has_stream or is_exported
-        if is_exported:
-            survey.refs |= {ref.decode() for ref in REFS.findall(bytes(head.data))}
+        survey.has_stream = survey.has_stream or head.stream == stream
+        if stream is None:
+            survey.add_refs(index, data, head)
         if stream is not None and not is_authority:
             survey.streams.setdefault(head.stream, array("Q")).append(index)
         if index % TILE_WIDTH == 0:

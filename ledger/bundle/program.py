@@ -4,8 +4,9 @@ The program is written in parts of a few hundred lines (``standalone``) and join
 imports and sets one constant, the hash of ``schemas.json``; it changes nothing else. The parts import only each other,
 and Deedbook's own verifiers do not use them, but for ``page``, which makes ``index.html`` and decides nothing.
 
-``schemas.json`` has two tables: the fields of each kind, generated from the types that the gate decodes with, and the
-rules of ``proto/rules``. Its hash is in the program, which the reader has to trust anyway.
+``schemas.json`` has three tables: the fields of each kind, generated from the types that the gate decodes with, the
+fields that name blobs, and the rules of ``proto/rules``. Its hash is in the program, which the reader has to trust
+anyway.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import msgspec
 from msgspec import inspect
 
 from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.blob import BLOB_FIELDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.format.codec import encode_canonical
@@ -34,7 +36,10 @@ _INSTALL: Final = 'sys.exit(f"{error}: this program needs two packages: python -
 
 @cache
 def schemas() -> bytes:
-    """Return the tables as canonical JSON: the fields of each kind, in a subset of JSON Schema, and the rules."""
+    """Return the tables as canonical JSON: the fields of each kind, in a subset of JSON Schema, and the rules.
+
+    ``blobs`` has the path of the field that names a blob, for each kind that is incomplete without it.
+    """
     ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
     mapped = {kind: mapped_types(kind) for kind in MAPPED}
     types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in KINDS.values()), *sum(mapped.values(), ())])]
@@ -48,6 +53,7 @@ def schemas() -> bytes:
     table = {
         "types": definitions,
         "kinds": {name: [kind.stream, kind.data.__name__] for name, kind in KINDS.items()},
+        "blobs": {name: BLOB_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in BLOB_FIELDS},
         "mapped": {kind: [data.__name__ for data in pair] for kind, pair in mapped.items()},
         "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }

@@ -23,6 +23,7 @@ from blake3 import blake3
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.bundle.archive import Bundle
 from deedbook.ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
+from deedbook.ledger.bundle.blobs import BundleBlobs
 from deedbook.ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tiles_of
 from deedbook.ledger.client.author import now
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
@@ -37,6 +38,7 @@ from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.log.environment import FILE
 from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.ledger.log.uploads import put_restored
 from deedbook.ledger.proof.checkpoint import verifiers_of, verify_checkpoint
 from deedbook.ledger.system.files import TEMPORARY, as_unavailable, sync_folder
@@ -51,6 +53,7 @@ class RestoreResult(NamedTuple):
 
     ``files`` were written; ``kept`` are files that the home had with other content. ``replaced`` is the folder of the
     earlier log, ``present_size`` its number of entries. ``has_sealed_keys``: the backup has keys that were not opened.
+    ``missing_blobs`` are those that entries need and that the backup lacks.
     """
 
     ledger: str
@@ -63,6 +66,7 @@ class RestoreResult(NamedTuple):
     present_size: int
     replaced: str | None
     has_sealed_keys: bool
+    missing_blobs: list[str]
 
 
 class Restore:
@@ -81,6 +85,7 @@ class Restore:
         self.fingerprint = ""  # of the root key; set by ``build``
         self._bundle = bundle
         self.home = home
+        self._blobs = BundleBlobs(bundle.manifest)
         self._files: dict[HomeFile, bytes] = {}
         self._keys: dict[str, bytes] = {}
 
@@ -122,13 +127,35 @@ class Restore:
         """
         manifest, follower, pending, size = self._bundle.manifest, LogFollower(log), list[bytes](), 0
         for number, width in tiles_of(manifest.size, 0):
-            pending += self._bundle.read_tile(number, width)
+            entries = self._bundle.read_tile(number, width)
+            for index, data in enumerate(entries, number * TILE_WIDTH):
+                self._blobs.observe_bytes(index, data)
+            pending += entries
             appended = follower.append(size, pending)
             size, pending = size + appended, pending[appended:]
             progress(size, manifest.size)
         if pending:
             raise Corrupted("VERIFICATION_FAILED", f"the signed batch at the end, from entry {size} on, is incomplete")
         self._check_tree(log, root)
+
+    def check_blobs(self, blobs: Blobs, *, accept_partial: bool) -> list[str]:
+        """Return the blobs that entries need and that neither the backup nor the home has; call this after ``build``.
+
+        Raises Corrupted: ``VERIFICATION_FAILED``: one is missing, unless ``accept_partial``; no entry references one.
+        """
+        if self._blobs.unreferenced:
+            name = blob_name(min(self._blobs.unreferenced))
+            message = f"no entry of the backup references {name}, so somebody added it: use another backup"
+            raise Corrupted("VERIFICATION_FAILED", message, member=name)
+        missing = [ref for ref in self._blobs.missing if blobs.find(ref) is None]
+        if missing and not accept_partial:
+            first = f"{missing[0]} of entry {self._blobs.missing[missing[0]]}"
+            message = (
+                f"PARTIAL: {len(missing)} blobs that entries need are not in the backup, first {first}: use another "
+                "backup, or restore without them with `deed restore --accept PARTIAL`"
+            )
+            raise Corrupted("VERIFICATION_FAILED", message, missing_blobs=missing)
+        return missing
 
     def accepted_ms(self) -> int:
         """Return the unverified time of the last entry (Unix milliseconds); 0 without entries."""
@@ -186,13 +213,15 @@ def restore(
     home: Home,
     *,
     replace: bool = False,
+    accept_partial: bool = False,
     root: str | None = None,
     passphrase: Callable[[], str | None] = lambda: None,
     progress: Progress | None = None,
 ) -> RestoreResult:
     """Make the ledger in ``home`` from a backup, or from any bundle of a whole log, after all of it was verified.
 
-    With ``replace``, an existing log of the same ledger is replaced, and kept under ``replaced/``. Raises Refused:
+    With ``replace``, an existing log of the same ledger is replaced, and kept under ``replaced/``. With
+    ``accept_partial``, a backup that lacks blobs is restored without them. Raises Refused:
     ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE`` when ``path`` is not a backup; ``LEDGER_EXISTS`` without
     ``replace``; ``WRONG_LEDGER``; ``KEY_LOCKED``. Corrupted: the backup is truncated, altered, or differs from its
     checkpoint. Unavailable: ``STORE_IN_USE`` while another process has the log open; ``STORE_UNAVAILABLE``,
@@ -213,7 +242,8 @@ def restore(
                     shutil.rmtree(leftover, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.path))
             try:
-                restored = _put_in_place(work, folder, present, root, progress or (lambda _done, _total: None))
+                report = progress or (lambda _done, _total: None)
+                restored = _put_in_place(work, folder, present, root, report, accept_partial=accept_partial)
                 if is_new:  # an existing folder keeps the user's earlier decision on trust
                     trust.adopt(home.path, work.fingerprint, now())
             finally:
@@ -289,7 +319,13 @@ def _describe_lost(present: _PresentLog, manifest: Manifest) -> str:
 
 
 def _put_in_place(
-    work: Restore, folder: Path, present: _PresentLog | None, root: str | None, progress: Progress
+    work: Restore,
+    folder: Path,
+    present: _PresentLog | None,
+    root: str | None,
+    progress: Progress,
+    *,
+    accept_partial: bool,
 ) -> RestoreResult:
     home, config = work.home, read_config(work.home.path)
     (folder / "log").mkdir()
@@ -300,6 +336,7 @@ def _put_in_place(
             head, tree = snapshot.head, snapshot.root().hex()
     blobs = Blobs(home.path, map_size=config.blobs_map_size_bytes)
     try:
+        missing = work.check_blobs(blobs, accept_partial=accept_partial)
         count = work.put_blobs(blobs)
     finally:
         blobs.close()
@@ -308,7 +345,17 @@ def _put_in_place(
     replaced = _exchange(home, folder / "log" / FILE, present)
     size = 0 if present is None else present.size
     return RestoreResult(
-        head.ledger, head.size, tree, head.accepted_ms, count, written, kept, size, replaced, work.has_sealed_keys
+        head.ledger,
+        head.size,
+        tree,
+        head.accepted_ms,
+        count,
+        written,
+        kept,
+        size,
+        replaced,
+        work.has_sealed_keys,
+        missing,
     )
 
 

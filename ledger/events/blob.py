@@ -6,7 +6,7 @@ blobs are deleted after a day, but nothing can be deleted from the log: uploads 
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -31,23 +31,27 @@ class BlobStored(EventData, frozen=True):
     size: Annotated[int, msgspec.Meta(ge=0, le=blob_size_max_bytes)]
 
 
-_WITH_BLOBS: Final = frozenset((HandoffCreated, HandoffAmended, ReasoningValidated, ReportGenerated, SearchComplete))
+BLOB_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
+    HandoffCreated: ("template",),
+    HandoffAmended: ("template",),
+    ReasoningValidated: ("whole",),
+    ReportGenerated: ("long_texts", "ref"),
+    SearchComplete: ("payload", "tree_ref"),
+}
+"""The path of the field that names a blob, for each type of data that is incomplete without it.
+
+Every other ref may also name an event, a graph or a version. An import's original is not required: an original with a
+secret, or larger than a blob, is only named.
+"""
 
 
 def blobs_of(data: EventData) -> list[str]:
     """Return the refs in ``data`` that must be blobs: without them the event is incomplete."""
-    if type(data) not in _WITH_BLOBS:
-        return []  # fast: a gate calls this for every event
-    match data:
-        case HandoffCreated() | HandoffAmended():
-            refs = [data.template]
-        case ReasoningValidated():
-            refs = [data.whole]
-        case ReportGenerated():
-            refs = [long.ref for long in data.long_texts]
-        case SearchComplete():
-            refs = [data.payload.tree_ref]
-        # An import's original is not required: an original with a secret, or larger than a blob, is only named.
-        case _:  # every other kind: its refs may also name events, graphs or versions
-            refs = []
-    return [ref for ref in refs if ref is not None]
+    if (path := BLOB_FIELDS.get(type(data))) is None:  # fast: a gate calls this for every event
+        return []
+    values: list[Any] = [data]
+    for name in path:
+        values = [getattr(value, name) for value in values]
+        values = [item for value in values for item in (value if isinstance(value, list) else [value])]
+        values = [value for value in values if value is not None]
+    return values

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import UNREADABLE, encode_packed, msgpack_decoder
+from deedbook.ledger.format.codec import UNREADABLE, check_strict, encode_packed, encode_sorted, msgpack_decoder
 from deedbook.ledger.format.envelope import decode_entry, head_of
 from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.limits import (
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from deedbook.ledger.log.log import Log
     from deedbook.ledger.log.state import Snapshot
 
-REFS: Final = re.compile(rb'"((?:blake3|sha256):[0-9a-f]{64})"')
+# A whole string: a quote after a backslash is part of a longer one.
+_REFS: Final = re.compile(rb'(?<!\\)"((?:blake3|sha256):[0-9a-f]{64})"')
+_ESCAPED: Final = b"\\u"
 _POSITION: Final = b"\0"
 _pages_per_transaction: Final = 16
 _dropped_per_transaction_max_bytes: Final = 64 * 1024**2
@@ -61,13 +64,20 @@ _position_decoder: Final = msgpack_decoder(_Position)
 
 def find_refs(entry: bytes) -> list[str]:
     """Return the refs of blobs in the data of an entry. Its ``causes`` are events, so they do not count."""
-    if REFS.search(entry) is None:
+    if _REFS.search(entry) is None and _ESCAPED not in entry:
         return []
     try:
-        data = head_of(decode_entry(entry).body).data
+        return refs_in(bytes(head_of(decode_entry(entry).body).data))
     except (*UNREADABLE, Refused):
         return []  # a damaged entry: `deed fsck` reports it, and the entries after it must still be read
-    return [ref.decode() for ref in dict.fromkeys(REFS.findall(bytes(data)))]
+
+
+def refs_in(data: bytes) -> list[str]:
+    """Return the refs in the data of an event (JSON): its strings that have the form of one."""
+    if _ESCAPED in data:  # a letter of a ref may be escaped
+        with suppress(Refused):  # not strict JSON: only a forged entry has such data, and audits say so
+            data = encode_sorted(check_strict(data))
+    return [ref.decode() for ref in dict.fromkeys(_REFS.findall(data))]
 
 
 def read_references(log: Log) -> int:

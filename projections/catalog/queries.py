@@ -78,3 +78,9 @@ def find_events(context: query.QueryContext, args: EventFilter) -> Page[ListedEv
     return query.list_of(
         context, listing, where, args, lambda row: ListedEvent(**row, skipped=skipped.get(row["event_index"]))
     )
+
+
+def needed_blobs(context: query.QueryContext) -> list[str]:
+    """Return the refs of the blobs without which an event is incomplete, in the order of the log."""
+    sql = "SELECT ref, MIN(event_index) AS first FROM event_refs WHERE via = 'blob' GROUP BY ref ORDER BY first"
+    return [row["ref"] for row in context.rows(sql, ())]

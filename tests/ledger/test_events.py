@@ -13,13 +13,14 @@ from given import fact
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS, body, tot
+from deedbook.ledger.events.blob import BLOB_FIELDS
 from deedbook.ledger.events.body import decode_body, make_event, read_as
 from deedbook.ledger.events.fields import EventData, Name, Ref, Time
 from deedbook.ledger.events.handoff import Day, HandoffId
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.codec import encode_canonical
-from deedbook.ledger.format.forms import in_one_script
+from deedbook.ledger.format.forms import REF_PATTERN, in_one_script
 from deedbook.ledger.limits import json_integer_max, stream_name_max_bytes
 
 if TYPE_CHECKING:
@@ -72,6 +73,18 @@ def test_every_kind_has_a_rule_an_example_and_a_type_of_its_own() -> None:
     assert KINDS.keys() == RULES.keys() == EXAMPLES.keys()
     assert len(KIND_OF) == len(KINDS)
     assert {name: kind.data for name, kind in KINDS.items()} == {name: data for data, name in KIND_OF.items()}
+
+
+def test_fields_that_name_needed_blobs_are_refs() -> None:
+    for data, path in BLOB_FIELDS.items():
+        here: Any = msgspec.inspect.type_info(data)
+        for name in path:
+            (field,) = [field for field in here.fields if field.name == name]
+            parts = getattr(field.type, "types", (field.type,))
+            (here,) = [part for part in parts if not isinstance(part, msgspec.inspect.NoneType)]
+            here = getattr(here, "item_type", here)
+            here = getattr(here, "type", here)  # what the Metadata describe
+        assert here.pattern == REF_PATTERN, data
 
 
 def test_kinds_are_past_tense_facts_of_a_family() -> None:

@@ -45,6 +45,7 @@ FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "in
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
 REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
+QUOTED_REF = re.compile(r'(?<!\\)"((?:blake3|sha256):[0-9a-f]{64})"')
 
 
 def read_manifest(text: bytes) -> dict[str, Any]:
@@ -73,6 +74,7 @@ class Audit:
     """The state of one check: the problems so far, and the values that later entries are compared with.
 
     ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before it.
+    ``needed`` are the blobs that entries need, each with its first index; no entry names the ``unreferenced`` ones.
     ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
     ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
     cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``is_whole``:
@@ -106,6 +108,8 @@ class Audit:
         self.page = Page(self.kinds)
         self.is_page_checked = False
         self.size: int = self.manifest["size"]
+        self.needed: dict[str, int] = {}
+        self.unreferenced = set(self.manifest["blobs"])
 
     def add_problem(self, index: int | None, message: str, code: str) -> None:
         """Record a problem at an index, or of the whole bundle (None)."""
@@ -164,6 +168,10 @@ class Audit:
                 if entry is not None:
                     self.run_check(index, self.check_time, entry, "")
             raise
+        for ref in self.kinds.blobs_of(event):
+            self.needed.setdefault(ref, index)
+        if self.unreferenced:
+            self.unreferenced -= set(QUOTED_REF.findall(json.dumps(event.data, ensure_ascii=False)))
         if proof is not None:
             self.check_proof(index, entry, data, *proof)
         return event
@@ -395,6 +403,7 @@ class Audit:
             self.gaps += [(index, f"{name}, which index {index} depends on") for name, index in unread.items()]
         self.gaps += [(int(name[8:28]), name) for name in self.lost if name.startswith("entries/")]
         self.missing += [text for _, text in self.gaps if text not in self.lost]
+        self.compare_blobs()
         first = min((index for index, _ in self.gaps), default=None)
         for index, code, message in self.refusals:
             if first is None or index < first:
@@ -402,6 +411,13 @@ class Audit:
             else:
                 self.missing.append(f"the entry that allows index {index} ({code}: {message})")
         self.problems.sort(key=lambda problem: (problem[0] is None, problem[0] or 0))
+
+    def compare_blobs(self) -> None:
+        """Compare the blobs with those that entries reference. A missing entry may reference any blob."""
+        absent = [ref for ref in self.needed if ref not in self.manifest["blobs"]]
+        self.missing += [f"blobs/{ref.replace(':', '/')}" for ref in absent]
+        for ref in sorted(self.unreferenced) if not self.gaps else []:
+            self.add_problem(None, f"no entry references blobs/{ref.replace(':', '/')}", "VERIFICATION_FAILED")
 
     def run(self) -> None:
         """Check everything. A failure without an index raises, and ends the check."""

@@ -156,6 +156,7 @@ class Kinds:
         tables = json.loads(table)
         self.types: dict[str, Any] = tables["types"]
         self.kinds: dict[str, list[str]] = tables["kinds"]
+        self.blobs: dict[str, list[str]] = tables["blobs"]
         self.mapped: dict[str, list[str]] = tables["mapped"]
         self.ids: dict[str, Any] = tables["ids"]
         self.rules: dict[str, Any] = tables["rules"]
@@ -181,6 +182,14 @@ class Kinds:
         to_ms(f"{body['at'][:10]}T00:00:00Z")
         identity = blake3(pae(EVENT, entry.body)).digest()
         return Event(index, identity, entry, body, kind, stream, body["author"], content)
+
+    def blobs_of(self, event: Event) -> list[str]:
+        """Return the blobs that an event needs. A table has the path of the field that names them."""
+        values: list[Any] = [event.data] if event.kind in self.blobs else []
+        for name in self.blobs.get(event.kind, []):
+            values = [value.get(name) for value in values if isinstance(value, dict)]
+            values = [item for value in values for item in (value if isinstance(value, list) else [value])]
+        return [value for value in values if isinstance(value, str)]
 
     def check_imported(self, data: dict[str, Any], family: str) -> str:
         """Check the mapping of a record of another tool; return the family of the streams that it belongs on."""

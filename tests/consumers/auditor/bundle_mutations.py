@@ -5,27 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import re
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from blake3 import blake3
+from bundle_tars import Members, with_these_blobs
 from event_examples import EXAMPLES
 from forge import SESSION, Forge
 from json_mutations import mutated, mutated_text
 from tampering import finding
 
-from deedbook.ledger.bundle import Bundle
-from deedbook.ledger.bundle.archive import ending, header, padding
-from deedbook.ledger.bundle.layout import member_names
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffAmended
+from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import decode_entry, pae
 
 if TYPE_CHECKING:
     import random
-    from pathlib import Path
-
-Members = list[tuple[str, bytes]]
 
 
 def filled(events: int) -> Forge:
@@ -43,16 +42,33 @@ def filled(events: int) -> Forge:
     return forge
 
 
-def members_of(path: Path) -> Members:
-    """Return the members of a bundle, in order."""
-    with Bundle(path) as bundle:
-        return [(name, bundle.read(name)) for name in member_names(bundle.manifest)]
+def with_blobs() -> Forge:
+    """Return a log whose entries need two blobs and name three more, one of them by its SHA-256."""
+    forge = filled(12)
+    needed = [forge.put_blob(f"# Handoff {number}".encode()) for number in range(2)]
+    for number, ref in enumerate(needed):
+        forge.hand_over(f"filed-{number}", criteria=["it is checked"], template=ref)
+    named = [forge.put_blob(f"file {number}".encode()) for number in range(2)]
+    by_sha256 = f"sha256:{sha256(b'file 1').hexdigest()}"
+    forge.emit("alice", SESSION, FindingLogged(finding="see the files", evidence=[*named, by_sha256]))
+    forge.emit("alice", "handoff/filed-0", HandoffAmended(title="again", to="bob", reviewer="rita", template=needed[1]))
+    return forge
 
 
-def packed(members: Members) -> bytes:
-    """Return a bundle of these members, in the one form of a tar."""
-    blocks = [part for name, data in members for part in (header(name, len(data)), data, padding(len(data)))]
-    return b"".join(blocks) + ending(sum(map(len, blocks)))
+def changed_blobs(members: Members, _others: Members, chance: random.Random) -> Members:
+    """Return the members with blobs removed, added or exchanged, and a manifest that fits: nobody signs it."""
+    blobs = {name: data for name, data in members if name.startswith("blobs/")}
+    for _ in range(chance.randrange(1, 4)):
+        content = chance.choice([chance.randbytes(9), b"", *blobs.values()])
+        algorithm, digest = chance.choice([("blake3", blake3(content)), ("sha256", sha256(content))])
+        match chance.randrange(4):
+            case 0 | 1 if blobs:
+                del blobs[chance.choice([*blobs])]
+            case 2 if blobs:
+                blobs[chance.choice([*blobs])] = content
+            case _:
+                blobs[f"blobs/{algorithm}/{digest.hexdigest()}"] = content
+    return with_these_blobs(members, blobs)
 
 
 def changed_members(members: Members, others: Members, chance: random.Random) -> Members:

@@ -6,10 +6,20 @@ Some changes are signed over again by whoever holds the checkpoint key: then onl
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bundle_mutations import Members, changed_entries, changed_members, changed_text, filled, members_of, packed
+from blake3 import blake3
+from bundle_mutations import (
+    changed_blobs,
+    changed_entries,
+    changed_members,
+    changed_text,
+    filled,
+    with_blobs,
+)
+from bundle_tars import Members, members_of, packed, with_these_blobs
 from bundles import members
 from faults import chances, is_long_run, made, metrics, times
 from forge import SESSION
@@ -17,7 +27,12 @@ from judges import alone, ours, program
 from tampering import flipped
 
 from deedbook.consumers.auditor import signatures
+from deedbook.ledger.bundle import Bundle
+from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated
+from deedbook.ledger.events.session import FindingLogged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +84,66 @@ def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path) ->
         said = agreement(path)
         assert is_same(changed, honest) or said == "both say INVALID", (said, ours(path).text)
         metrics(f"members changed ({stream or 'log'}): {said}")
+
+
+@pytest.mark.parametrize("stream", [None, SESSION, "handoff/filed-0", "handoff/open"])
+def test_changed_blobs_are_judged_alike(stream: str | None, tmp_path: Path) -> None:
+    """A blob that an entry needs is missed, one that no entry names is refused, and others may be absent."""
+    path, forge = tmp_path / "changed.tar", with_blobs()
+    honest = members_of(forge.export(path, stream))
+    assert agreement(path) == "both say VALID"
+    named = {name for name, _ in honest if name.startswith("blobs/")}
+    needed = [HandoffCreated, HandoffAmended]
+    with Bundle(path) as bundle:
+        entries = bundle.manifest.indexes or range(bundle.manifest.size)
+    wanted = {
+        f"blobs/{event.data.template.replace(':', '/')}"
+        for event in (read_event(index, forge.entries[index]) for index in entries)
+        if type(event.data) in needed and event.data.template
+    }
+    for chance in chances(f"blobs/{stream}", times(60, 60)):
+        changed = changed_blobs(honest, honest, chance)
+        path.write_bytes(packed(changed))
+        blobs = {name: data for name, data in changed if name.startswith("blobs/")}
+        is_true = all(digest_of(name, data) == name for name, data in blobs.items())
+        expected = "INVALID" if blobs.keys() - named or not is_true else "PARTIAL" if wanted - blobs.keys() else "VALID"
+        assert agreement(path) == f"both say {expected}", ours(path).text
+        metrics(f"blobs changed ({stream or 'log'}): both say {expected}")
+
+
+def digest_of(name: str, data: bytes) -> str:
+    """Return the name that a blob has by its content, with the same algorithm."""
+    digest = blake3(data).hexdigest() if "blake3" in name else sha256(data).hexdigest()
+    return f"{name[: -len(digest)]}{digest}"
+
+
+def test_blob_of_an_entry_that_is_missing_is_no_stranger(tmp_path: Path) -> None:
+    """Somebody passed a part of the stream on: its blobs are not refused, and both say what is missing."""
+    path, forge = tmp_path / "part.tar", with_blobs()
+    amended = len(forge.entries) - 1
+    members = members_of(forge.export(path, "handoff/filed-0", leave_out={amended}))
+    blob = (f"blobs/blake3/{blake3(b'file 0').hexdigest()}", b"file 0")
+    blobs = dict([*(member for member in members if member[0].startswith("blobs/")), blob])
+    path.write_bytes(packed(with_these_blobs(members, blobs)))
+    assert agreement(path) == "both say PARTIAL"
+
+
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_ref_counts_as_a_whole_string_however_it_is_spelled(stream: str | None, tmp_path: Path) -> None:
+    """Only a string that is a ref names a blob; both read it alike, also with escaped letters."""
+    forge = filled(4)
+    ref, other = forge.put_blob(b"file 0"), forge.put_blob(b"file 1")
+    escaped = "\\u0062" + ref[1:]
+    text = body_of(
+        Draft(stream=SESSION, data=FindingLogged(finding=f'not a ref: "{other}"', evidence=[ref])),
+        ledger=forge.id,
+        author="alice",
+        at="2026-02-12T10:00:00Z",
+    ).replace(ref.encode(), escaped.encode())
+    forge.submit(sign([text], forge.keys["alice"]))
+    path = forge.export(tmp_path / "escaped.tar", stream)
+    assert [name for name, _ in members_of(path) if name.startswith("blobs/")] == [f"blobs/{ref.replace(':', '/')}"]
+    assert agreement(path) == "both say VALID"
 
 
 def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path) -> None:

@@ -171,13 +171,21 @@ def export(app: App, file: str, stream: str | None) -> None:
     """
     with progress("exporting", is_shown=not app.as_json) as step:
         is_folder = file.endswith("/") or Path(file).is_dir()
-        manifest = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
-    data = {"file": file, **msgspec.to_builtins(manifest)}
+        manifest, missing = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
+    data = {"file": file, **msgspec.to_builtins(manifest), "missing_blobs": missing}
     data["tree_head"] = data.pop("root")
     count = manifest.size if stream is None else len(manifest.indexes)
     unpacking = "python3 verify.py in it" if is_folder else "python3 verify.py after unpacking"
     how = f"deed verify --bundle {file}, or {unpacking}"
-    app.show("bundle", data, [f"{count} entries in {file}", f"Anyone can check it: {how}"])
+    text = [f"{count} entries in {file}", *missing_blobs_text(missing), f"Anyone can check it: {how}"]
+    app.show("bundle", data, text)
+
+
+def missing_blobs_text(missing: list[str]) -> list[str]:
+    """Return the line that says which blobs an export or a backup lacks, if any."""
+    if not missing:
+        return []
+    return [f"{len(missing)} blobs that entries need are not here, first {missing[0]}: the verdict on it is PARTIAL"]
 
 
 def conclude(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.commands.audit import missing_blobs_text
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -58,7 +59,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         # Each backup is a file of its own: one that fails takes none of those before it along.
         path = target / f"deedbook-{client.ledger[:12]}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S%fZ')}{SUFFIX}"
     with progress("backing up", is_shown=not app.as_json) as step:
-        manifest = write_backup(client, home, path, passphrase=passphrase, progress=step)
+        manifest, missing = write_backup(client, home, path, passphrase=passphrase, progress=step)
     data = {
         "file": str(path),
         "bytes": path.stat().st_size,
@@ -67,9 +68,11 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         "tree_head": manifest.root,
         "blobs": len(manifest.blobs),
         "blobs_left_out": count_left_out(client),
+        "missing_blobs": missing,
         "files": sorted(manifest.files),
     }
     text = [f"{manifest.size} entries and {len(manifest.blobs)} blobs in {path}, tree head {manifest.root}"]
+    text += missing_blobs_text(missing)
     if left_out := data["blobs_left_out"]:
         text.append(f"not in it, for no event refers to them: {left_out} blobs")
     if manifest.files:
@@ -87,7 +90,8 @@ def _is_sealed(path: Path) -> bool:
 @click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Replace a log of the same ledger. The old log is kept beside it.")
 @click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
-def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
+@click.option("--accept", type=click.Choice(["PARTIAL"]), help="Restore a backup that lacks blobs without them.")
+def restore(app: App, source: Path, root: str | None, accept: str | None, *, replace: bool) -> None:
     """Restore a ledger from a backup, or from any export of a whole log.
 
     If you name a folder, its newest backup is used. The ledger is restored to .deedbook, or to --home DIR.
@@ -104,6 +108,7 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
             path,
             home,
             replace=replace,
+            accept_partial=accept is not None,
             root=root,
             passphrase=lambda: app.read_passphrase("Passphrase of the keys in the backup (empty: without them): "),
             progress=step,
@@ -113,6 +118,8 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
         f"{copy.location} holds this ledger, too: write to only one of the two. See 'Two copies' in the runbook"
         for copy in TrustStore.of_folder(restored.ledger, home.path).copies()
     ]
+    if missing := restored.missing_blobs:
+        notes.append(f"{len(missing)} blobs that entries need are missing, first {missing[0]}: the ledger is PARTIAL")
     if not _is_trusted(home):
         notes.append("what the settings here run or send waits until you trust them; `deed verify` does not")
         following = "deed trust" if following.startswith("deed verify") else following

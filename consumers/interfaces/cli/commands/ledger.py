@@ -60,6 +60,7 @@ from deedbook.ledger.limits import map_alarm_ratio
 from deedbook.ledger.service.server import find_server
 from deedbook.ledger.trust.history import head_text
 from deedbook.projections.answers.reader import Reader
+from deedbook.projections.catalog.queries import needed_blobs
 
 
 @click.command(cls=Command)
@@ -215,6 +216,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
         finding = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
         yield Check("clock", clocks["ok"], finding, clocks["fix"])
         yield _checked("entries", partial(_entries_check, client))
+        yield _checked("blobs needed", partial(_needed_blobs_check, client))
         if app.settings().server is None:
             yield _trust_check(settings, client)
             yield from _witness_check(settings, client)
@@ -245,6 +247,15 @@ def _entries_check(client: LocalClient) -> Check:
         finding = f"{len(bad)} skipped, which no gate admits: {listed}"
     fix = "somebody wrote past the gate: `deed verify` says more, `deed fsck --repair` puts derived records right"
     return Check("entries", not bad, finding, fix)
+
+
+def _needed_blobs_check(client: LocalClient) -> Check:
+    with Reader(client, client.settings) as reader:
+        missing = [ref for ref in reader.ask(needed_blobs) if client.log.blobs.find(ref) is None]
+    if not missing:
+        return Check("blobs needed", ok=True, found="all that entries need are here")
+    fix = "store the same file again with `deed blob put`, or `deed restore --replace` a backup that has them"
+    return Check("blobs needed", ok=False, found=f"{len(missing)} are missing, first {missing[0]}", fix=fix)
 
 
 def _trust_store_check(client: LocalClient) -> Check:

@@ -1,0 +1,53 @@
+"""Compares the blobs in a bundle with those that its entries reference.
+
+A bundle that lacks a blob without which an entry is incomplete is PARTIAL. A blob that no entry references is refused:
+nobody signed it, so whoever packed the bundle could show any file as part of the ledger.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deedbook.ledger.admission.replay import read_entry
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.blob import blobs_of
+from deedbook.ledger.format.envelope import head_of
+from deedbook.ledger.log.expiry import find_refs, refs_in
+
+if TYPE_CHECKING:
+    from deedbook.ledger.admission.check import Candidate
+    from deedbook.ledger.bundle.layout import Manifest
+
+
+class BundleBlobs:
+    """The blobs of one bundle: those that the manifest lists, and those that the observed entries reference.
+
+    ``unreferenced`` are the listed ones that no observed entry references.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._present = frozenset(manifest.blobs)
+        self._needed: dict[str, int] = {}
+        self.unreferenced = set(manifest.blobs)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """The blobs that the manifest does not list, and the first entry that is incomplete without each."""
+        return {ref: index for ref, index in self._needed.items() if ref not in self._present}
+
+    def observe(self, index: int, candidate: Candidate) -> None:
+        """Take note of the refs in an entry."""
+        for ref in blobs_of(candidate.data):
+            self._needed.setdefault(ref, index)
+        if self.unreferenced:
+            self.unreferenced -= {*refs_in(bytes(head_of(candidate.raw).data))}
+
+    def observe_bytes(self, index: int, data: bytes) -> None:
+        """Take note of the refs in the bytes of an entry. One that cannot be read has none."""
+        if not find_refs(data):
+            return  # the usual case: the entry need not be decoded as its kind
+        try:
+            _, candidate = read_entry(data)
+        except Refused:
+            return
+        self.observe(index, candidate)
