@@ -44,8 +44,9 @@ column_cells_max: Final = 40
 def list_(app: ReadingApp, /, *, board: bool, **filters: Any) -> None:
     """List handoffs, newest first.
 
-    The list comes from the views. `deed handoff show ID` also verifies the signed events of a handoff before you act on
-    it.
+    The list comes from the views, which are not checked: anybody who can write to the folder can change them. `deed
+    handoff show ID` and `deed next` read the signed events instead, and `deed verify --views` compares the views with
+    them.
     """
     if board:
         _show_board(app, **filters)
