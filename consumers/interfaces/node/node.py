@@ -59,6 +59,9 @@ FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
 
 log = structlog.get_logger("deedbook.node")
 
+PORT_FILE: Final = "port"
+"""The file with the port of the last run. It stays, so that the next run takes the port again."""
+
 checkpoint_interval_s: Final = 1.0
 watch_interval_s: Final = 1.0
 news_wait_max_s: Final = 60.0
@@ -330,6 +333,7 @@ class Node(AsyncResource):
         self._parts.callback(file.unlink, missing_ok=True)
         with as_unavailable(file):
             file.write_text(self.url + "\n", "ascii")
+            (self._home.bus / PORT_FILE).write_text(f"{self._server.port}\n", "ascii")
 
     async def _on_server(self, call: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._server_thread, call, *arguments)

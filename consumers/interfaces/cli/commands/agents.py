@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, get_args
 
 import click
@@ -32,6 +33,8 @@ from deedbook.ledger.home.trust import root_in
 from deedbook.ledger.lifecycle.authority import NODE, NODE_ROLE, ROOT
 from deedbook.ledger.lifecycle.clock import clock_text
 
+dynamic_ports: Final = (49152, 65535)
+"""RFC 6335, section 6; used where the system does not say which ports it chooses."""
 let_in_wait_max_s: Final = 30.0
 let_in_poll_s: Final = 0.05
 
@@ -141,6 +144,12 @@ def invite(
             f"  deed join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
         ],
     )
+    if not app.as_json and address is None and any(map(may_be_taken, servers)):
+        echo(
+            "The system chose that port, and may give it to another program while the server is stopped: start "
+            "`deed serve --port N` with a port of your own, and invite again.",
+            err=True,
+        )
     if not app.as_json and any("//127." in server_url or "//localhost" in server_url for server_url in servers):
         echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
 
@@ -243,6 +252,16 @@ def _server_here(app: App) -> str | None:
     with contextlib.suppress(OSError):
         url = url or (app.ledger_home().bus / "url").read_text("ascii").strip()
     return url
+
+
+def may_be_taken(server: str) -> bool:
+    """Return whether a port is of the range from which the system chooses ports for programs that name none."""
+    try:
+        first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split())
+    except (OSError, ValueError):
+        first, last = dynamic_ports
+    port = server.rpartition(":")[2]
+    return port.isdecimal() and first <= int(port) <= last
 
 
 def _wait_until(connects: Callable[[], None]) -> None:

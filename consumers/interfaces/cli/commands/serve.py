@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import sys
+from typing import Final
 
 import click
 
@@ -12,15 +14,23 @@ from deedbook.consumers.interfaces.cli.app import App, Command, extra
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.interfaces.node.node import Node
+from deedbook.consumers.interfaces.node.node import PORT_FILE, Node
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import usual_port
+from deedbook.ledger.home.home import Home
 from deedbook.ledger.replication.lease import Timing
+from deedbook.ledger.system.files import read_regular
+
+port_file_max_bytes: Final = 16
 
 
 @click.command(cls=Command)
-@click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: 4222, if it is free).")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="The port on 127.0.0.1 (default: that of the last run, else 4222, if free).",
+)
 @click.option("--web", metavar="[HOST:]PORT", help="Serve programs over HTTP there (default host: 127.0.0.1).")
 @click.option("--public-log", "is_public", is_flag=True, help="With --web: serve checkpoint and tiles without a token.")
 @click.option("--follow", "only_follows", is_flag=True, help="With [cluster]: only follow, never lead.")
@@ -46,16 +56,24 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
     configure_logging(verbose=verbose)
     if only_follows and trust.actions_of(settings).cluster is None:
         raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
-    node = Node(settings, port=port, preferred=usual_port, timing=Timing(may_lead=not only_follows))
-    asyncio.run(_serve(app, node, web, is_public=is_public))
+    last = last_port(Home(settings.home))
+    node = Node(settings, port=port, preferred=last or usual_port, timing=Timing(may_lead=not only_follows))
+    taken = f"port {usual_port} is taken" if last is None else f"port {last} of the last run is taken"
+    asyncio.run(_serve(app, node, web, taken, is_public=is_public))
 
 
-async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> None:
+def last_port(home: Home) -> int | None:
+    """Return the port of the last run, because invitations and settings name it; None if there is none."""
+    text = read_regular(home.bus / PORT_FILE, size_max_bytes=port_file_max_bytes) or b""
+    return int(text) if re.fullmatch(rb"[0-9]{1,5}\n", text) and 0 < int(text) < 2**16 else None
+
+
+async def _serve(app: App, node: Node, web: str | None, taken: str, *, is_public: bool) -> None:
     stop = stop_at_signals()
     node.is_stopped = stop.is_set
     async with node, contextlib.AsyncExitStack() as stack:
         ledger, url = node.client.ledger, node.url
-        elsewhere = f" (port {usual_port} is taken: choose one with --port)" if node.is_elsewhere else ""
+        elsewhere = f" ({taken}: choose one with --port)" if node.is_elsewhere else ""
         data, also = {"ledger": ledger, "url": url}, ""
         if web is not None:
             data["web"] = await stack.enter_async_context(_publishing(node, web, is_public=is_public))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import shlex
 import signal
+import socket
 import sqlite3
 import sys
 from contextlib import closing
@@ -16,6 +17,10 @@ import inside
 import pytest
 from building import trusted
 from calling import Deed, Place, Running, Serving, call, wait_until
+
+from deedbook.consumers.interfaces.cli.commands.agents import may_be_taken
+from deedbook.consumers.interfaces.cli.commands.serve import last_port
+from deedbook.ledger.home.home import Home
 
 
 @pytest.fixture
@@ -254,3 +259,36 @@ def test_watch_refuses_what_it_cannot_do(alone: Deed) -> None:
     alone.refuses("UNKNOWN_KIND", "watch", "--as", "a", "--kind", "finding.loged")
     alone.refuses("USAGE", "watch", "--kind", "finding.logged")
     alone.refuses("USAGE", "watch", "--as", "a")
+
+
+def test_server_takes_the_port_of_its_last_run_and_says_when_it_cannot(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with Serving(home, "--port", str(port)) as serving:
+        assert serving.document["data"]["url"] == f"nats://127.0.0.1:{port}"
+        said = call("--home", home, "agent", "invite", "bob")
+        assert "The system chose that port" in said.err
+        assert said.code == 0
+        named = call("--home", home, "agent", "invite", "carol", "--address", "nats://ledger.example:4222")
+        assert "The system chose that port" not in named.err
+    with Serving(home) as again:
+        assert again.document["data"]["url"] == f"nats://127.0.0.1:{port}"
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        Running("--home", home, "serve") as elsewhere,
+    ):
+        assert f"(port {port} of the last run is taken: choose one with --port)" in elsewhere.line()
+
+
+@pytest.mark.parametrize("text", ["", "x\n", "0\n", "65536\n", "-1\n", "4222"])
+def test_remembered_port_that_is_none_is_ignored(home: Path, text: str) -> None:
+    (home / "bus").mkdir(exist_ok=True)
+    (home / "bus" / "port").write_text(text)
+    assert last_port(Home(home)) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "may"), [("nats://127.0.0.1:4222", False), ("nats://h", False), ("nats://h:60000", True)]
+)
+def test_port_of_the_range_of_the_system_may_be_taken(server: str, may: bool) -> None:
+    assert may_be_taken(server) == may
