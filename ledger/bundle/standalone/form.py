@@ -146,6 +146,15 @@ def to_ms(time: str) -> int:
         raise WrongError(f"the time {time} does not exist", "INVALID_FIELD") from error
 
 
+def blobs_in(path: list[str] | None, data: Any) -> list[str]:
+    """Return the blobs that data needs; ``path`` is that of the field that names them, None if there is none."""
+    values: list[Any] = [] if path is None else [data]
+    for name in path or []:
+        values = [value.get(name) for value in values if isinstance(value, dict)]
+        values = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    return [value for value in values if isinstance(value, str)]
+
+
 class Kinds:
     """The kinds of events and their fields, from ``schemas.json``."""
 
@@ -184,12 +193,8 @@ class Kinds:
         return Event(index, identity, entry, body, kind, stream, body["author"], content)
 
     def blobs_of(self, event: Event) -> list[str]:
-        """Return the blobs that an event needs. A table has the path of the field that names them."""
-        values: list[Any] = [event.data] if event.kind in self.blobs else []
-        for name in self.blobs.get(event.kind, []):
-            values = [value.get(name) for value in values if isinstance(value, dict)]
-            values = [item for value in values for item in (value if isinstance(value, list) else [value])]
-        return [value for value in values if isinstance(value, str)]
+        """Return the blobs that an event needs."""
+        return blobs_in(self.blobs.get(event.kind), event.data)
 
     def check_imported(self, data: dict[str, Any], family: str) -> str:
         """Check the mapping of a record of another tool; return the family of the streams that it belongs on."""

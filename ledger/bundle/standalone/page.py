@@ -21,7 +21,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from deedbook.ledger.bundle.standalone.form import CLOCK_MAX_MS
+from deedbook.ledger.bundle.standalone.form import CLOCK_MAX_MS, blobs_in
 from deedbook.ledger.bundle.standalone.rules import matches
 
 SUBJECTS_MAX = 1_000
@@ -29,6 +29,7 @@ EVENTS_MAX = 5_000
 TEXT_MAX = 300
 DETAILS_MAX = 600
 DIGITS = 16
+REFS_MAX = 20
 CSS = """
 body { font: 16px/1.5 sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; vertical-align: top; padding: .2rem .6rem }
@@ -129,12 +130,13 @@ class Page:
     """Collects the events of a bundle in the order of the log, and makes the page."""
 
     def __init__(self, tables: Any) -> None:
-        """Begin without events. ``tables`` has the tables of `schemas.json`: ``types``, ``kinds`` and ``rules``."""
+        """Begin without events. ``tables`` are those of `schemas.json`: ``types``, ``kinds``, ``blobs``, ``rules``."""
         self.tables = tables
         self.root = ""
         self.count = 0
         self.last: Signed | None = None
         self.kinds: Counter[str] = Counter()
+        self.needed: set[str] = set()
         self.agents: dict[str, Member] = {}
         self.delegated: dict[str, tuple[str, int]] = {}
         self.compromised: dict[str, tuple[int, int]] = {}
@@ -148,6 +150,7 @@ class Page:
         signed = Signed(index, at_ms, body["author"], key, kind)
         self.count, self.last = self.count + 1, signed
         self.kinds[kind] += 1
+        self.needed.update(blobs_in(self.tables.blobs.get(kind), data))
         if family in self.subjects:
             self.add_to_subject(family, name, signed, data)
         if family == "handoff":
@@ -267,6 +270,8 @@ class Page:
             lacking = (
                 f"{size - self.count} of {size} entries: all other handoffs, sessions and reasonings of this ledger"
             )
+        missing = sorted(self.needed - {*manifest["blobs"]})
+        listed = "".join(f"<br><code>{safe(ref)}</code>" for ref in missing[:REFS_MAX])
         rows = [
             ["ledger", f"<code>{safe(manifest['ledger'])}</code>"],
             ["fingerprint of the root key", f"<code>{fingerprint}</code>"],
@@ -275,7 +280,7 @@ class Page:
             ["last entry here", self.signer(self.last)],
             ["content", content],
             ["entries left out", lacking],
-            ["large contents", "in the folder <code>blobs</code>, by their hashes"],
+            ["large contents (blobs) left out", f"{len(missing)}, without which an entry is incomplete{listed}"],
         ]
         later = "<p>A bundle cannot show entries that the ledger accepted after this state.</p>"
         return ["<h2>What this bundle is</h2>", *table([], rows), later]

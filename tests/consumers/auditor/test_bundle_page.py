@@ -148,3 +148,12 @@ def test_long_texts_and_many_subjects_are_cut_and_counted(
     assert "handoff/ three" in shown
     assert "handoff/ open" not in shown
     assert "W" * 601 not in shown
+
+
+def test_a_missing_blob_is_named(forge: Forge, tmp_path: Path) -> None:
+    ref = "blake3:" + "ab" * 32
+    forge.hand_over("filed", criteria=["it is checked"], template=ref)
+    path = forge.export(tmp_path / "lacking.tar")
+    assert f"1, without which an entry is incomplete {ref}" in Markup(page_of(path)).text
+    assert [alone(path).word, ours(path).word] == ["PARTIAL", "PARTIAL"]
+    assert "index.html not checked" not in alone(path).text
