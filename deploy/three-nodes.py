@@ -93,7 +93,7 @@ class Scene:
     def make(self) -> None:
         """Make the ledger, the keys of its agents and other nodes, and the settings of every node."""
         first = self.homes["node"]
-        self.deed("init", home=first)
+        self.deed("init", "--unprotected", home=first)
         with LocalClient(read_settings(home=first)) as client:
             root = Author(client, ROOT, lambda _: open_key(Home(first).key_file(ROOT)))
             clients = Home(self.folder / "clients")

@@ -138,7 +138,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
         assert process.returncode == 0
         return out
 
-    call("init")
+    call("init", "--unprotected")
     for agent, roles in (("kuro", ("agent",)), ("claude-code", ("agent",)), ("alex", ("human", "reviewer"))):
         call("agent", "add", agent, *(word for role in roles for word in ("--role", role)), "--unprotected")
     assert finish("publish") == "ten-lines is not ready: it waits for the approval of alex.\n"

@@ -23,8 +23,8 @@ def with_arguments(message: str) -> str:
 
     >>> with_arguments("name what to tick: --task N, --criterion N, or --all")
     'name what to tick: tasks=N, criteria=N, or all_open=True'
-    >>> with_arguments("add --as NAME, run `deed init --sealed`, or write '--to'")
-    "add agent=NAME, run `deed init --sealed`, or write '--to'"
+    >>> with_arguments("add --as NAME, run `deed init --trial`, or write '--to'")
+    "add agent=NAME, run `deed init --trial`, or write '--to'"
     """
 
     def argument_of(found: re.Match[str]) -> str:

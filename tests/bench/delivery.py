@@ -52,7 +52,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
     bench.say("submit to subscriber, against a bare request")
-    for arguments in (("init",), ("agent", "add", AUTHOR), ("agent", "add", SUBSCRIBER)):
+    for arguments in (("init", "--unprotected"), ("agent", "add", AUTHOR), ("agent", "add", SUBSCRIBER)):
         subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with served(home) as url, echoed() as bare, subscribed(home, url) as arrivals:
         settings = Settings(home=home, server=url, agent=AUTHOR)

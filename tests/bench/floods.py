@@ -39,7 +39,7 @@ FLOODS: Final = {"60 kB, as fast as it goes": (60_000, 1, 0), "60 kB, 830 a seco
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
-    for arguments in (("init",), *(("agent", "add", name) for name in (*AUTHORS, FLOODER))):
+    for arguments in (("init", "--unprotected"), *(("agent", "add", name) for name in (*AUTHORS, FLOODER))):
         subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with served(home) as url, contextlib.ExitStack() as opened:
         clients = [opened.enter_context(RemoteClient(Settings(home=home, server=url, agent=name))) for name in AUTHORS]

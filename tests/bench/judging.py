@@ -48,8 +48,9 @@ CHECKED: Final = "import sys\nfrom deedbook.consumers.interfaces.cli.program imp
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
-    for words in (("init",), ("agent", "add", "ann"), ("agent", "add", "bob"), ("agent", "add", "rita")):
-        reviews = ("--role", "reviewer") if words[-1] == "rita" else ()
+    agents = (("agent", "add", name) for name in ("ann", "bob", "rita"))
+    for words in (("init", "--unprotected"), *agents):
+        reviews = ("--role", "reviewer", "--unprotected") if words[-1] == "rita" else ()
         subprocess.run((DEEDBOOK, "--home", home, *words, *reviews), check=True, stdout=subprocess.DEVNULL)
     bench.say(f"{HANDOFFS} handoffs, {AGENTS} agents")
     version = fill(home)

@@ -211,7 +211,7 @@ def _made(folder: Path) -> Path:
 
 def _of_delivery(bench: Bench, plain_url: str) -> Iterator[Row]:
     home = bench.folder / "delivered"
-    for arguments in (("init",), ("agent", "add", AUTHOR), ("agent", "add", SUBSCRIBER)):
+    for arguments in (("init", "--unprotected"), ("agent", "add", AUTHOR), ("agent", "add", SUBSCRIBER)):
         subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(served(home))

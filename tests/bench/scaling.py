@@ -51,7 +51,7 @@ QUANTILES: Final = 100
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     home = bench.folder / "ledger"
-    for arguments in (("init",), ("agent", "add", AUTHOR)):
+    for arguments in (("init", "--unprotected"), ("agent", "add", AUTHOR)):
         subprocess.run((DEEDBOOK, "--home", home, *arguments), check=True, stdout=subprocess.DEVNULL)
     with served(home) as url:
         before = sizes(home)

@@ -84,7 +84,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DEEDBOOK_HOME", str(tmp_path / "ledger"))
     machine = Machine(tmp_path)
-    assert machine.do("deed init") == 0
+    assert machine.do("deed init --unprotected") == 0
     yield machine
     machine.do("systemctl stop deedbook")
 

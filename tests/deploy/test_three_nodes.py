@@ -144,6 +144,6 @@ def test_nodes_are_listed_and_the_leader_hands_over_to_whom_it_is_told_to(scene:
 
 def test_follow_is_refused_for_a_node_that_stands_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "deedbook", "--home", str(tmp_path / "alone"), "--json"]
-    subprocess.run([*command, "init"], check=True, capture_output=True)
+    subprocess.run([*command, "init", "--unprotected"], check=True, capture_output=True)
     ended = subprocess.run([*command, "serve", "--follow"], capture_output=True, text=True, check=False)
     assert (ended.returncode, json.loads(ended.stdout or ended.stderr)["error"]["code"]) == (2, "USAGE")

@@ -154,6 +154,11 @@ class App(ReadingApp):
             self._passphrases[name] = passphrase
         return self._passphrases.get(name)
 
+    @property
+    def has_terminal(self) -> bool:
+        """Whether a person can be asked."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
     def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
 
@@ -163,7 +168,7 @@ class App(ReadingApp):
         if self.passphrase_fd is not None:
             self._line = read_line(self.passphrase_fd) or self._line
             return self._line
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not self.has_terminal:
             return None
         return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
 

@@ -82,7 +82,9 @@ class Life:
 
     def play(self, origin: str) -> dict[str, str]:
         """Play the whole story; return the keys (hex) of people and agents, without services, by name."""
-        create_ledger(self._home, origin=origin, map_size=map_size_bytes, clock_ms=lambda: self._begin_ms)
+        create_ledger(
+            self._home, origin=origin, map_size=map_size_bytes, is_trial=True, clock_ms=lambda: self._begin_ms
+        )
         with _Client(self._settings, self._begin_ms) as self._client:
             keys = {}
             for name, (roles, label) in self._story["people"].items():

@@ -32,9 +32,14 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.trust import root_in
 from deedbook.ledger.lifecycle.authority import NODE, NODE_ROLE, ROOT
 from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES
 
 dynamic_ports: Final = (49152, 65535)
 """RFC 6335, section 6; used where the system does not say which ports it chooses."""
+UNPROTECTED_HELP: Final = (
+    "Store the key without a passphrase. Any process of this user can then sign with it. If it is the key of root, an "
+    "admin, a reviewer or a human, every verdict says `gate: open`."
+)
 let_in_wait_max_s: Final = 30.0
 let_in_poll_s: Final = 0.05
 
@@ -57,13 +62,14 @@ def agent() -> None:
 @click.option(
     "--unprotected",
     is_flag=True,
-    help="Store the key without a passphrase. Any process of this user can then sign with it.",
+    help=UNPROTECTED_HELP,
 )
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
     """Make keys for a new agent and register it, as root or as the admin that --as or DEEDBOOK_AGENT names.
 
-    A human's key is sealed with a passphrase, which is asked on a terminal or read from --passphrase-fd. With
-    --passphrase-fd any key is sealed. If the signer's key is sealed too, its passphrase is the next line.
+    The key of a human, reviewer or admin is sealed with a passphrase, which is asked on a terminal or read from
+    --passphrase-fd. With --passphrase-fd any key is sealed. If the signer's key is sealed too, its passphrase is the
+    next line.
     """
     check_name(name)
     roles = roles or ("agent",)
@@ -278,12 +284,19 @@ def _wait_until(connects: Callable[[], None]) -> None:
 
 
 def new_passphrase(app: App, name: str, roles: Collection[str], *, unprotected: bool) -> str | None:
-    """Return the passphrase for a new key; None for one that may lie unsealed."""
-    wants_seal = app.passphrase_fd is not None or "human" in roles
+    """Return the passphrase for a new key; None for one that may lie unsealed.
+
+    A key that can approve, or register somebody who can, needs one, unless ``unprotected``. Raises Refused: ``USAGE``.
+    """
+    wants_seal = app.passphrase_fd is not None or not TRUSTED_ROLES.isdisjoint(roles)
     if unprotected or not wants_seal:
         return None
     passphrase = app.read_passphrase(f"New passphrase for {name}: ", confirm=True)
     if not passphrase:
         where = "at the prompt" if sys.stdin.isatty() else "with --passphrase-fd"
-        raise Refused("USAGE", f"a human's key needs a passphrase: give one {where}, or add --unprotected")
+        raise Refused(
+            "USAGE",
+            f"the key of {name} can approve, or register who approves, so it needs a passphrase: give one {where}. "
+            "With --unprotected it has none, every program of this user can sign with it, and each verdict says so",
+        )
     return passphrase

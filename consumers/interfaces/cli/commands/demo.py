@@ -131,7 +131,7 @@ def _print_next_steps(console: Console) -> None:
     if shutil.which("deed") is None:
         steps.append((f'export PATH="{Path(sys.executable).parent}:$PATH"', "so that your shell finds deed"))
     steps.append(("deed demo --dashboard", "the same in your browser, where agents wait for your decision"))
-    steps.append(("deed init --origin example.org/team", "a ledger of your own, in this folder"))
+    steps.append(("deed init --trial", "a ledger of your own, in this folder"))
     console.print("\nNext:")
     for command, purpose in steps:
         console.print(f"  {command}  [dim]# {purpose}[/]", soft_wrap=True)

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase
+from deedbook.consumers.interfaces.cli.commands.agents import UNPROTECTED_HELP, new_passphrase
 from deedbook.consumers.sdk.join import join as join_ledger
 from deedbook.ledger.client.invitation import Invitation
 from deedbook.ledger.errors import Refused
@@ -25,14 +25,14 @@ from deedbook.ledger.lifecycle.authority import NODE_ROLE
 @click.option(
     "--unprotected",
     is_flag=True,
-    help="Store the key without a passphrase. Any process of this user can then sign with it.",
+    help=UNPROTECTED_HELP,
 )
 def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     """Join a ledger with the CODE that `deed agent invite` printed on another machine.
 
     The keys are made in .deedbook of this folder (or in --home DIR) and stay there. From then on, commands in this
-    folder use that ledger's server as this agent. If interrupted, run the same command again. A human's key is sealed
-    with a passphrase, which is asked on a terminal or read from --passphrase-fd.
+    folder use that ledger's server as this agent. If interrupted, run the same command again. The key of a human,
+    reviewer or admin is sealed with a passphrase, which is asked on a terminal or read from --passphrase-fd.
     """
     invitation = Invitation.parse(code)
     if is_node != (invitation.roles == [NODE_ROLE]):

@@ -98,13 +98,15 @@ def revoke(app: App, public_key: str, reason: str) -> None:
 @click.option("--lost", is_flag=True, help="The old key is lost or ended; root signs instead.")
 @click.option("--by", metavar="ADMIN", help="With --lost: the admin that signs (default: root).")
 @click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
-@click.option("--unprotected", is_flag=True, help="With --lost: leave the new key unsealed.")
+@click.option("--unprotected", is_flag=True, help="Leave the new key unsealed.")
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotected: bool, reason: str) -> None:
     """Replace the identity key of the acting agent (--as), and its key for the bus with it.
 
     The old key signs the change, and is invalid afterwards. Session keys that it delegated end with it. Its earlier
-    signatures stay valid. The new key files replace the old ones and are sealed with the same passphrase.
+    signatures stay valid. The new key files replace the old ones and are sealed with the same passphrase. If the old
+    key has none, a passphrase for the new key of root, an admin, a reviewer or a human is asked on a terminal, and read
+    from --passphrase-fd for any agent.
 
     With --lost, root signs for a human, reviewer, admin or node. For any other agent, an admin may sign too. The
     passphrase of the new key is read first, as in `agent add`.
@@ -117,19 +119,23 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
             raise Refused("USAGE", "only root replaces the checkpoint key: give --checkpoint alone, or with --as root")
         _rotate_checkpoint(app, reason)
         return
-    if not lost and (by or unprotected):
-        raise Refused("USAGE", "--by and --unprotected need --lost")
+    if by and not lost:
+        raise Refused("USAGE", "--by needs --lost")
     _rotate_agent(app, app.acting(), signer=(by or ROOT) if lost else None, unprotected=unprotected, reason=reason)
 
 
 def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool, reason: str) -> None:
     home = app.ledger_home()
-    if signer is None:
-        is_sealed = read_key_file(home.key_file(name)).sealed is not None
-        passphrase = app.ask_passphrase(name) if is_sealed else None
-    else:
-        roles = next((agent.roles for agent in app.client().agents() if agent.name == name), ())
+    roles = next((agent.roles for agent in app.client().agents() if agent.name == name), ())
+    if signer is not None:
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
+    elif read_key_file(home.key_file(name)).sealed is not None:
+        if unprotected:
+            raise Refused("USAGE", "the key is sealed, and so is the one that replaces it: omit --unprotected")
+        passphrase = app.ask_passphrase(name)
+    else:  # off a terminal, and without --passphrase-fd, the new key is stored as the old one is
+        can_ask = app.passphrase_fd is not None or app.has_terminal
+        passphrase = new_passphrase(app, name, roles, unprotected=unprotected) if can_ask else None
     rotated, accepted = rotate_agent(
         app.author(signer or name),
         home,

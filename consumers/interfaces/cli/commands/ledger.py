@@ -14,13 +14,14 @@ from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 
 import deedbook
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.commands.agents import UNPROTECTED_HELP, new_passphrase
 from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
@@ -30,6 +31,7 @@ from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
+from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.client.creation import check_is_new, create_ledger
@@ -38,6 +40,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
+from deedbook.ledger.events.authority import Role
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings, parse_config, read_config
@@ -62,27 +65,46 @@ from deedbook.ledger.trust.history import head_text
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.catalog.queries import needed_blobs
 
+_TRIAL_AGENTS: Final[dict[str, tuple[Role, ...]]] = {
+    "alex": ("human", "reviewer"),
+    "claude-code": ("agent",),
+    "kuro": ("agent",),
+}
+_TRIAL_LINES: Final = (
+    "A trial: alex reviews, claude-code and kuro work, and no key has a passphrase. Use `deed init` for real work.",
+    "Next: deed handoff create --as kuro --to claude-code --reviewer alex --title TITLE",
+)
+
 
 @click.command(cls=Command)
 @click.option(
     "--origin", help="The name on the ledger's checkpoints, such as example.org/team (default: host and folder)."
 )
-@click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
-def init(app: App, origin: str | None, *, sealed: bool) -> None:
+@click.option("--unprotected", is_flag=True, help=UNPROTECTED_HELP)
+@click.option(
+    "--trial",
+    "is_trial",
+    is_flag=True,
+    help="For a first try: also register alex (human, reviewer) and the agents claude-code and kuro, all keys without "
+    "a passphrase. Every verdict says `gate: open (trial)`, for ever.",
+)
+def init(app: App, origin: str | None, *, unprotected: bool, is_trial: bool) -> None:
     """Make a new ledger in .deedbook of this folder, or in --home DIR or DEEDBOOK_HOME.
 
-    Makes a root key, a checkpoint key and a node key, and entry 0, which names them. Git ignores the folder.
+    Makes a root key, a checkpoint key and a node key, and entry 0, which names them. Git ignores the folder. The root
+    key is sealed with a passphrase, which is asked on a terminal or read from --passphrase-fd.
     """
     path = app.home or new_home(present_folder())
     home = Home(path)
     check_is_ours(home)
     origin = origin or _default_origin(path)
-    passphrase = None
-    if sealed:
-        passphrase = app.read_passphrase("New passphrase of the root key: ", confirm=True)
-        if not passphrase:
-            raise click.UsageError("--sealed needs a passphrase: from a terminal or --passphrase-fd")
-    ledger = create_ledger(home, origin=origin, map_size=read_config(path).map_size_bytes, passphrase=passphrase)
+    passphrase = new_passphrase(app, ROOT, ("admin",), unprotected=unprotected or is_trial)
+    map_size = read_config(path).map_size_bytes
+    ledger = create_ledger(home, origin=origin, map_size=map_size, passphrase=passphrase, is_trial=is_trial)
+    if is_trial:
+        app.act_as(ROOT)
+        for name, roles in _TRIAL_AGENTS.items():
+            register_agent(app.author(), home, name, roles)
     root = read_key_file(home.key_file(ROOT)).public
     data = {
         "home": str(path),
@@ -90,6 +112,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
         "origin": origin,
         "root_key": root,
         "root_fingerprint": fingerprint(bytes.fromhex(root)),
+        "trial": is_trial,
     }
 
     app.show(
@@ -100,7 +123,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
             f"  origin  {origin}",
             f"  root    {data['root_fingerprint']}",
             "Give this fingerprint to auditors: `deed verify --root FINGERPRINT` checks that it is this ledger.",
-            "Next: deed agent add NAME --role agent",
+            *(_TRIAL_LINES if is_trial else ["Next: deed agent add NAME --role agent"]),
         ],
     )
     if not app.as_json and not trust.is_trusted(path):

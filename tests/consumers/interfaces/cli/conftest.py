@@ -32,7 +32,7 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def populated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Copies a ledger with agents a and b, the admin ada and the human reviewer rita; returns the copy's folder."""
     pattern = tmp_path_factory.mktemp("pattern") / ".deedbook"
-    assert inside.deed("--home", pattern, "init").code == 0
+    assert inside.deed("--home", pattern, "init", "--unprotected").code == 0
     for agent, roles in AGENTS.items():
         chosen = [word for role in roles for word in ("--role", role)]
         assert inside.deed("--home", pattern, "agent", "add", agent, *chosen, "--unprotected").code == 0
@@ -76,7 +76,7 @@ def deed(place: Place, capsys: pytest.CaptureFixture[str]) -> Deed:
 def alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on a new ledger of this test's own, in a folder."""
     made = Deed(capsys, Place(tmp_path / ".deedbook"))
-    made("init")
+    made("init", "--unprotected")
     return made
 
 

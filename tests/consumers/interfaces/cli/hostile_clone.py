@@ -101,7 +101,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Path:
         ("handoff.created", "handoff/s"): {"title": INJECTED, "to": "a", "reviewer": "rita"},
     }
     made = [
-        ["init"],
+        ["init", "--unprotected"],
         ["agent", "add", "a", "--role", "agent", "--unprotected"],
         ["agent", "add", "rita", "--role", "human", "--role", "reviewer", "--unprotected"],
         *(

@@ -30,9 +30,10 @@ class Terminal:
                 shown += part
         return shown.decode()
 
-    def type(self, line: str) -> None:
-        """Type a line."""
+    def type(self, line: str) -> str:
+        """Type a line; return it."""
         os.write(self._ours, f"{line}\n".encode())
+        return line
 
     def answer(self, line: str) -> tuple[int, str]:
         """Type a line, and return what comes of it."""

@@ -65,7 +65,7 @@ def test_root_of_a_ledger_here_is_pinned_by_half_its_digits_and_folders_that_are
     assert alone.data("trust", "--yes", "--root", root[:32])["root_fingerprint"] == root
     assert "do not use it" in alone.refuses("VERIFICATION_FAILED", "trust", "--yes", "--root", "0" * 32)["message"]
     other = tmp_path / "other"
-    assert inside.deed("--home", other, "init").code == 0
+    assert inside.deed("--home", other, "init", "--unprotected").code == 0
     shutil.rmtree(other)
     shown = alone.data("trust", "--show")
     assert (str(alone.home) in shown["homes"], shown["gone"]) == (True, [str(other)])
@@ -84,7 +84,7 @@ def test_verify_holds_the_log_against_an_earlier_checkpoint(alone: Deed, tmp_pat
 
 def test_checkpoint_of_another_ledger_fails_verification(alone: Deed, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.deed("--home", other, "init").code == 0
+    assert inside.deed("--home", other, "init", "--unprotected").code == 0
     note = tmp_path / "note"
     note.write_text(inside.deed("--home", other, "checkpoint").out)
     report = alone.refuses_verification("verify", "--checkpoint", note)

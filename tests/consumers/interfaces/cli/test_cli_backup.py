@@ -235,7 +235,7 @@ def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: 
 
 def test_backup_of_another_ledger_replaces_nothing(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
-    elsewhere("init")
+    elsewhere("init", "--unprotected")
     before = head(elsewhere.home)
     for more in ([], ["--replace"]):
         elsewhere.refuses("WRONG_LEDGER", "restore", tmp_path / "ledger.tar", *more)

@@ -49,7 +49,7 @@ def built(module_memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept
     """The scene, built once: the ledger, an older log of it, and what another machine remembers."""
     folder = tmp_path_factory.mktemp("scene")
     home, log, elsewhere = folder / ".deedbook", folder / ".deedbook" / "log" / "data.mdb", folder / "elsewhere"
-    call_all(home, ["init"], ["agent", "add", "a"], ["agent", "add", "b"])
+    call_all(home, ["init", "--unprotected"], ["agent", "add", "a"], ["agent", "add", "b"])
     with Serving(home) as serving, Running("--home", home, *WATCH, "--from-start") as watching:
         seen = []
         for name in ("old1", "old2", "old3", "old4", "old5"):

@@ -140,7 +140,7 @@ def test_key_file_of_something_else_is_refused(alone: Deed) -> None:
 
 def test_key_of_another_ledger_is_refused(alone: Deed, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.deed("--home", other, "init").code == 0
+    assert inside.deed("--home", other, "init", "--unprotected").code == 0
     assert inside.deed("--home", other, "agent", "add", "a").code == 0
     shutil.copy(other / "keys" / "a.key", alone.home / "keys" / "eve.key")
     alone.refuses("KEY_UNKNOWN", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "eve")
@@ -237,14 +237,14 @@ def test_wrong_call_is_a_usage_error_that_says_what_is_right(nowhere: Deed, argu
     assert nowhere.run(*arguments).code == 2
 
 
-@pytest.mark.parametrize("before", [(), ("log",), ("log", "--limit"), ("init", "--sealed=")], ids=str)
+@pytest.mark.parametrize("before", [(), ("log",), ("log", "--limit"), ("init", "--trial=")], ids=str)
 def test_wrong_call_does_not_repeat_a_secret(nowhere: Deed, before: tuple[str, ...]) -> None:
     body = "b3BlbnNzaC1rZXktdjEA" * 4
     for secret in (
         "ghp_" + "a1B2" * 9,
         f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n",
     ):
-        words = (*before[:-1], before[-1] + secret) if before[-1:] == ("init",) else (*before, secret)
+        words = (*before[:-1], before[-1] + secret) if before[:1] == ("init",) else (*before, secret)
         error = nowhere.refuses("USAGE", *words)
         assert secret[:8] not in error["message"]
         assert body not in error["message"]

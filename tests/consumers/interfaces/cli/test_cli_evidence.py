@@ -31,7 +31,7 @@ def reasoned(alone: Deed, project: Path) -> Deed:
     """A ledger with a's reasoning r, of which all three references stand, and the reviewer b."""
     assert project.exists()
     alone("agent", "add", "a", "--role", "agent")
-    alone("agent", "add", "b", "--role", "reviewer")
+    alone("agent", "add", "b", "--role", "reviewer", "--unprotected")
     alone("reasoning", "start", "r", "--task", "Why do they never end?", "--domain", "operations", "--as", "a")
     for reference in ("src/auth.py:2:token = make(user)", "src/auth.py:3", "src/auth.py:1-2"):
         alone(*SEEN, f"It stands at {reference}", "--evidence", reference)

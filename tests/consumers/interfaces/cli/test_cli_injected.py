@@ -81,7 +81,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         steer(patch, folder)
-        for arguments in (("init",), ("agent", "add", "alice")):
+        for arguments in (("init", "--unprotected"), ("agent", "add", "alice")):
             assert inside.deed("--home", folder / ".deedbook", *arguments).code == 0
         done = subprocess.run(
             [*DEEDBOOK, "emit", "-", "--as", "alice"],

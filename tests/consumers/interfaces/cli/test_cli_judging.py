@@ -14,7 +14,7 @@ from person_terminal import Terminal
 from deedbook.ledger.home.location import VIEWS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     Fresh = Callable[[str], str]
@@ -112,3 +112,26 @@ def test_yes_on_a_terminal_shows_the_text_all_the_same(alone: Deed) -> None:
     assert "gzip the old ones" in shown
     assert "h is approved" in shown
     assert terminal.end() == 0
+
+
+@pytest.mark.timeout(600)  # eight processes, of which six open keys at the real cost of Argon2id
+def test_first_ledger_on_a_terminal_asks_for_passphrases_and_has_a_closed_gate(tmp_path: Path) -> None:
+    home = tmp_path / ".deedbook"
+
+    def run(*words: str, answers: Sequence[tuple[str, str]] = ()) -> str:
+        terminal = Terminal(home, *words)
+        shown = "".join([terminal.until(prompt) + terminal.type(line) for prompt, line in answers])
+        shown += terminal.until(None)
+        assert terminal.end() == 0, shown
+        return shown
+
+    of_root = ("Passphrase of root: ", "roots")
+    run("init", answers=[("New passphrase for root: ", "roots"), ("Repeat for confirmation", "roots")])
+    for name in ("a", "b"):
+        run("agent", "add", name, answers=[of_root])
+    hers = [("New passphrase for rita: ", "hers"), ("Repeat for confirmation", "hers")]
+    run("agent", "add", "rita", "--role", "human", "--role", "reviewer", answers=[*hers, of_root])
+    run("handoff", "create", "--id", "h", "--title", "T", *PARTIES)
+    signs = [("approve this version as rita?", "y"), ("Passphrase of rita: ", "hers")]
+    assert "gate: closed\r\n" in run("handoff", "approve", "h", "--as", "rita", answers=signs)
+    assert "by rule (self-asserted); gate: closed" in run("verify")

@@ -17,6 +17,7 @@ import pytest
 from calling import Deed, Place, emit_finding, start_session
 
 from deedbook.consumers.interfaces.cli.app import App
+from deedbook.ledger.format.identity import open_key, read_key_file, write_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ def passphrase(cheap_passphrases: None) -> Iterator[Callable[..., int]]:
 
 def test_first_steps_work_in_an_empty_folder_without_any_server(tmp_path: Path) -> None:
     for arguments in (
-        ["init"],
+        ["init", "--unprotected"],
         ["agent", "add", "a", "--role", "agent"],
         ["emit", "session.started", "--stream", "session/s1", "--as", "a", "--data", "{}"],
         ["emit", "finding.logged", "--stream", "session/s1", "--as", "a", "--data", '{"finding":"x"}'],
@@ -77,7 +78,7 @@ def test_init_keeps_the_folder_private_and_out_of_git(alone: Deed) -> None:
 
 
 def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Deed) -> None:
-    made = nowhere.data("init", "--origin", "example.org/team")
+    made = nowhere.data("init", "--unprotected", "--origin", "example.org/team")
     assert made["origin"] == "example.org/team"
     assert nowhere.data("verify", "--root", made["root_fingerprint"])["trust"] == "anchored"
     assert nowhere.data("verify")["trust"] == "self-asserted"
@@ -91,14 +92,58 @@ def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Deed) -> None:
 
 
 def test_init_seals_the_root_key_with_a_passphrase(nowhere: Deed, passphrase: Callable[..., int]) -> None:
-    nowhere.refuses("USAGE", "init", "--sealed")
-    nowhere("init", "--sealed", "--passphrase-fd", passphrase())
+    error = nowhere.refuses("USAGE", "init")
+    assert "--passphrase-fd" in error["message"]
+    assert "--unprotected" in error["message"]
+    nowhere("init", "--passphrase-fd", passphrase())
+    assert nowhere("verify").splitlines()[0].endswith("; gate: closed")
     nowhere.refuses("KEY_LOCKED", "agent", "add", "a")
     nowhere("agent", "add", "a", "--passphrase-fd", passphrase(), "--unprotected")
     nowhere("agent", "add", "rita", "--role", "human", "--passphrase-fd", passphrase(f"hers\n{PASSPHRASE}"))
     nowhere("key", "delegate", "--as", "a")
     assert nowhere.run("key", "delegate", "--as", "rita", "--passphrase-fd", passphrase("\udc00")).code == 2
     assert nowhere.run("key", "delegate", "--as", "rita", "--passphrase-fd", passphrase("hers")).code == 0
+
+
+@pytest.mark.parametrize("role", ["human", "reviewer", "admin"])
+def test_key_that_approves_without_a_passphrase_is_refused_off_a_terminal(alone: Deed, role: str) -> None:
+    assert "each verdict says so" in alone.refuses("USAGE", "agent", "add", "rita", "--role", role)["message"]
+    assert alone.size() == 1
+
+
+def test_trial_is_made_in_one_step_and_says_so_for_ever(nowhere: Deed, passphrase: Callable[..., int]) -> None:
+    nowhere("init", "--trial")
+    agents = {agent["name"]: agent["roles"] for agent in nowhere.data("agent", "list")["agents"]}
+    assert agents["alex"] == ["human", "reviewer"]
+    assert (agents["claude-code"], agents["kuro"]) == (["agent"], ["agent"])
+    parties = ("--as", "kuro", "--to", "claude-code", "--reviewer", "alex")
+    nowhere("handoff", "create", *parties, "--title", "T", "--id", "t")
+    assert "gate: open (trial)" in nowhere("handoff", "approve", "t", "--as", "alex", *nowhere.as_read("t"))
+    for name in ("alex", "root"):
+        nowhere("key", "rotate", "--as", name, "--passphrase-fd", passphrase())
+    assert nowhere("verify").splitlines()[0].endswith("; gate: open (trial)")
+
+
+def test_gate_closes_when_the_last_key_gets_a_passphrase(alone: Deed, passphrase: Callable[..., int]) -> None:
+    alone("agent", "add", "rita", "--role", "human", "--unprotected")
+    alone("key", "rotate", "--as", "root")  # off a terminal, a new key is stored as the old one was
+    assert "gate: open (the keys of rita and root have no passphrase)" in alone("verify")
+    for name in ("root", "rita"):
+        alone("key", "rotate", "--as", name, "--passphrase-fd", passphrase())
+    assert alone("verify").splitlines()[0].endswith(f"; gate: closed since entry {alone.size() - 1}")
+    alone.refuses("USAGE", "key", "rotate", "--as", "rita", "--unprotected")
+
+
+def test_doctor_finds_the_open_copy_of_a_key_that_was_sealed(alone: Deed, passphrase: Callable[..., int]) -> None:
+    alone("agent", "add", "rita", "--role", "human", "--passphrase-fd", passphrase())
+    file = alone.home / "keys" / "rita.key"
+    key = open_key(file, PASSPHRASE)
+    sealed = read_key_file(file)
+    file.unlink()
+    write_key(file, key, ledger=sealed.ledger, name="rita")
+    said = alone.run("doctor")
+    assert said.code != 0
+    assert "but the key file of rita has no passphrase here" in said.out
 
 
 def test_human_without_a_passphrase_is_refused_off_a_terminal(alone: Deed) -> None:
@@ -158,7 +203,7 @@ def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Deed, monke
 def test_ledger_is_found_in_a_parent_folder_and_by_the_environment(
     nowhere: Deed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    nowhere("init")
+    nowhere("init", "--unprotected")
     ledger = nowhere.data("show", 0)["ledger"]
     home = Path.cwd() / ".deedbook"
     below = Path.cwd() / "deep" / "down"
@@ -174,7 +219,7 @@ def test_new_ledger_is_made_where_the_environment_says(
     nowhere: Deed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DEEDBOOK_HOME", str(tmp_path / "elsewhere"))
-    assert nowhere.data("init")["home"] == str(tmp_path / "elsewhere")
+    assert nowhere.data("init", "--unprotected")["home"] == str(tmp_path / "elsewhere")
     assert not (Path.cwd() / ".deedbook").exists()
     assert nowhere.data("show", 0)["author"] == "root"
 

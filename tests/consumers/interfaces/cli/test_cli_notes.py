@@ -157,7 +157,7 @@ def test_notes_travel_to_another_clone(project: Deed, tmp_path: Path, capsys: py
     assert "0 new" in project("notes", "push", "origin")
     git(tmp_path, "clone", "--quiet", "--branch=main", "remote", "clone")
     other = Deed(capsys, Place(tmp_path / "clone" / ".deedbook"))
-    other("init")
+    other("init", "--unprotected")
     assert len(other.data("notes", "fetch")["new"]) == 2
     assert other.data("notes", "show", "s1")["report"]["task"] == "Learn"
     other.refuses("NOT_FOUND", "notes", "fetch", "nowhere")

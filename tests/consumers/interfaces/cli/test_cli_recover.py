@@ -77,7 +77,7 @@ def built(module_memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept
     folder = tmp_path_factory.mktemp("scene")
     home = folder / ".deedbook"
     start = ["emit", "session.started", "--stream", "session/s", "--as", "a", "--data", "{}"]
-    call_all(home, ["init"], ["agent", "add", "a"], start)
+    call_all(home, ["init", "--unprotected"], ["agent", "add", "a"], start)
     put_in(home, "old")
     shutil.copytree(home / "log", folder / "copy")
     put_in(home, "one", "two", "three")

@@ -130,7 +130,7 @@ def test_agent_with_nothing_but_its_keys_works_from_another_folder(home: Path, t
 
 def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.deed("--home", other, "init").code == 0
+    assert inside.deed("--home", other, "init", "--unprotected").code == 0
     assert inside.deed("--home", other, "agent", "add", "eve").code == 0
     with Serving(home) as serving:
         said = inside.deed("--home", other, "--server", serving.place.server, "log", "--as", "eve")

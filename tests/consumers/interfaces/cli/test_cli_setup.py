@@ -129,7 +129,7 @@ def test_own_settings_go_before_a_teams_come_and_leave_its_page(ready: Deed, pro
 
 def test_a_teams_setup_refuses_what_others_do_not_have(ready: Deed, project: Path, tmp_path: Path) -> None:
     elsewhere = Deed(ready._capsys, Place(tmp_path / "elsewhere"))
-    elsewhere("init")
+    elsewhere("init", "--unprotected")
     elsewhere("agent", "add", "codex", "--role", "agent")
     assert "writes no path" in elsewhere.refuses("USAGE", "setup", "codex", "--team")["message"]
     before = files(project)
@@ -145,7 +145,7 @@ def test_two_colleagues_work_with_one_committed_settings_file(ready: Deed, proje
     (colleague / ".claude").mkdir(parents=True)
     (colleague / ".claude/settings.json").write_bytes((project / ".claude/settings.json").read_bytes())
     theirs = Deed(ready._capsys, Place(colleague / ".deedbook"))
-    theirs("init")
+    theirs("init", "--unprotected")
     theirs("agent", "add", "bob", "--role", "agent")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where `deed` is installed
     for folder, given, whose in ((project, {}, "claude-code"), (colleague, {"DEEDBOOK_AGENT": "bob"}, "bob")):
@@ -223,7 +223,7 @@ def test_another_agent_acts_where_one_is_named_and_again_without_being_named(rea
 def test_a_ledger_elsewhere_is_named_in_every_command(alone: Deed, tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where"
     there = Deed(alone._capsys, Place(elsewhere))
-    there("init")
+    there("init", "--unprotected")
     there("agent", "add", "gemini", "--role", "agent")
     there("setup", "gemini")
     settings = json.loads((tmp_path / ".gemini/settings.json").read_text())

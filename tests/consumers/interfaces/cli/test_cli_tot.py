@@ -42,7 +42,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Solved:
     """A ledger on which `deed tot run` solved the Game of 24 once."""
     folder = tmp_path_factory.mktemp("solved")
     home = folder / ".deedbook"
-    assert inside.deed("--home", home, "init").code == 0
+    assert inside.deed("--home", home, "init", "--unprotected").code == 0
     words = ["tot", "run", "--problem", PROBLEM, "--task-type", "math_reasoning", "--json"]
     said = call("--home", home, *words)
     assert said.code == 0, said.out

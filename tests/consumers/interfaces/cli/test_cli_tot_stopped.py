@@ -29,7 +29,7 @@ SLOW = ("--problem", "4 5 6 7 8 9", "--strategy", "BFS", "--depth", 3, "--branch
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
     home = tmp_path / ".deedbook"
-    assert inside.deed("--home", home, "init").code == 0
+    assert inside.deed("--home", home, "init", "--unprotected").code == 0
     return Deed(capsys, Place(home))
 
 

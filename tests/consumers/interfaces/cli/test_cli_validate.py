@@ -23,7 +23,7 @@ def test_validate_passes_then_names_the_stale_evidence(
     alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone("agent", "add", "a", "--role", "agent")
-    alone("agent", "add", "b", "--role", "reviewer")
+    alone("agent", "add", "b", "--role", "reviewer", "--unprotected")
     alone("reasoning", "start", "r", "--task", "t", "--as", "a")
     (evidence,) = audit_json()["steps"][9]["evidence"]
     alone("reasoning", "step", "r", "--as", "a", "--type", "observation", "scrypt", "--evidence", evidence)
@@ -56,7 +56,7 @@ def test_validate_passes_then_names_the_stale_evidence(
 
 def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     for name, role in (("a", "agent"), ("b", "reviewer"), ("c", "reviewer")):
-        alone("agent", "add", name, "--role", role)
+        alone("agent", "add", name, "--role", role, "--unprotected")
     for author in ("a", "b"):
         alone("reasoning", "start", f"of-{author}", "--task", "t", "--as", author)
         alone("reasoning", "step", f"of-{author}", "Seen", "--as", author)

@@ -84,7 +84,7 @@ class Place:
 
     def with_ledger(self, *agents: str) -> Place:
         """Make the ledger and register agents."""
-        self.deed("init")
+        self.deed("init", "--unprotected")
         for name in agents:
             self.deed("agent", "add", name, "--role", "agent")
         return self

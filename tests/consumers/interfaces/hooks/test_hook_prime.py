@@ -24,7 +24,7 @@ AGE = r", (just now|\d+ min ago):"
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A ledger with sessions, dead ends and more handoffs than a brief holds."""
     place = Place(tmp_path_factory.mktemp("busy")).with_ledger("ann", "ben")
-    place.deed("agent", "add", "rita", "--role", "reviewer")
+    place.deed("agent", "add", "rita", "--role", "reviewer", "--unprotected")
     place.deed("session", "start", "one", "--task", "Move the parser to the new grammar", "--as", "ann")
     for number in range(8):
         approach = f"approach number {number} of the parser {'with a long story ' * 8}"
@@ -90,7 +90,7 @@ def test_who_is_not_registered_is_told_how_to_be(busy: Place) -> None:
 
 def test_an_empty_ledger_says_what_to_do_first(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    place.deed("init")
+    place.deed("init", "--unprotected")
     text = place.data("prime")["text"]
     assert "Begin with `deed agent add NAME --role agent`" in text
     assert "No session was recorded yet" in text

@@ -27,7 +27,7 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_home(folder: Path) -> Path:
     """Make a ledger with kuro, claude-code and the reviewer alex."""
     home = folder / ".deedbook"
-    assert call("--home", home, "init").code == 0
+    assert call("--home", home, "init", "--unprotected").code == 0
     for agent, roles in AGENTS.items():
         chosen = [word for role in roles for word in ("--role", role)]
         assert call("--home", home, "agent", "add", agent, *chosen, "--unprotected").code == 0
@@ -60,5 +60,5 @@ def place(request: pytest.FixtureRequest) -> Place:
 def alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
     """Verbs on a new ledger of this test's own, in a folder."""
     made = Deed(capsys, Place(tmp_path / ".deedbook"))
-    made("init")
+    made("init", "--unprotected")
     return made
