@@ -33,7 +33,7 @@ def main(home: str, store: str, until: int) -> None:
         @reactor.on("finding.logged")
         def write(event: Event, db: Any) -> None:
             db.execute(f"INSERT INTO done VALUES ({mark}, {mark})", (event.index, event.data.finding))
-            if event.data.finding == "deadly":
+            if event.data.finding.startswith("deadly"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         reactor.start_at(0)

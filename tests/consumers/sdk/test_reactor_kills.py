@@ -94,7 +94,7 @@ def test_event_that_kills_its_subscriber_becomes_a_dead_letter(
 ) -> None:
     handled = list[str]()
     for number in range(rounds := times(1, 2)):
-        find(ledger, before := f"before {number}", "deadly", after := f"after {number}")
+        find(ledger, before := f"before {number}", f"deadly {number}", after := f"after {number}")
         handled += [before, after]
         assert [start().wait(60) for _ in range(4)] == [-9, -9, -9, 0]
     effects, letters = rows(store)
