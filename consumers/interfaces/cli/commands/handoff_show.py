@@ -83,7 +83,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     echo(f"{handoff['id']}  [{handoff['status']} → {handoff['to']}]")
     echo(quote_text(f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}"))
     echo(f"version {handoff['version']}")
-    if handoff["result"]:
+    if handoff["status"] in ("completed", "verified"):  # of work that was sent back, the result is over
         echo(f"result {handoff['result']}")
     echo(quote_text(handoff["why"]["sentence"]))
     if handoff["depends_on"]:
