@@ -25,14 +25,16 @@ ATTEMPTS = 3
 def main(home: str, store: str, until: int) -> None:
     """React to findings until everything before an index was handled."""
     subscriptions = open_subscriptions(store)
-    subscriptions.run("CREATE TABLE IF NOT EXISTS done (event_index INTEGER, finding TEXT)")
+    order = "INTEGER PRIMARY KEY" if isinstance(subscriptions, Subscriptions) else "BIGINT GENERATED ALWAYS AS IDENTITY"
+    subscriptions.run(f"CREATE TABLE IF NOT EXISTS done (number {order}, event_index INTEGER, finding TEXT)")
     with LocalClient(Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE))) as client:
         mark = "?" if isinstance(subscriptions, Subscriptions) else "%s"
         reactor = Reactor(client, subscriptions, "rows", attempts=ATTEMPTS, retry_wait_s=0.001)
 
         @reactor.on("finding.logged")
         def write(event: Event, db: Any) -> None:
-            db.execute(f"INSERT INTO done VALUES ({mark}, {mark})", (event.index, event.data.finding))
+            row = (event.index, event.data.finding)
+            db.execute(f"INSERT INTO done (event_index, finding) VALUES ({mark}, {mark})", row)
             if event.data.finding.startswith("deadly"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
