@@ -132,7 +132,7 @@ class Moves:
                 *((handoff.receiver, "handoff.criterion_checked", {"position": at}) for at in unmet),
                 (handoff.receiver, "handoff.completed", {}),
             ],
-            "completed": [(handoff.reviewer, "handoff.verified", self.judged(name))],
+            "completed": [(handoff.reviewer, "handoff.verified", {"result": handoff.result})],
         }
         found = waits_for.get(handoff.status, [])
         if handoff.status == "approved" and handoff.receiver and self.is_one_of(2):

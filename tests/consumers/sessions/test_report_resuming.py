@@ -249,7 +249,7 @@ def test_a_text_that_the_report_had_to_shorten_much_is_read_from_its_blob(ledger
 
 
 def test_ids_and_labels_of_any_length_leave_the_limits_as_they_are(ledger: Ledger, recorder: Recorder) -> None:
-    name = "𝒻𝒶" * 45
+    name = "𠮷𠀋" * 45
     ledger.emit("alice", f"session/{name}", session.SessionStarted(task="y " * 5_000))
     name += " it's"
     ledger.emit("alice", f"session/{name}", session.SessionStarted(task="x " * 5_000, ai_id="agent " * 3_000))
