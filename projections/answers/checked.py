@@ -174,11 +174,12 @@ class CheckedRows:
         if not (read := list(self._streams.values())):
             return {}
         first = next((stream for stream in read if stream.entries), read[0])
+        gate = self._client.streams.authority.gate_state(first.head.size)
         head = {
             "size": first.head.size,
             "root": first.head.root,
             "is_pinned": self._client.streams.is_pinned,
-            "gate": msgspec.to_builtins(self._client.streams.authority.gate_state(first.head.size)),
+            "gate": msgspec.to_builtins(gate) | {"unprotected": [*gate.unprotected]},  # a list, as from JSON
             "ignored": msgspec.to_builtins([ignored for stream in read for ignored in stream.ignored]),
         }
         of_stream = {"entries": len(first.entries) + len(first.ignored), "ends": first.ends or None}

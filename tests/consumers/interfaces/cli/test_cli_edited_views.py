@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def test_edited_views_are_found_by_verify_and_not_believed_by_show(alone: Deed) -> None:
     for name in ("a", "b"):
         alone("agent", "add", name)
-    alone("agent", "add", "rita", "--role", "reviewer")
+    alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
     create = ["--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--criterion", "c", "--id", "h"]
     alone("handoff", "create", *create)
     assert alone("verify", "--views").startswith("VALID: ")
