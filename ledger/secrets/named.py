@@ -45,7 +45,8 @@ name_max_bytes: Final = 60
 named_max: Final = 20_000
 
 _PASSWORDS: Final = (
-    "password|passwort|passwd|passphrase|passcode|pass_key|pwd|db_pass|mysql_pass|smtp_pass|密码|密碼|口令"
+    "password|passwort|passwd|passphrase|passcode|pass_key|pwd|密码|密碼|口令"
+    "|(?:db|mysql|postgres|redis|smtp|mail|ldap|ftp|ssh|become|sudo|root|admin|user)_pass"
 )
 _SECRETS: Final = (
     "secret|token|(?:api|access|secret|private|auth|encryption|master|account|subscription|app)[_-]?key"
@@ -57,7 +58,7 @@ _VALUE: Final = r"""[^\x00-\x20\x7f-\xff"'`<>\\;,]{6,}"""
 _TYPE: Final = r"[A-Za-z][A-Za-z\[\]. |]{0,30}"
 _SIGN: Final = rf"(?:=>|:=|\?=|===?|=|:\s*{_TYPE}=|:)"
 _SCHEME: Final = r"""(?:(?i:bearer|basic|digest|token|bot|api-?key|key) +|[bfru]["'])?"""
-_IS: Final = rf"{_QUOTE}\]?\s*{_SIGN}\s*{_QUOTE}{_SCHEME}"
+_IS: Final = rf"{_QUOTE}\]?\s*{_SIGN}\**\s*{_QUOTE}{_SCHEME}"
 _DASHES: Final = r"""(?:^|[\s"'`(\[])--?[A-Za-z0-9-]{0,40}?"""
 
 FORMS: Final = (
@@ -65,13 +66,18 @@ FORMS: Final = (
     (NAMED, rf"{_WORDS}{_IS}", _VALUE),
     (NAMED, rf"\b(?i:authorization){_IS}", _VALUE),
     (COOKIE, rf"\b(?i:(?:set-)?cookies?){_QUOTE}\s*[:=]\s*{_QUOTE}", r"""[^\s=;:"'\\]{1,60}=[^\r\n"'\\]{8,}"""),
+    (NAMED, rf"{_WORDS}>", _VALUE),  # an element of XML
+    (LOGIN, r"\bmachine\s+\S{1,255}\s+login\s+\S{1,255}\s+password\s+", _VALUE),
+    (LOGIN, rf"\b(?:sshpass|redis-cli|(?:docker|podman) login)\b[^\n|;&]{{0,80}}?\s-[ap][ =]*{_QUOTE}", _VALUE),
+    (LOGIN, rf"\bmysql(?:dump|admin)?\b[^\n|;&]{{0,80}}?\s-p{_QUOTE}", _VALUE),
     (LOGIN, rf"""(?:^|[\s"'`])(?:-u|--user|--proxy-user)[ =]*{_QUOTE}[^\s:="'\\$<{{/]{{1,60}}:""", _VALUE),
 )
 # The characters of a sign or a break as JSON has them.
 _IN_JSON: Final = r"""(?:["'\\`*\]\s=]|\\[nrt])*"""
 TRACE: Final = (
-    rf"{_WORDS}{_IN_JSON}(?:[=:?]|\xef\xbc[\x9a\x9d])|-[A-Za-z0-9-]{{0,40}}{_WORDS}(?:[\s=]|\\)"
+    rf"{_WORDS}{_IN_JSON}(?:[=:?>]|\xef\xbc[\x9a\x9d])|-[A-Za-z0-9-]{{0,40}}{_WORDS}(?:[\s=]|\\)"
     rf"|(?i:authorization|cookies?){_IN_JSON}[:=]|(?:-u|--user|--proxy-user)[ =\\\"'][^:]{{1,62}}:"
+    r"|machine(?:\s|\\[nrt])|sshpass|redis-cli|(?:docker|podman) login|mysql"
 )
 
 _BARE: Final = re.compile(
@@ -91,6 +97,7 @@ _DIGEST: Final = rb"(?i:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9
 _UUID: Final = rb"(?i:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})"
 _REFERENCE: Final = (
     rb"(?i:[a-z][a-z0-9]{1,12}[:-][0-9a-f]{32,}|sha(?:256|384|512)-[a-z0-9+/]+=*)|[a-z][a-z0-9+.-]*://.*"
+    rb"|vault:[a-z0-9/_.-]+#[a-z0-9_.-]+"
 )
 _IDENTIFIERS: Final = rb"[A-Za-z_]\w{0,30}(?:\.[A-Za-z_]\w{0,30})+"
 _MOMENT: Final = rb"[0-9][0-9:.,_+/TZ-]*"

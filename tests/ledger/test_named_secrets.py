@@ -100,6 +100,16 @@ NAMED_FORMS: Final = {
     "authorization, no scheme": f"Authorization: {RANDOM}",
     "authorization, other scheme": f"Authorization: token {RANDOM}",
     "table": f"**Password**: `{CHOSEN}`",
+    "table, sign within": f"**Password:** `{CHOSEN}`",
+    "XML": f"<server><password>{CHOSEN}</password></server>",
+    "XML, name of two words": f"<apiKey>{RANDOM}</apiKey>",
+    "netrc": f"machine api.example login deploy password {CHOSEN}",
+    "netrc, lines": f"machine api.example\n  login deploy\n  password {CHOSEN}\n",
+    "sshpass": f"sshpass -p {CHOSEN} ssh root@db.example",
+    "docker": f"docker login -u bob -p '{RANDOM}' registry.example",
+    "Redis": f"redis-cli -h db -p 6379 -a {RANDOM} ping",
+    "MySQL, option": f"mysql -u root -p{CHOSEN} app",
+    "Ansible": f"ansible_become_pass: {CHOSEN}",
     "base64 that begins with a slash": "CLIENT_SECRET=/" + drawn("slash", BASE64, 43),
     "after words": f"token: see below\nsecret: word\napi_key={RANDOM}",
 }
@@ -121,6 +131,11 @@ HARMLESS: Final = {
     "cookies": "Cookie: theme=dark; lang=en-GB; consent=yes-2024; _ga=GA1.2.1234567890.1600000000",
     "user of a command": "curl -u deploy:$PASSWORD https://example.org; docker run -u 1000:1000 app; -u me:password",
     "docker": "docker run --user 1000:1000 --token-ttl 3600s",
+    "elements": "<password>changeme</password> <token>$TOKEN</token> Map<String, Secret>Builder <token>@host1:80",
+    "options of commands": "sshpass -p $PW ssh -p 2222 h1; mysql -u root -p app_2024; redis-cli -p 16379 ping",
+    "paths of a vault": "auth_token: vault:secret/data/app1#token2",
+    "passes": "tests pass: 1,204 of 1,204 in run_pass=2nd; proxy_pass http://app1:8080/v2",
+    "netrc without a password": "machine api.example login deploy password <password>",
     "authorization in prose": "Authorization: only for members of team-42",
 }
 

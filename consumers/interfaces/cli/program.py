@@ -132,7 +132,10 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; whatever it raises was printed."""
     try:  # click returns, and does not raise, the exit code that a command ends with
         code = deed.main(arguments, prog_name="deed", standalone_mode=False, obj=Options())
-    except click.Abort:
+    except click.Abort as abort:
+        if isinstance(abort.__cause__, EOFError):  # click takes the end of any file, as of a damaged module, for ours
+            failed: int = load("failures:print_failure")(abort.__cause__, arguments)
+            return failed
         load("terminal:echo")("stopped", err=True)
         return stopped_by_user
     except SystemExit:  # so click ends a command whose reader has gone: that is no failure of ours

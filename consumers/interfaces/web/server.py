@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import socket
 import time
@@ -35,6 +36,7 @@ keep_alive_max_s: Final = 5
 request_wait_max_s: Final = 15
 request_head_max_bytes: Final = 16 * 1024
 stop_wait_max_s: Final = 3
+warning_interval_s: Final = 60.0
 DROP: Final = "deedbook.drop"
 TIMED: Final = "deedbook.timed"
 _STATUSES: Final = {"TOKEN_INVALID": 401, "NOT_ACCEPTABLE": 406, "TOO_LARGE": 413, "NOT_WITNESSED": 503}
@@ -94,6 +96,8 @@ async def serving(
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     starting = asyncio.create_task(server.accepts.wait())
+    warnings, library = _Warnings(), logging.getLogger("uvicorn.error")
+    library.addFilter(warnings)
     try:
         await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -103,6 +107,7 @@ async def serving(
         starting.cancel()
         server.should_exit = True
         await serving
+        library.removeFilter(warnings)
 
 
 def status_of(error: DeedbookError) -> int:
@@ -136,6 +141,24 @@ def hosts(client: EntryReads, bound: str) -> list[str]:
     created = read_event(0, client.entry(0)).data
     origin = created.origin if isinstance(created, LedgerCreated) else ""
     return [bound, LOOPBACK, "localhost", origin.split("/")[0].lower() or LOOPBACK]
+
+
+class _Warnings(logging.Filter):
+    """Passes each warning of uvicorn once in an interval: any client causes one with each request, without a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._until_s: dict[str, float] = {}  # by the text, which is one of few
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a record."""
+        now = time.monotonic()
+        if record.levelno != logging.WARNING:
+            return True
+        if now < self._until_s.get(record.msg, 0):
+            return False
+        self._until_s[record.msg] = now + warning_interval_s
+        return True
 
 
 class _Connection(H11Protocol):

@@ -301,6 +301,17 @@ def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
         run(["--home", str(alone.home), "log"])
 
 
+def test_damaged_module_is_not_called_stopped_by_the_user(
+    alone: Deed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def truncated(_: App) -> None:  # as Python's import of a module of which a full disk kept a part
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr(App, "ledger", truncated)
+    assert run(["--home", str(alone.home), "log"]) == 1
+    assert "UNEXPECTED: EOFError: marshal data too short" in capsys.readouterr().err
+
+
 def test_every_error_has_an_exit_code_of_the_contract() -> None:
     assert {int(code.exit) for code in CODES.values()} == set(range(1, 10))
     assert stopped_by_user not in {int(code.exit) for code in CODES.values()}

@@ -236,6 +236,15 @@ def test_connections_without_a_whole_request_take_no_place_from_others(
         connection.close()
 
 
+def test_requests_without_a_token_cost_few_log_lines(published: Published, caplog: pytest.LogCaptureFixture) -> None:
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    assert [ask(published, "GET", "/healthz", **upgrade)[0] for _ in range(20)] == [200] * 20
+    assert [ask(published, "GET", "/healthz", **{"Content-Length": "+1"})[0] for _ in range(20)] == [400] * 20
+    logged = [record.msg for record in caplog.records if record.name == "uvicorn.error"]
+    assert "Invalid HTTP request received." in logged
+    assert len(logged) == len(set(logged))
+
+
 def test_only_so_many_requests_are_answered_at_once_and_a_kept_connection_is_given_up_last() -> None:
     async def serve() -> tuple[list[int], bytes]:
         go = asyncio.Event()
