@@ -9,7 +9,7 @@ import tarfile
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from bundle_mutations import members_of, packed
+from bundle_tars import members_of, packed
 from forge import SESSION, Forge
 from judges import alone, ours
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import inside
 import pytest
-from bundle_mutations import members_of, packed
+from bundle_tars import members_of, packed
 from event_examples import EXAMPLES
 from forge import SESSION, Forge, _Client
 from forged_steps import FINDING, ended, finding, rotated

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bundle_mutations import members_of, packed
+from bundle_tars import members_of, packed
 from forge import SESSION, Forge
 from forged_steps import FINDING, finding, removed, role, stored
 from judges import Judgement, alone, ours

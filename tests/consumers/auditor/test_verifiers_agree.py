@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING
 
 import pytest
-from bundle_mutations import members_of, packed
+from bundle_tars import members_of, packed
 from event_examples import EXAMPLES
 from forge import SESSION, Forge
 from forged_steps import WrongLog, example

@@ -31,7 +31,7 @@ def filed(alone: Deed) -> tuple[Deed, str]:
     """A ledger with a handoff whose file is a blob, and the ref of that blob."""
     for name in ("a", "b"):
         alone("agent", "add", name)
-    alone("agent", "add", "rita", "--role", "reviewer")
+    alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
     with LocalClient(Settings(home=alone.home)) as client:
         author = Author(client, "a", lambda _: open_key(Home(alone.home).key_file("a")))
         ref = author.put_blob(b"# Handoff: as it was written")
