@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from deedbook.ledger.log.log import Log
     from deedbook.ledger.log.state import Snapshot
 
-# A whole string: a quote after a backslash is part of a longer one.
-_REFS: Final = re.compile(rb'(?<!\\)"((?:blake3|sha256):[0-9a-f]{64})"')
+# Also within a text, such as `report.txt (kept: REF)`: the blob of a ref that somebody can read must be there.
+_REFS: Final = re.compile(rb"(?:blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 _ESCAPED: Final = b"\\u"
 _POSITION: Final = b"\0"
 _pages_per_transaction: Final = 16
@@ -73,7 +73,7 @@ def find_refs(entry: bytes) -> list[str]:
 
 
 def refs_in(data: bytes) -> list[str]:
-    """Return the refs in the data of an event (JSON): its strings that have the form of one."""
+    """Return the refs in the data of an event (JSON): in all its strings."""
     if _ESCAPED in data:  # a letter of a ref may be escaped
         with suppress(Refused):  # not strict JSON: only a forged entry has such data, and audits say so
             data = encode_sorted(check_strict(data))

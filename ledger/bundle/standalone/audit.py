@@ -45,7 +45,7 @@ FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "in
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
 REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
-QUOTED_REF = re.compile(r'(?<!\\)"((?:blake3|sha256):[0-9a-f]{64})"')
+REF_IN_TEXT = re.compile(r"(?:blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 
 
 def read_manifest(text: bytes) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Audit:
         for ref in self.kinds.blobs_of(event):
             self.needed.setdefault(ref, index)
         if self.unreferenced:
-            self.unreferenced -= set(QUOTED_REF.findall(json.dumps(event.data, ensure_ascii=False)))
+            self.unreferenced -= set(REF_IN_TEXT.findall(json.dumps(event.data, ensure_ascii=False)))
         if proof is not None:
             self.check_proof(index, entry, data, *proof)
         return event

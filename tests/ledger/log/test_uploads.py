@@ -185,6 +185,7 @@ def test_quota_ends_one_agents_uploads_and_nobody_elses(ledger: Ledger) -> None:
 
 def test_unreferenced_blob_is_deleted_after_a_day(ledger: Ledger) -> None:
     referenced = ledger.put_blob("alice", b"kept")
+    artifact = ledger.put_blob("alice", b"kept as an artifact")
     referenced_by_sha = ledger.put_blob("alice", b"kept by its other digest")
     lost = ledger.put_blob("alice", b"lost" * 50_000)
     record = ledger.log.blobs.find(referenced_by_sha)
@@ -192,19 +193,20 @@ def test_unreferenced_blob_is_deleted_after_a_day(ledger: Ledger) -> None:
     ledger.emit("alice", "session/s1", SessionStarted())
     sha = "sha256:" + record.sha256.hex()
     ledger.emit("alice", "session/s1", FindingLogged(finding="see", evidence=[referenced, sha]))
+    ledger.emit("alice", "session/s1", FindingLogged(finding=f"report.txt (kept: {artifact})"))
     with ledger.client() as client:
         unfinished = content_of("u")
         begin(client, ledger.intent("bob", unfinished))
         client.uploads.add("bob", blake3(unfinished).digest(), 0, unfinished[:CHUNK])
         assert drop_unreferenced(ledger.log) == ExpiryResult(0, 0)
         assert drop_unreferenced(ledger.log, now_ms=later_ms()) == ExpiryResult(2, 200_000 + CHUNK)
-        assert sorted(refs_of(ledger.log.blobs)) == sorted([referenced, referenced_by_sha])
+        assert sorted(refs_of(ledger.log.blobs)) == sorted([referenced, artifact, referenced_by_sha])
         assert code_of(lambda: client.get_blob(lost)) == "NOT_FOUND"
         assert usage_of(ledger.log.blobs, "bob") == Usage()
         assert usage_of(ledger.log.blobs, "alice").unreferenced == 0
     store = ledger.log.blobs.open_or_create()
     with store.reading() as txn:
-        assert len(list(store.items(txn, store.tables["chunks"], b""))) == 2
+        assert len(list(store.items(txn, store.tables["chunks"], b""))) == 3
 
 
 def test_blob_that_another_agent_stored_since_stays(ledger: Ledger) -> None:
