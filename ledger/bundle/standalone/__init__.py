@@ -13,8 +13,8 @@ family; `deed verify --bundle` replays its rules, too.
 Each problem is one line with the index of the entry and the code of the rule that is broken. The last line is the
 verdict; the exit code goes with it:
 
-    VALID         0  everything is correct
-    SUSPECT_KEY   6  everything is correct, but some events were signed with a key after its compromise
+    VALID         0  everything in the bundle is correct
+    SUSPECT_KEY   6  everything in it is correct, but some events were signed with a key after its compromise
     PARTIAL       6  what was checked is correct, but the named events or files are missing, or the rules of the named
                      families were not replayed
     INVALID       6  something is wrong: the verdict names the index or the file

@@ -48,8 +48,9 @@ python3 verify.py --root FINGERPRINT</pre>
 got from another source instead: anybody can make a complete ledger with keys of their own. If you do not trust the
 sender, take the program from another source, too: <code>pip install deedbook-verify</code>, then <code>deedbook-verify
 .</code> with the same option.</p>
-<p>The last line is the verdict. VALID: everything is correct. SUSPECT_KEY: some events were signed with a key that was
-reported stolen. PARTIAL: what is here is correct, and something is missing. INVALID: something is wrong.</p></div>"""
+<p>The last line is the verdict. VALID: everything in this bundle is correct. SUSPECT_KEY: some events were signed with
+a key that was reported stolen. PARTIAL: what is here is correct, and something is missing. INVALID: something is
+wrong.</p></div>"""
 POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()}'"
 
 
@@ -282,7 +283,11 @@ class Page:
             ["entries left out", lacking],
             ["large contents (blobs) left out", f"{len(missing)}, without which an entry is incomplete{listed}"],
         ]
-        later = "<p>A bundle cannot show entries that the ledger accepted after this state.</p>"
+        later = (
+            "<p>VALID does not exclude that the ledger has newer entries, which the sender left out. Get a newer "
+            "checkpoint from another source, and compare: "
+            "<code>deed verify --bundle BUNDLE --checkpoint FILE</code>.</p>"
+        )
         return ["<h2>What this bundle is</h2>", *table([], rows), later]
 
     def handoffs(self) -> list[str]:

@@ -209,7 +209,7 @@ def conclude(
             problems = [_line(problem) for problem in report.problems[:problems_shown_max]]
             echo("".join(f"{line}\n" for line in problems or notes), err=True, nl=False)
         code = "HISTORY_CHANGED" if report.outcome == "HISTORY_CHANGED" else "VERIFICATION_FAILED"
-        raise Corrupted(code, report.verdict, report=data)
+        raise Corrupted(code, report.verdict.removeprefix("HISTORY_CHANGED: "), report=data)
 
     text = [report.verdict + (", views equal what the log gives" if views else "")]
     if report.resumed_at:
