@@ -292,7 +292,10 @@ class AsyncConnection:
             connect_timeout=2,
         )
         with bus_errors(f"no server at {self._server}"):
-            await asyncio.wait_for(connecting, connect_timeout_s)
+            try:
+                await asyncio.wait_for(connecting, connect_timeout_s)
+            except ValueError as error:  # its first line is longer than asyncio's limit, or not JSON
+                raise nats.errors.Error("its greeting is not that of a NATS server") from error
 
     async def _discard(self) -> None:
         """Close the broken connection and its socket."""

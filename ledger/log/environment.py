@@ -12,6 +12,7 @@ changes within a transaction: if the file is cut while we read a page of it, the
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ from deedbook.ledger.system.files import can_write, check_regular
 
 FILE: Final = "data.mdb"
 _LOCK_FILE: Final = "lock.mdb"
+_lock_file_bytes: Final = 4096 + 64 * limits.readers_max
+"""More than LMDB needs for its header and one line for each reader; LMDB takes the size that it finds."""
 _free_min_bytes: Final = 1024**2
 
 
@@ -58,6 +61,8 @@ class Environment:
         with translate_errors(path, setting):
             check_data_file(self._file, may_be_new=create)
             self.is_read_only = is_read_only(self.path)
+            if create and not self.is_read_only:
+                _allocate_lock_file(self.path)
             self.env = lmdb.open(
                 str(path),
                 map_size=map_size,
@@ -196,6 +201,28 @@ def is_read_only(path: Path) -> bool:
     return not (can_write(path / FILE) and can_write(path / _LOCK_FILE))
 
 
+def _allocate_lock_file(folder: Path) -> None:
+    """Make the folder and a lock file whose blocks are on the disk, if there is none.
+
+    LMDB would make one without blocks and map it. On a full disk its first write there ends the process (SIGBUS). The
+    file gets its name when it is complete, so another process that opens the folder never finds a part of it. If we
+    crash before that, a file without use stays.
+    """
+    folder.mkdir(exist_ok=True)
+    if (folder / _LOCK_FILE).exists():
+        return
+    part = folder / f"{_LOCK_FILE}.{os.getpid()}"
+    try:
+        part.write_bytes(bytes(_lock_file_bytes))
+        os.link(part, folder / _LOCK_FILE)
+    except OSError as error:
+        # Another process was faster, or this file system has no hard links: then LMDB makes the file.
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+    finally:
+        part.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def translate_errors(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
     """Raise LMDB's and the file system's errors as our own, with the next step."""
@@ -217,6 +244,8 @@ def translate_errors(path: Path, setting: str = "map_size_bytes") -> Iterator[No
             "CORRUPTED", f"the store in {path} has a record that cannot be decoded ({error}): {RESTORE}"
         ) from error
     except (lmdb.Error, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Unavailable("STORE_FULL", f"the disk of the store in {path} is full: free disk space") from error
         if "Input/output error" in str(error) and _free_bytes(path) < _free_min_bytes:
             # LMDB reports a short write as an I/O error; a disk with room for a part of the write causes one.
             raise Unavailable("STORE_FULL", f"the disk of the store in {path} is full: free disk space") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,12 @@ from building import Actors, Ledger
 from served import Served, failure_of, settings_of, users
 
 from deedbook import Ledger as Program
+from deedbook.ledger.bus.connection import AsyncConnection
 from deedbook.ledger.client.remote import RemoteClient
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.home.config import check_server
+from deedbook.ledger.home.home import bus_seed
 from deedbook.ledger.service.server import EmbeddedServer
 
 if TYPE_CHECKING:
@@ -128,3 +132,29 @@ def test_list_of_servers_is_checked_one_by_one(servers: str) -> None:
     with pytest.raises(Refused) as refused:
         check_server(servers)
     assert refused.value.code == "INVALID_FIELD"
+
+
+@pytest.mark.parametrize("greeting", [b"INFO " + b"[" * 100_000 + b"\r\n", b"INFO {" + b"a" * 5_000_000, b"INFO {\r\n"])
+def test_server_that_greets_in_another_form_is_no_server(greeting: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def greet() -> None:
+            while True:
+                try:
+                    client, _ = listening.accept()
+                except OSError:  # the test is over
+                    return
+                with client:
+                    try:
+                        client.sendall(greeting)
+                    except OSError:
+                        continue
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        connection = AsyncConnection(f"nats://127.0.0.1:{listening.getsockname()[1]}", "alice", bus_seed(bytes(32)))
+        with pytest.raises(Unavailable) as refused:
+            asyncio.run(connection.open())
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    assert refused.value.code == "BUS_UNAVAILABLE"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +16,13 @@ from building import Ledger, refs_of
 from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.merkle import leaf_hash, root_of
-from deedbook.ledger.log.environment import translate_errors
+from deedbook.ledger.log.environment import Environment, translate_errors
 from deedbook.ledger.log.keys import HEAD_KEY, agent_key, index_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.tables import Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 SMALL = 1024**2
 
@@ -108,6 +109,33 @@ def test_short_write_on_a_full_disk_is_reported_as_a_full_store(
     with pytest.raises(Unavailable) as refused, translate_errors(home):
         raise lmdb.Error("mdb_txn_commit: Input/output error")
     assert refused.value.code == code
+
+
+def new_environment(folder: Path) -> None:
+    """Make an environment, and close it."""
+    Environment(folder, ("entries",), map_size=SMALL, setting="map_size_bytes", create=True).close()
+
+
+def test_new_lock_file_has_its_blocks_on_the_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "blobs"
+    new_environment(folder)
+    status = (folder / "lock.mdb").stat()
+    assert status.st_blocks * 512 >= status.st_size  # a write to a page without a block ends a process on a full disk
+    assert {path.name for path in folder.iterdir()} == {"data.mdb", "lock.mdb"}
+
+
+def test_disk_without_room_for_a_lock_file_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(path: Path, _: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_bytes", write)
+        with pytest.raises(Unavailable) as refused:
+            new_environment(tmp_path)
+    assert refused.value.code == "STORE_FULL"
+    assert list(tmp_path.iterdir()) == []
+    new_environment(tmp_path)
 
 
 def test_record_with_invalid_text_is_reported_as_damage(ledger: Ledger) -> None:
