@@ -144,7 +144,9 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         findings.note(index, refusal.code, refusal.message)
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
     verified, suspects = part.kinds.total(), [*part.compromised()]
-    lost = (*part.refused, *(gap.since for gap in part.missing if gap.stream is None))
+    # An event of authority that may be wrong is as good as missing: nothing that follows from it is known.
+    unsure = part.doubtful.keys() & {index for index, *_ in part.authority}
+    lost = (*part.refused, *unsure, *(gap.since for gap in part.missing if gap.stream is None))
     lost_from, roots = min(lost, default=None), {manifest.size: root}
     outcome = ReplayOutcome(part, manifest.size, root, roots, lost_from, verified, suspects)
     checkpoint = _check_members(bundle, outcome, findings)

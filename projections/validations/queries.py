@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
 from deedbook.ledger.format.codec import read_json
-from deedbook.ledger.lifecycle.authority import compromised_at
+from deedbook.ledger.lifecycle.authority import Agents, report_on_signature
 from deedbook.projections.answers.query import Arguments, ById, Limit, age_of
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.reasoning.fold import VERSIONS
@@ -80,10 +80,13 @@ def _voices(source: RowSource, ref: str) -> list[Voice]:
         if row["reasoning_id"] in ids and row["author"] not in owners:
             newest.setdefault(row["author"], row)
     agents = source.agents(newest)
-    return [
-        _voice(row, compromised_at(agents.key, row["key"], row["event_index"]), source.now_ms)
-        for row in newest.values()
-    ]
+    return [_voice(row, _report_on(row, agents), source.now_ms) for row in newest.values()]
+
+
+def _report_on(row: dict[str, Any], agents: Agents) -> int | None:
+    """Return the entry because of which a report vouches for nothing: its key was stolen, or its author's role void."""
+    stream = f"reasoning/{row['reasoning_id']}"
+    return report_on_signature(agents, row["key"], "reasoning.validated", stream, row["event_index"])
 
 
 def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
@@ -101,7 +104,7 @@ def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
     if compromised is not None:
-        stand += f", signed with a key that entry {compromised} reports as compromised"
+        stand += f", rests on a key that entry {compromised} reports as compromised"
     tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"
     done = {"failed": "found wrong", "passed": "validated", "unchecked": tried}[outcome]
     problems = [issue.message for issue in data.issues[:problems_named_max]]

@@ -161,6 +161,18 @@ def test_gate_is_not_known_of_a_part_without_all_of_authority(tmp_path: Path) ->
         assert (verdict.word, verdict.gate) == ("PARTIAL", UNKNOWN), verdict.text
 
 
+def test_gate_is_not_known_if_an_event_of_authority_may_be_wrong(tmp_path: Path) -> None:
+    forge = Forge()
+    finding(forge)
+    missing = len(forge.entries) - 1
+    finding(forge)
+    forge.emit("bob", "agent/alice", RoleRevoked(agent="alice", role="agent"))
+    path = forge.export(tmp_path / "part.tar", SESSION, leave_out={missing})
+    for judge in (ours, alone):
+        verdict = judge(path)
+        assert (verdict.word, verdict.gate) == ("PARTIAL", UNKNOWN), verdict.text
+
+
 def test_gate_of_random_authority_is_what_a_list_of_keys_gives(home: Path, tmp_path: Path) -> None:
     for number, chance in enumerate(chances("gate states", times(6, 60))):
         with Ledger(home.with_name(f"ledger-{number}"), root=f"root {number}", sealed=EVERYBODY) as ledger:

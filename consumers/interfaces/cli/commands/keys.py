@@ -30,6 +30,7 @@ from deedbook.ledger.events.authority import (
 )
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated, HandoffCriterionWaived
+from deedbook.ledger.events.review import ReviewAnswered
 from deedbook.ledger.format.identity import Key, KeyFile, read_key_file, write_session_key
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import ROOT, to_ms
@@ -220,9 +221,9 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         text.append(f"It brought in {short} of {row['agent']} at entry {at}, which is valid:")
         text.append(f"  if that is not theirs either: deed key compromised {short} --since {at}")
     if resting:
-        text.append("No later claim may rest on these entries:")
+        text.append("Nothing later may rest on these entries:")
         text += [f"  entry {row['event_index']} by {row['author']}: {row['what']}" for row in resting]
-        if any(row["kind"] not in _OF_HANDOFFS for row in resting):
+        if any(row["kind"] in _GRANTS for row in resting):
             text.append("Grant a role again (`deed emit role.granted`) or remove the agent (`deed agent remove`).")
     app.show(
         "key",
@@ -242,8 +243,12 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
     ]
 
 
-_OF_HANDOFFS: Final = frozenset(name for name, kind in KINDS.items() if kind.stream == "handoff")
-_DECISIONS: Final = {"handoff.approved": "approval", "handoff.verified": "verification"}
+_GRANTS: Final = frozenset(name for name, kind in KINDS.items() if kind.stream == "agent")
+_DECISIONS: Final = {
+    "handoff.approved": "approval",
+    "handoff.verified": "verification",
+    "reasoning.validated": "validation",
+}
 
 
 def _resting(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
@@ -269,6 +274,8 @@ def _resting(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
                     what = f"the waiver of criterion {data.position + 1} of {name}"
                 case HandoffCreated() | HandoffAmended() if data.reviewer is None:
                     what = f"{name}, which needed no approval"
+                case ReviewAnswered():
+                    what = f"the answer to the review {name}"
                 case _:  # event data is an open set
                     what = f"the {_DECISIONS[event.kind]} of {name}" if event.kind in _DECISIONS else ""
             if what:
@@ -285,14 +292,20 @@ def _marked_events(app: App, author: str, since: int) -> Iterator[dict[str, Any]
 
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
-    """Return the valid identity keys that the compromised one registered or put in another's place since then."""
-    keys = [row for row in app.query("agents.keys")["items"] if row["type"] == "identity" and row["state"] == "valid"]
-    return [
-        {name: row[name] for name in ("agent", "key", "since_index")}
-        for row in keys
-        if row["since_index"] >= event.since
-        and read_event(row["since_index"], app.client().entry(row["since_index"])).key == event.key
-    ]
+    """Return the valid identity keys that the compromised one brought in since then.
+
+    It registered them or put them in another's place. A thief may have replaced such a key since, by itself.
+    """
+    keys = [row for row in app.query("agents.keys")["items"] if row["type"] == "identity"]
+    agents, valid = dict[str, str](), []
+    for row in sorted(keys, key=lambda row: int(row["since_index"])):
+        if row["since_index"] < event.since:
+            continue
+        signer = read_event(row["since_index"], app.client().entry(row["since_index"])).key
+        if signer == event.key or agents.get(signer) == row["agent"]:
+            agents[row["key"]] = row["agent"]
+            valid += [{name: row[name] for name in ("agent", "key", "since_index")}] * (row["state"] == "valid")
+    return valid
 
 
 def _first_since(app: App, text: str) -> int:

@@ -146,6 +146,28 @@ def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -
     assert all(mine("session", "show", one).startswith("COMPROMISED SIGNATURE") for one in ("s1", "s2"))
 
 
+def test_key_that_a_thief_replaced_twice_is_named(mine: Deed) -> None:
+    (stolen,) = (row["key"] for row in mine.data("key", "list", "--agent", "root")["items"])
+    since = mine.data("log", "--limit", "1")["items"][0]["index"] + 1
+    mine("key", "rotate", "--as", "b", "--lost")  # by the thief of root's key, who has now the key of b
+    mine("key", "rotate", "--as", "b")
+    mine("key", "rotate", "--as", "root", "--unprotected")
+    mine("agent", "add", "c")  # by root's new key
+    introduced = mine.data("key", "compromised", stolen, "--since", str(since))["introduced"]
+    (present,) = (row["key"] for row in mine.data("key", "list", "--agent", "b")["items"] if row["state"] == "valid")
+    assert [row["agent"] for row in introduced] == ["b", "root"]
+    assert introduced[0]["key"] == present
+
+
+def test_answers_to_reviews_by_a_stolen_key_are_named(mine: Deed) -> None:
+    question = '{"question": "May it be acted on?", "rule": "low_confidence"}'
+    mine("emit", "review.requested", "--stream", "review/q", "--as", "a", "--data", question)
+    mine("emit", "review.answered", "--stream", "review/q", "--as", "rita", "--data", '{"verdict": "approved"}')
+    since = mine.data("log", "--limit", "1")["items"][0]["index"]
+    answer = mine.data("key", "compromised", "rita", "--since", str(since))
+    assert [row["what"] for row in answer["resting"]] == ["the answer to the review q"]
+
+
 @pytest.mark.served
 def test_keys_are_rotated_locally_and_through_a_server(deed: Deed, fresh: Fresh) -> None:
     deed("key", "rotate", "--as", "b")

@@ -54,6 +54,15 @@ def test_validate_passes_then_names_the_stale_evidence(
     alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 
 
+def passing_report(alone: Deed) -> tuple[str, str]:
+    """Return the ref of the reasoning of-a, and the data of a report that it passes."""
+    ref = alone.data("reasoning", "show", "of-a")["ref"]
+    counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 3}
+    report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
+    report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
+    return ref, json.dumps(report | {"counts": counts})
+
+
 def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     for name, role in (("a", "agent"), ("b", "reviewer"), ("c", "reviewer")):
         alone("agent", "add", name, "--role", role, "--unprotected")
@@ -61,11 +70,7 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
         alone("reasoning", "start", f"of-{author}", "--task", "t", "--as", author)
         alone("reasoning", "step", f"of-{author}", "Seen", "--as", author)
         alone("reasoning", "conclude", f"of-{author}", "--as", author, "--conclusion", "Fine")
-    ref = alone.data("reasoning", "show", "of-a")["ref"]
-    counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 3}
-    report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
-    report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
-    data = json.dumps(report | {"counts": counts})
+    ref, data = passing_report(alone)
     emit = ("emit", "reasoning.validated", "--stream", "reasoning/of-a", "--data", data, "--as")
     alone(*emit, "b")
     assert [alone.data("reasoning", "show", name)["verdict"]["latest"] for name in ("of-a", "of-b", ref)] == [None] * 3
@@ -76,3 +81,19 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     alone("key", "compromised", "c", "--since", alone.size() - 1)
     verdict = alone.data("reasoning", "show", "of-a")["verdict"]
     assert (verdict["outcome"], "as compromised" in verdict["text"]) == ("unchecked", True)
+
+
+def test_validator_whose_role_a_thief_granted_does_not_vouch(alone: Deed) -> None:
+    for name, role in (("a", "agent"), ("c", "agent"), ("ada", "admin")):
+        alone("agent", "add", name, "--role", role, "--unprotected")
+    alone("reasoning", "start", "of-a", "--task", "t", "--as", "a")
+    alone("reasoning", "step", "of-a", "Seen", "--as", "a")
+    alone("reasoning", "conclude", "of-a", "--as", "a", "--conclusion", "Fine")
+    stolen = alone.size()
+    alone("emit", "role.granted", "--as", "ada", "--stream", "agent/c", "--data", '{"agent": "c", "role": "reviewer"}')
+    _, data = passing_report(alone)
+    alone("emit", "reasoning.validated", "--stream", "reasoning/of-a", "--as", "c", "--data", data)
+    assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "passed"
+    answer = alone.data("key", "compromised", "ada", "--since", str(stolen))
+    assert [row["what"] for row in answer["resting"]] == ["the role reviewer of c", "the validation of of-a"]
+    assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "unchecked"
