@@ -294,9 +294,11 @@ def new_passphrase(app: App, name: str, roles: Collection[str], *, unprotected: 
     passphrase = app.read_passphrase(f"New passphrase for {name}: ", confirm=True)
     if not passphrase:
         where = "at the prompt" if sys.stdin.isatty() else "with --passphrase-fd"
+        first_try = ". For a first try: deed init --trial" if name == ROOT else ""
         raise Refused(
             "USAGE",
             f"the key of {name} can approve, or register who approves, so it needs a passphrase: give one {where}. "
-            "With --unprotected it has none, every program of this user can sign with it, and each verdict says so",
+            "With --unprotected it has none, every program of this user can sign with it, and each verdict says so"
+            f"{first_try}",
         )
     return passphrase

@@ -95,6 +95,7 @@ def test_init_seals_the_root_key_with_a_passphrase(nowhere: Deed, passphrase: Ca
     error = nowhere.refuses("USAGE", "init")
     assert "--passphrase-fd" in error["message"]
     assert "--unprotected" in error["message"]
+    assert "deed init --trial" in error["message"]
     nowhere("init", "--passphrase-fd", passphrase())
     assert nowhere("verify").splitlines()[0].endswith("; gate: closed")
     nowhere.refuses("KEY_LOCKED", "agent", "add", "a")
