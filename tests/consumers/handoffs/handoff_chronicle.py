@@ -58,6 +58,16 @@ class Chronicle:
         waits = {name: _content(told)[1].get("depends_on", []) for name, told in self.told.items()}
         TopologicalSorter(waits).prepare()
 
+    def changes(self, name: str) -> str:
+        """Return the reasons of the requested changes that no completion and no new content has answered."""
+        reasons = ""
+        for one in _content(self.told[name])[2]:
+            if one.step.kind == "handoff.changes_requested":
+                reasons = "; ".join(one.step.data["reasons"])
+            elif one.step.kind == "handoff.completed":
+                reasons = ""
+        return reasons
+
     def _is_approved(self, name: str, before: list[Told]) -> None:
         """Check that the content as it is now was approved by a third party, or set by a human without a reviewer."""
         set_by, content, since = _content(before)
@@ -109,17 +119,18 @@ def _holder(told: list[Told], now_ms: int) -> str | None:
 
 
 def _open_criteria(told: list[Told]) -> set[int]:
-    """Return the criteria of the content as it is now that nobody checked or waived since it was set."""
+    """Return the criteria that nobody waived, and nobody checked since the content was set or changes were asked."""
     _, content, since = _content(told)
-    still_open = set(range(len(content.get("criteria", []))))
+    marks = dict.fromkeys(range(len(content.get("criteria", []))), "open")
     for one in since:
-        if one.step.kind not in ("handoff.criterion_waived", "handoff.criterion_checked"):
-            continue
-        if one.step.data.get("checked", True) and one.step.data.get("granted", True):
-            still_open -= {one.step.data["position"]}
-        else:
-            still_open |= {one.step.data["position"]}
-    return still_open
+        data = one.step.data
+        if one.step.kind == "handoff.changes_requested":
+            marks = {position: "open" if mark == "checked" else mark for position, mark in marks.items()}
+        elif one.step.kind == "handoff.criterion_checked":
+            marks[data["position"]] = "checked" if data.get("checked", True) else "open"
+        elif one.step.kind == "handoff.criterion_waived":
+            marks[data["position"]] = "waived" if data.get("granted", True) else "open"
+    return {position for position, mark in marks.items() if mark == "open"}
 
 
 def version_of(sender: str, content: dict[str, Any]) -> str:
