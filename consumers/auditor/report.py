@@ -67,11 +67,12 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index; ``contradictions`` of them say
     that this is not the history that the auditor trusted before. ``suspects`` are the first of ``suspects_total``
     entries that were signed by a key since declared compromised. An earlier audit verified the entries before
-    ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of one ``stream``
-    lacks, ``missing_files`` the blobs that entries need and that are not here, and the entries that the folder of an
-    unpacked bundle lacks, by their names in a bundle. ``agents`` are those of a bundle, in the order of their
-    registration. ``gate`` says whether somebody must enter a passphrase before anything is approved; None if an entry
-    of authority is missing, or the ledger is not valid.
+    ``resumed_at``, and this one hashed them again: they are the same. ``trusted_size`` is the size of the auditor's
+    checkpoint, if this ledger signed it, and ``is_continued`` says that the log begins with it. ``missing`` is what a
+    bundle of one ``stream`` lacks, ``missing_files`` the blobs that entries need and that are not here, and the entries
+    that the folder of an unpacked bundle lacks, by their names in a bundle. ``agents`` are those of a bundle, in the
+    order of their registration. ``gate`` says whether somebody must enter a passphrase before anything is approved;
+    None if an entry of authority is missing, or the ledger is not valid.
     """
 
     source: str
@@ -93,6 +94,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     compromised_signatures: list[int] = []
     compromised_signatures_total: int = 0
     resumed_at: int = 0
+    trusted_size: int | None = None
+    is_continued: bool = False
     stream: str | None = None
     missing: list[MissingEntries] = []
     missing_files: list[str] = []
@@ -105,7 +108,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         found: dict[Outcome, int] = {
             "INVALID": self.problems_total - self.contradictions,
             "HISTORY_CHANGED": self.contradictions,
-            "PARTIAL": len(self.missing) + len(self.missing_files),
+            "PARTIAL": len(self.missing_names),
             "SUSPECT_KEY": self.compromised_signatures_total,
         }
         return [outcome for outcome, count in found.items() if count] or ["VALID"]
@@ -118,7 +121,16 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def missing_names(self) -> list[str]:
         """Everything that a bundle lacks, in words."""
-        return [*map(str, self.missing), *self.missing_files]
+        return [*self._uncompared, *map(str, self.missing), *self.missing_files]
+
+    @property
+    def _uncompared(self) -> list[str]:
+        """The entries that a bundle lacks by the auditor's checkpoint, or the comparison that it does not allow."""
+        if self.trusted_size is None or self.is_continued:
+            return []
+        if self.trusted_size > self.size:
+            return [f"the last {self.trusted_size - self.size} of {self.trusted_size} entries"]
+        return [f"a proof that the log continues the checkpoint of {self.trusted_size} entries"]
 
     @property
     def ok(self) -> bool:
@@ -155,6 +167,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(self.outcome)
         basis = f"{scope}, {self.signatures} signatures, by rule ({self.trust})"
+        basis += f", complete up to the checkpoint of {self.trusted_size} entries" if self.is_continued else ""
         return f"{self.outcome}{why}: {basis}; {gate_text(self.gate)}"
 
     @property
@@ -285,7 +298,8 @@ class Anchor:
         findings, replay = self._findings, outcome.replay
         created, head = replay.created, None if outcome.root is None else outcome.root.hex()
         is_root_right = self._check_root(None if created is None else created.root, head)
-        is_checkpoint_right = self._check_checkpoint(outcome)
+        trusted_size, is_continued = self._check_checkpoint(source, outcome)
+        is_cut_off = trusted_size is not None and trusted_size > outcome.size
         return AuditReport(
             source=source,
             ledger=replay.ledger,
@@ -302,15 +316,17 @@ class Anchor:
             contradictions=findings.contradictions,
             notes=findings.notes,
             notes_total=findings.notes_total,
-            anchored=is_root_right or is_checkpoint_right,
+            anchored=is_root_right or is_continued,
             compromised_signatures=outcome.compromised_signatures[:problems_listed_max],
             compromised_signatures_total=len(outcome.compromised_signatures),
             resumed_at=resumed_at,
+            trusted_size=trusted_size,
+            is_continued=is_continued,
             stream=stream,
             missing=list(missing),
             missing_files=[*dict.fromkeys([*missing_files, *findings.missing_files])],
             agents=_agents_of(replay) if source == "bundle" else [],
-            gate=None if findings.problems_total else _gate_of(outcome, missing, missing_files),
+            gate=None if findings.problems_total or is_cut_off else _gate_of(outcome, missing, missing_files),
         )
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:
@@ -325,35 +341,39 @@ class Anchor:
         self._findings.problem(0, "VERIFICATION_FAILED", message)
         return False
 
-    def _check_checkpoint(self, outcome: ReplayOutcome) -> bool:
+    def _check_checkpoint(self, source: str, outcome: ReplayOutcome) -> tuple[int | None, bool]:
+        """Return the size of the trusted checkpoint, if this ledger signed it, and whether the log begins with it.
+
+        A bundle may be older than the checkpoint; a log must not.
+        """
         if self._note is None or self._trusted is None:
-            return False
+            return None, False
         trusted, created = self._trusted, outcome.replay.created
         if created is None:
             message = "entry 0 names no checkpoint key, so the trusted checkpoint cannot be checked"
             self._findings.problem(0, "VERIFICATION_FAILED", message)
-            return False
+            return None, False
         try:
             keys = outcome.replay.state.checkpoint_keys().at(trusted.size)
             verify_checkpoint(self._note, *verifiers_of(created.origin, keys))
         except DeedbookError as error:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
-            return False
-        if outcome.size < trusted.size:
+            return None, False
+        if outcome.size < trusted.size and source != "bundle":
             message = (
                 f"the log was cut off: it has {outcome.size} entries, and had {trusted.size} at the trusted checkpoint"
             )
             self._findings.contradiction(outcome.size, message, end=trusted.size)
-            return False
+            return None, False
         if trusted.size not in outcome.roots:
-            message = f"the trusted checkpoint was not compared: some of its {trusted.size} entries cannot be read"
+            message = f"the trusted checkpoint was not compared: some of its {trusted.size} entries are not here"
             self._findings.note(None, "VERIFICATION_FAILED", message)
-            return False
+            return trusted.size, False
         if outcome.roots[trusted.size] != trusted.root:
             message = f"the history forked: the first {trusted.size} entries do not match the trusted checkpoint"
             self._findings.contradiction(0, message, end=trusted.size)
-            return False
-        return True
+            return None, False
+        return trusted.size, True
 
 
 def _agents_of(replay: Replay) -> list[AuditedAgent]:

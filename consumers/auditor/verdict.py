@@ -14,14 +14,14 @@ from deedbook.ledger.lifecycle.gate_state import GateState
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on a bundle.
 
-    ``word`` is VALID, SUSPECT_KEY, PARTIAL or INVALID (the package ``consumers.auditor`` explains them), ``sentence``
-    the line that `deed verify` prints, and ``problems`` say why it is INVALID, by index of the entry; ``notes`` fail
-    nothing. ``size`` is the number of entries of the log, and ``root`` its Merkle root (hex), None if an entry cannot
-    be read; ``ledger`` and ``root_fingerprint`` (hex, of the root key) are None if entry 0 cannot be read. ``stream``
-    is the stream of a bundle of one, else None. ``missing`` names everything that the bundle lacks, and
-    ``missing_blobs`` the refs of the blobs among it. ``compromised`` are the indexes of the first compromised
-    signatures, of ``compromised_total``. ``agents`` could sign events, in the order of their registration. ``gate``
-    says whether somebody must enter a passphrase before anything is approved; None if that is not known.
+    ``word`` is VALID, SUSPECT_KEY, PARTIAL, HISTORY_CHANGED or INVALID (the package ``consumers.auditor`` explains
+    them), ``sentence`` the line that `deed verify` prints, and ``problems`` say why it is INVALID, by index of the
+    entry; ``notes`` fail nothing. ``size`` is the number of entries of the log, and ``root`` its Merkle root (hex),
+    None if an entry cannot be read; ``ledger`` and ``root_fingerprint`` (hex, of the root key) are None if entry 0
+    cannot be read. ``stream`` is the stream of a bundle of one, else None. ``missing`` names everything that the bundle
+    lacks, and ``missing_blobs`` the refs of the blobs among it. ``compromised`` are the indexes of the first
+    compromised signatures, of ``compromised_total``. ``agents`` could sign events, in the order of their registration.
+    ``gate`` says whether somebody must enter a passphrase before anything is approved; None if that is not known.
 
     ``is_anchored``: the caller passed a fingerprint or a checkpoint, and it fits. Without that, anybody could have made
     the whole ledger.

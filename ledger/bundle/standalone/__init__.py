@@ -1,6 +1,6 @@
 """Checks a bundle of a Deedbook ledger. Needs Python 3.11, PyNaCl and blake3, and nothing of Deedbook.
 
-    tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [--accept VERDICT] [FOLDER or TAR]
+    tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [--checkpoint FILE] [FOLDER or TAR]
 
 The program checks the form of every entry, its fields, its id, its signature (or that of its batch), the ledger's
 clock, the version counts of streams and of authority events, the Merkle tree, the signed checkpoint, and the blobs. It
@@ -13,17 +13,25 @@ family; `deed verify --bundle` replays its rules, too.
 Each problem is one line with the index of the entry and the code of the rule that is broken. The last line is the
 verdict; the exit code goes with it:
 
-    VALID         0  everything in the bundle is correct
-    SUSPECT_KEY   6  everything in it is correct, but some events were signed with a key after its compromise
-    PARTIAL       6  what was checked is correct, but the named events or files are missing, or the rules of the named
-                     families were not replayed
-    INVALID       6  something is wrong: the verdict names the index or the file
-                  2  this is not a bundle
+    VALID            0  everything in the bundle is correct
+    SUSPECT_KEY      6  everything in it is correct, but some events were signed with a key after its compromise
+    PARTIAL          6  what was checked is correct, but the named events or files are missing, or the rules of the
+                        named families were not replayed
+    HISTORY_CHANGED  6  the bundle is correct by itself, but contradicts the checkpoint of --checkpoint
+    INVALID          6  something is wrong: the verdict names the index or the file
+                     2  this is not a bundle, or not a checkpoint
 
 With --accept SUSPECT_KEY or --accept PARTIAL, that verdict exits with 0.
 
 Without --root, a verdict is self-asserted: anybody can make a complete ledger with keys of their own. Compare the
-fingerprint of the root key with one from another source. If you do not trust the maker of the bundle, also take this
+fingerprint of the root key with one from another source.
+
+The sender can leave out the newest entries: an older state of the ledger is correct, too. Get a checkpoint from another
+source, for example from `deed checkpoint`, a witness or a mail, and pass it with --checkpoint, as a file or as text.
+VALID then says that the bundle is complete up to this checkpoint. If the bundle ends before it, the verdict is PARTIAL
+and says how many entries are missing. A bundle of one stream can only be compared with a checkpoint of the same size.
+
+If you do not trust the maker of the bundle, also take this
 program from another source: each release of Deedbook writes the same program, which `pip install deedbook-verify`
 installs as the command `deedbook-verify BUNDLE`. It accepts only the tables of event kinds and rules whose hash is in
 it (KINDS_SHA256).

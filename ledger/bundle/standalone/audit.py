@@ -29,6 +29,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
     leaf_hash,
     need,
     pae,
+    parse_checkpoint,
     path_root,
     read_checkpoint,
     read_note,
@@ -77,7 +78,9 @@ class Audit:
     ``needed`` are the blobs that entries need, each with its first index; no entry names the ``unreferenced`` ones.
     ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
     ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
-    cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``is_whole``:
+    cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``leaves`` are
+    the leaf hashes of a whole log. ``trusted_size`` is the size of the reader's checkpoint, if this ledger signed it,
+    and ``is_continued``: this log begins with it. ``is_whole``:
     every entry before this one is present and can be read. ``has_all_authority``: every event of authority is present
     and was accepted, so the files of keys can be compared.
     """
@@ -94,6 +97,9 @@ class Audit:
         self.refusals: list[tuple[int, str, str]] = []
         self.gaps: list[tuple[int, str]] = []
         self.missing: list[str] = []
+        self.leaves: list[bytes] | None = None
+        self.trusted_size: int | None = None
+        self.is_continued = False
         self.idems: set[tuple[str, str]] = set()
         self.versions: Counter[str] = Counter()
         self.last_of_stream: dict[str, int] = {}
@@ -354,13 +360,15 @@ class Audit:
         need(self.authority.root, "entry 0 does not name the ledger's keys")
         return self.authority.checkpoint_keys(self.size)
 
-    def check_checkpoint(self, leaves: list[bytes] | None) -> None:
+    def check_checkpoint(self) -> None:
         """Check the checkpoint, the manifest and the key files against entry 0 and the tree."""
         authority, manifest, read = self.authority, self.manifest, self.members.read
         note = read_text(read("checkpoint"), "the checkpoint")
         size, root = read_checkpoint(note, authority.origin, self.checkpoint_keys())
         need(size == self.size and root.hex() == manifest["root"], "the checkpoint and manifest.json differ")
-        need(leaves is None or tree_root(leaves) == root, "the entries do not give the root of the checkpoint")
+        need(
+            self.leaves is None or tree_root(self.leaves) == root, "the entries do not give the root of the checkpoint"
+        )
         is_ours = manifest["ledger"] == authority.ledger and manifest["origin"] == authority.origin
         need(is_ours, "manifest.json names another ledger")
         root_key = bytes.fromhex(authority.root)
@@ -421,9 +429,8 @@ class Audit:
 
     def run(self) -> None:
         """Check everything. A failure without an index raises, and ends the check."""
-        leaves = None
         if self.manifest["content"] == "log":
-            leaves = self.check_log()
+            self.leaves = self.check_log()
         else:
             root, note = bytes.fromhex(self.manifest["root"]), read_text(self.members.read("checkpoint"), "checkpoint")
             for index in self.manifest["indexes"]:
@@ -438,7 +445,7 @@ class Audit:
             message = "its time is more than 30 days after that of the entry before it, and root did not set the clock"
             self.add_problem(index, message, "CLOCK_JUMPED")
         self.check_files()
-        self.check_checkpoint(leaves)
+        self.check_checkpoint()
 
     def check_page(self) -> None:
         """Compare index.html with the page of these entries.
@@ -451,18 +458,46 @@ class Audit:
         message = "index.html is not the page that this program makes of the entries: do not believe it"
         need(self.is_page_checked or self.missing, message, "CORRUPTED")
 
+    def compare_checkpoint(self, note: str | None) -> None:
+        """Compare the log with the checkpoint that the reader has from another source, if any."""
+        if note is None:
+            return
+        authority, (_, size, root) = self.authority, parse_checkpoint(note)
+        try:
+            read_checkpoint(note, authority.origin, authority.checkpoint_keys(size))
+        except WrongError as fault:
+            self.add_problem(0, f"the checkpoint that you trust is not of this ledger: {fault}", fault.code)
+            return
+        roots = {} if self.manifest["stream"] is None else {self.size: bytes.fromhex(self.manifest["root"])}
+        if self.leaves is not None and size <= len(self.leaves):
+            roots[size] = tree_root(self.leaves[:size])
+        self.trusted_size, self.is_continued = size, roots.get(size) == root
+        if size in roots and not self.is_continued:
+            message = f"the history forked: the first {size} entries do not match the checkpoint that you trust"
+            self.add_problem(0, message, "HISTORY_CHANGED")
+
+    def uncompared(self) -> list[str]:
+        """Return what the reader's checkpoint shows to be missing at the end of the log, or why it shows nothing."""
+        if self.trusted_size is None or self.is_continued:
+            return []
+        if self.trusted_size > self.size:
+            return [f"the last {self.trusted_size - self.size} of {self.trusted_size} entries"]
+        return [f"a proof that the log continues the checkpoint of {self.trusted_size} entries"]
+
     def verdict(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
         """Return the exit code and the last line. ``fingerprint`` is the value of --root, ``accepted`` of --accept."""
         exit_code, line = self.outcome(fingerprint, accepted)
-        is_known = self.has_all_authority and not self.problems
+        is_known = self.has_all_authority and not self.problems and (self.trusted_size or 0) <= self.size
         return exit_code, f"{line}; gate: {self.authority.gate() if is_known else UNKNOWN_GATE}"
 
     def outcome(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
         """Return the exit code, and the verdict without the state of the gate."""
         actual = blake3(bytes.fromhex(self.authority.root)).hexdigest()
-        trust = (
-            "root key matches --root" if fingerprint else f"self-asserted: compare the root key's fingerprint {actual}"
-        )
+        checked = ["root key matches --root"] if fingerprint else []
+        checked += [f"complete up to the checkpoint of {self.trusted_size} entries"] if self.is_continued else []
+        trust = "; ".join(checked) or f"self-asserted: compare the root key's fingerprint {actual}"
+        if self.problems and all(code == "HISTORY_CHANGED" for _, code, _ in self.problems):
+            return 6, f"HISTORY_CHANGED: this is not the history of the checkpoint that you trust ({trust})"
         if self.problems:
             where = next((f" at index {index}" for index, _, _ in self.problems if index is not None), "")
             return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
@@ -471,7 +506,8 @@ class Audit:
         stream = self.manifest["stream"]
         scope = "whole log" if stream is None else f"stream {stream} and authority as of head {self.size}"
         summary = f"{self.signatures} signatures, tree of {self.size}, rules, checkpoint ({scope}; {trust})"
-        reasons = [f"missing {'; '.join(self.missing[:5])}"] if self.missing else []
+        missing = [*self.uncompared(), *self.missing]
+        reasons = [f"missing {'; '.join(missing[:5])}"] if missing else []
         reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
         reasons += [] if self.is_page_checked else ["index.html not checked"]
         compromised = self.authority.compromised_signatures()
@@ -486,6 +522,16 @@ class Audit:
         return exit_code, f"VALID: {summary}"
 
 
+def read_trusted(argument: str | None) -> str | None:
+    """Return the checkpoint in a file, or in an argument of several lines. A mail may change how its lines end."""
+    if argument is None:
+        return None
+    text = argument if "\n" in argument else read_text(Path(argument).read_bytes(), "the file")
+    note = text.replace("\r\n", "\n").strip("\n") + "\n"
+    parse_checkpoint(note)
+    return note
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Check the bundle and print the verdict; return the exit code."""
     parser = argparse.ArgumentParser(description="Check a bundle of a Deedbook ledger.")
@@ -495,7 +541,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--root", help="the fingerprint of the root key, or at least its first 32 digits")
     accept = "exit with 0 although the verdict is this one; may be repeated"
     parser.add_argument("--accept", action="append", default=[], choices=("PARTIAL", "SUSPECT_KEY"), help=accept)
+    text = "a checkpoint from another source than the bundle: a file, or its text"
+    parser.add_argument("--checkpoint", metavar="FILE|TEXT", help=text)
     options = parser.parse_args(arguments)
+    try:
+        note = read_trusted(options.checkpoint)
+    except (*FAULTS, OSError) as fault:
+        print(escape(f"--checkpoint is not a checkpoint: {fault}"), file=sys.stderr)
+        return 2
     try:
         audit = Audit(Members(options.bundle))
     except OSError as error:
@@ -510,10 +563,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (*FAULTS, OSError) as fault:
         audit.add_fault(None, fault)
     audit.settle()
-    try:
-        audit.check_page()
-    except FAULTS as fault:
-        audit.add_fault(None, fault)
+    for check in (audit.check_page, lambda: audit.compare_checkpoint(note)):
+        try:
+            check()
+        except FAULTS as fault:
+            audit.add_fault(None, fault)
     if audit.authority.root and options.root is not None:
         actual, expected = blake3(bytes.fromhex(audit.authority.root)).hexdigest(), options.root.lower()
         if len(expected) < 32 or not actual.startswith(expected):

@@ -49,8 +49,8 @@ got from another source instead: anybody can make a complete ledger with keys of
 sender, take the program from another source, too: <code>pip install deedbook-verify</code>, then <code>deedbook-verify
 .</code> with the same option.</p>
 <p>The last line is the verdict. VALID: everything in this bundle is correct. SUSPECT_KEY: some events were signed with
-a key that was reported stolen. PARTIAL: what is here is correct, and something is missing. INVALID: something is
-wrong.</p></div>"""
+a key that was reported stolen. PARTIAL: what is here is correct, and something is missing. HISTORY_CHANGED: the bundle
+contradicts your checkpoint. INVALID: something is wrong.</p></div>"""
 POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()}'"
 
 
@@ -284,9 +284,12 @@ class Page:
             ["large contents (blobs) left out", f"{len(missing)}, without which an entry is incomplete{listed}"],
         ]
         later = (
-            "<p>VALID does not exclude that the ledger has newer entries, which the sender left out. Get a newer "
-            "checkpoint from another source, and compare: "
-            "<code>deed verify --bundle BUNDLE --checkpoint FILE</code>.</p>"
+            "<p>Without a checkpoint, VALID does not exclude that the ledger has newer entries, which the sender left "
+            "out. Get a <em>checkpoint</em> (the signed size and root hash of the log) from another source, for "
+            "example by mail from somebody who can read the ledger, or from a witness. Store it in a file, and run "
+            "<code>python3 verify.py --root FINGERPRINT --checkpoint FILE</code>. VALID then says that the bundle is "
+            "complete up to this checkpoint. PARTIAL says how many of the newest entries are missing, and "
+            "HISTORY_CHANGED that the checkpoint contradicts this bundle.</p>"
         )
         return ["<h2>What this bundle is</h2>", *table([], rows), later]
 

@@ -122,15 +122,15 @@ def read_decimal(text: str) -> int:
     return int(text)
 
 
-def read_note(note: str, origin: str, keys: list[bytes]) -> list[str]:
-    """Return the text lines of a C2SP signed note (a checkpoint or stream heads) that one of these keys signed."""
+def split_note(note: str) -> tuple[list[str], list[tuple[str, bytes]]]:
+    """Return the text lines of a C2SP signed note, and the name and the content of each signature, not verified."""
     need(len(note.encode()) <= NOTE_MAX, "the note is too large")
     need(not re.search(r"[\x00-\x09\x0b-\x1f]", note), "the note contains a control character")
     text, separator, signatures = note.rpartition("\n\n")
     need(separator and signatures.endswith("\n"), "the note does not end in signature lines")
     lines = text.split("\n")
     need(len(lines) >= 2 and all(lines), "the note has too few lines")
-    signature_lines, ours = signatures.removesuffix("\n").split("\n"), list[tuple[bytes, bytes]]()
+    signature_lines, blobs = signatures.removesuffix("\n").split("\n"), list[tuple[str, bytes]]()
     need(len(signature_lines) <= NOTE_SIGNATURES_MAX, "the note has too many signatures")
     for line in signature_lines:
         parts = line.split(" ")
@@ -138,20 +138,36 @@ def read_note(note: str, origin: str, keys: list[bytes]) -> list[str]:
         name, blob = parts[1], read_base64(parts[2])
         need(name and "+" not in name and not re.search(r"\s", name), "a signature of the note has an invalid key name")
         need(len(blob) > 4, "the note has an empty signature")
-        ours += [(key, blob[4:]) for key in keys if name == origin and blob[:4] == key_id(origin, key)]
+        blobs.append((name, blob))
+    return lines, blobs
+
+
+def read_note(note: str, origin: str, keys: list[bytes]) -> list[str]:
+    """Return the text lines of a C2SP signed note (a checkpoint or stream heads) that one of these keys signed."""
+    lines, blobs = split_note(note)
+    of = {key_id(origin, key): key for key in keys}
+    ours = [(of[blob[:4]], blob[4:]) for name, blob in blobs if name == origin and blob[:4] in of]
     need(ours, "the note is not signed by a checkpoint key that is valid at its size")
-    is_valid = all(is_signed(key, text.encode() + b"\n", signature) for key, signature in ours)
-    need(is_valid, "the signature of the note is not valid")
+    text = "\n".join([*lines, ""]).encode()
+    need(all(is_signed(key, text, signature) for key, signature in ours), "the signature of the note is not valid")
     return lines
 
 
-def read_checkpoint(note: str, origin: str, keys: list[bytes]) -> tuple[int, bytes]:
-    """Return the size and root of a C2SP tlog-checkpoint."""
-    lines = read_note(note, origin, keys)
-    need(len(lines) >= 3 and lines[0] == origin, "the checkpoint is from another ledger")
+def parse_checkpoint(note: str) -> tuple[str, int, bytes]:
+    """Return the origin, the size and the root of a C2SP tlog-checkpoint, without verifying its signature."""
+    lines, _ = split_note(note)
+    need(len(lines) >= 3, "the checkpoint has too few lines")
     root = read_base64(lines[2])
     need(len(root) == 32, "the checkpoint's root is not a hash")
-    return read_decimal(lines[1]), root
+    return lines[0], read_decimal(lines[1]), root
+
+
+def read_checkpoint(note: str, origin: str, keys: list[bytes]) -> tuple[int, bytes]:
+    """Return the size and root of a C2SP tlog-checkpoint that one of these keys signed."""
+    read_note(note, origin, keys)
+    named, size, root = parse_checkpoint(note)
+    need(named == origin, "the checkpoint is from another ledger")
+    return size, root
 
 
 def read_proof(text: str, index: int, note: str) -> tuple[list[bytes], list[bytes] | None]:

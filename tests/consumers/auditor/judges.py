@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-VERDICTS: Final = ("VALID", "SUSPECT_KEY", "PARTIAL", "INVALID")
+VERDICTS: Final = ("VALID", "SUSPECT_KEY", "PARTIAL", "HISTORY_CHANGED", "INVALID")
 
 
 class Judgement(NamedTuple):
@@ -59,14 +59,14 @@ def alone(path: Path, *arguments: str) -> Judgement:
     word = "INVALID" if code == 2 else last.partition(":")[0].partition(" ")[0]
     assert (code == 0) == (word == "VALID") or "--accept" in arguments, last
     named = re.findall(r"^(?:index (\d+): |INVALID: )?([A-Z_]+): ", out.getvalue(), re.MULTILINE)
-    problems = [(int(index) if index else None, code) for index, code in named if code not in VERDICTS]
+    problems = [(int(index) if index else None, code) for index, code in named if index or code not in VERDICTS]
     return judged(word, problems, "\n".join(lines))
 
 
-def ours(path: Path) -> Judgement:
-    """Return what Deedbook says of a bundle."""
+def ours(path: Path, checkpoint: str | None = None) -> Judgement:
+    """Return what Deedbook says of a bundle, compared with a checkpoint from another source."""
     try:
-        report = verify_bundle(path)
+        report = verify_bundle(path, trusted_checkpoint=checkpoint)
     except DeedbookError as error:
         return judged("INVALID", [(None, error.code)], str(error))
     text = "\n".join([report.verdict, *(f"{one.index} {one.code} {one.message}" for one in report.problems)])

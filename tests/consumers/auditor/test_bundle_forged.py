@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from building import Ledger
 from bundles import run_alone, unpacked
-from tampering import SESSION, append_behind_the_gate, codes_at, entries_of, fill, finding, forged, rebuilt
+from tampering import SESSION, append_behind_the_gate, codes_at, fill, finding, forged
 
 from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.ledger.bundle import export_bundle
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.proof.checkpoint import Checkpoint, sign_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,16 +39,6 @@ def test_forgeries_under_a_good_checkpoint_are_named(ledger: Ledger, tmp_path: P
     answer = run_alone(unpacked(path, tmp_path / "unpacked"))
     assert answer.returncode == 6
     assert f"index {first}: AUTHOR_MISMATCH: the key is bob's, not alice's" in answer.stdout
-
-
-def test_bundle_of_a_shorter_log_fails_against_a_kept_checkpoint(ledger: Ledger, tmp_path: Path) -> None:
-    fill(ledger)
-    size, root = ledger.head()
-    kept = sign_checkpoint(Checkpoint(ledger.checkpoint_key.origin, size, root), ledger.checkpoint_key)
-    with rebuilt(ledger, tmp_path / "old", entries_of(ledger)[:20]) as other, other.client() as client:
-        export_bundle(client, tmp_path / "old.tar")
-    assert verify_bundle(tmp_path / "old.tar").ok
-    assert not verify_bundle(tmp_path / "old.tar", trusted_checkpoint=kept).ok
 
 
 def repacked(

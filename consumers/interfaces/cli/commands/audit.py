@@ -47,7 +47,7 @@ problems_shown_max = 20
     multiple=True,
     help="Exit with 0 although the verdict is this one.",
 )
-@click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
+@click.option("--checkpoint", metavar="FILE|TEXT", help="A checkpoint from another source: a file, or its text.")
 @click.option(
     "--policy",
     "policy_file",
@@ -59,7 +59,7 @@ def verify(
     app: App,
     /,
     root: str | None,
-    note: Path | None,
+    checkpoint: str | None,
     *,
     accept: tuple[str, ...],
     views: bool,
@@ -68,13 +68,13 @@ def verify(
 ) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle (--bundle FILE).
 
-    The verdict is VALID, SUSPECT_KEY (a key that signed was reported stolen since), PARTIAL (a bundle of one stream
-    lacks entries; they are listed), HISTORY_CHANGED (the log forked, or was put back, since you last read it) or
-    INVALID. Only VALID exits with 0; --accept lets SUSPECT_KEY or PARTIAL do so.
+    The verdict is VALID, SUSPECT_KEY (a key that signed was reported stolen since), PARTIAL (a bundle lacks entries or
+    blobs; they are listed), HISTORY_CHANGED (the log forked, or was put back, since you last read it) or INVALID. Only
+    VALID exits with 0; --accept lets SUSPECT_KEY or PARTIAL do so.
 
     --root pins the root key. It cannot tell apart two histories that this key signed. A checkpoint can: --checkpoint
-    FILE compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that the
-    policy's witnesses cosigned.
+    compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that the
+    policy's witnesses cosigned. A bundle that ends before the checkpoint is PARTIAL: its newest entries are missing.
 
     --resume stores the verified position in your state folder (40 to 90 bytes an event), also when it is interrupted.
     The next --resume hashes the entries before that position again and verifies only later ones: the same tree means
@@ -85,7 +85,7 @@ def verify(
         raise Refused("USAGE", "a bundle has no views: omit --views, or verify the ledger itself")
     if bundle is not None and resume:
         raise Refused("USAGE", "--resume needs a ledger; a bundle is always verified whole")
-    trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
+    trusted = None if checkpoint is None else _read_checkpoint(checkpoint)
     witnessed = _judge(app, bundle, **policy_options)
     if witnessed is not None and trusted is None and witnessed[1].time_s is not None:
         trusted = witnessed[0]
@@ -103,6 +103,12 @@ def verify(
             )
     result = None if witnessed is None else witnessed[1]
     conclude(app, "audit", report, views=views, accepted=accept, witnessed=result)
+
+
+def _read_checkpoint(argument: str) -> str:
+    """Return the checkpoint in a file, or in an argument of several lines. A mail may change how its lines end."""
+    text = argument if "\n" in argument else read_text(f"@{argument}", "--checkpoint")
+    return text.replace("\r\n", "\n").strip("\n") + "\n"
 
 
 def _judge(

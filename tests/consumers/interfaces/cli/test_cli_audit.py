@@ -82,6 +82,20 @@ def test_verify_holds_the_log_against_an_earlier_checkpoint(alone: Deed, tmp_pat
     alone.refuses("NOT_FOUND", "verify", "--checkpoint", tmp_path / "nothing")
 
 
+def test_a_bundle_without_the_newest_entries_is_found_by_a_checkpoint_in_a_file_or_an_argument(
+    alone: Deed, tmp_path: Path
+) -> None:
+    old, note = tmp_path / "old.tar", tmp_path / "note"
+    alone("export", old)
+    alone("agent", "add", "a")
+    note.write_text(alone("checkpoint"))
+    for checkpoint in (note, note.read_text(), note.read_text().strip()):
+        arguments = ("verify", "--bundle", old, "--checkpoint", checkpoint)
+        report = alone.refuses_verification(*arguments, verdict="PARTIAL")
+        assert f"the last 1 of {alone.size()} entries missing" in report["verdict"]
+    alone.refuses("INVALID_FORMAT", "verify", "--bundle", old, "--checkpoint", old)
+
+
 def test_checkpoint_of_another_ledger_fails_verification(alone: Deed, tmp_path: Path) -> None:
     other = tmp_path / "other"
     assert inside.deed("--home", other, "init", "--unprotected").code == 0
