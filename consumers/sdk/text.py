@@ -154,5 +154,5 @@ def default_id(title: str) -> str:
     plain = unicodedata.normalize("NFKC", title).lower()
     slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")
     if not slug:
-        raise Refused("USAGE", "no id can be made from the title: give one with --id")
+        raise Refused("USAGE", "no id can be made from the title: give the id, too")
     return f"{datetime.now(UTC):%Y-%m-%d}-{slug}"

@@ -57,7 +57,7 @@ VERBS: Final = (
     ("next", "--all"),
 )
 CYCLE: Final = (
-    *("handoff", "create", "--id", FIRST, "--title", "closes a cycle", "--depends-on", TOP),
+    *("handoff", "create", FIRST, "--title", "closes a cycle", "--depends-on", TOP),
     *("--as", "alice", "--to", "bob", "--reviewer", "rita"),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,6 +10,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import read_text
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.operations import Argument
+from deedbook.ledger.errors import Refused
 
 
 def parameters(arguments: Iterable[Argument]) -> list[click.Parameter]:
@@ -50,3 +51,10 @@ def values_of(arguments: Iterable[Argument], options: Mapping[str, Any]) -> dict
             value = read_text(value, argument.option)  # noqa: PLW2901
         values[name] = list(value) if isinstance(value, tuple) else value
     return values
+
+
+def id_and(arguments: Sequence[str], what: str) -> tuple[str | None, str]:
+    """Return the id, if there is one, and WHAT from the arguments ``[ID] WHAT``."""
+    if len(arguments) not in (1, 2):
+        raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not arguments else f'{len(arguments)} words'} came")
+    return arguments[0] if len(arguments) == 2 else None, arguments[-1]

@@ -13,6 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.arguments import id_and
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
 from deedbook.ledger.client.author import Draft
@@ -31,11 +32,10 @@ _task_cells_max: Final = 60
 
 def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str]:
     """Return the session and WHAT from the arguments ``[ID] WHAT``."""
-    if len(arguments) not in (1, 2):
-        raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not arguments else f'{len(arguments)} words'} came")
-    if len(arguments) == 1 and _is_session(app, arguments[0]):
-        raise Refused("USAGE", f"{arguments[0]} is a session: {what} is missing")
-    return chosen_session(app, arguments[0] if len(arguments) == 2 else None), arguments[-1]
+    id_, text = id_and(arguments, what)
+    if id_ is None and _is_session(app, text):
+        raise Refused("USAGE", f"{text} is a session: {what} is missing")
+    return chosen_session(app, id_), text
 
 
 def chosen_session(app: App, session_id: str | None) -> str:

@@ -33,12 +33,12 @@ from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 
 @click.command(cls=Command, params=parameters(OPERATIONS["create"].arguments))
-@click.option("--id", "id_", help="The id of the handoff and the name of its file (default: day and title).")
+@click.argument("id_", metavar="[ID]", required=False)
 def create(app: App, /, id_: str | None, **options: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
-    Tell the receiver the facts that only you know, with --tested-by, --touches, --trap and --tried. Your session's
-    records are attached automatically (see --session).
+    ID is also the name of its file. Without ID it gets day and title. Tell the receiver the facts that only you know,
+    with --tested-by, --touches, --trap and --tried. Your session's records are attached automatically (see --session).
     """
     name, data = content.creation(
         app.query_with, app.acting(), app.settings(), id_, values_of(OPERATIONS["create"].arguments, options)

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from deedbook.consumers.interfaces.cli.app import App, Group, read_argument
-from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
+from deedbook.consumers.interfaces.cli.arguments import id_and, parameters, values_of
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_fields, warn
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
@@ -237,16 +237,17 @@ def reopened(graph: dict[str, Any]) -> list[str]:
 
 
 @reasoning.command()
-@click.argument("file", metavar="FILE|-")
-@click.option("--id", "id_", help="The reasoning's id (default: the id in the file, or else day and task).")
+@click.argument("arguments", nargs=-1, metavar="[ID] FILE|-")
 @click.option("--domain", help="The domain. Graphs of security, medical and legal are always fetched in full.")
 @click.option("--session", help="The session it belongs to.")
-def record(app: App, file: str, id_: str | None, domain: str | None, session: str | None) -> None:
+def record(app: App, arguments: tuple[str, ...], domain: str | None, session: str | None) -> None:
     """Record the reasoning graphs of FILE: one JSON object, an array of objects, or one object on each line.
 
-    The whole file is checked before anything is signed. The command warns about evidence that cannot be checked.
-    Recording the same file again under the same ids adds nothing.
+    Without ID a reasoning gets the id in the file, otherwise day and task. The whole file is checked before anything is
+    signed. The command warns about evidence that cannot be checked. Recording the same file again under the same ids
+    adds nothing.
     """
+    id_, file = id_and(arguments, "FILE")
     content = read_argument(file if file == "-" else f"@{file}", "the reasoning file")
     try:
         graphs = read_reasoning_file(content)
@@ -254,7 +255,7 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
         name = "standard input" if file == "-" else file
         raise Refused(refusal.code, f"{name}: {refusal.message}", **refusal.details) from refusal
     if id_ is not None and len(graphs) > 1:
-        raise Refused("USAGE", f"--id names one reasoning, and the file holds {len(graphs)}")
+        raise Refused("USAGE", f"{id_} names one reasoning, and the file holds {len(graphs)}")
     overrides = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
     # Options of the command line override hints of the file.
     planned = [_planned(graph._replace(hints=replace(graph.hints, **overrides))) for graph in graphs]

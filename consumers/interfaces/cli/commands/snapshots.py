@@ -36,7 +36,7 @@ def snapshot() -> None:
 
 
 @snapshot.command()
-@click.option("--id", "id_", help="Its id (default: 12 random hex digits).")
+@click.argument("id_", metavar="[ID]", required=False)
 @click.option("--session", metavar="ID", help="The session to sum up.")
 @click.option("--reasoning", metavar="ID|REF", help="The reasoning to include, compressed.")
 @click.option("--domain", help="The domain, such as security, medical or legal (default: the reasoning's).")
@@ -49,7 +49,7 @@ def snapshot() -> None:
     help="A self-assessment from 0 to 1, such as know=0.7. Repeatable.",
 )
 def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **options: Any) -> None:
-    """Sign a snapshot of a session, a reasoning, or both."""
+    """Sign a snapshot of a session, a reasoning, or both. Without ID it gets 12 random hex digits."""
     author = app.author()
     text_given = None if context is None else read_text(context, "--context")
     assessed = parse_vectors(vectors)

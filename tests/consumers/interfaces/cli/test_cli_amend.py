@@ -38,7 +38,7 @@ kept, *as* they are
 def create(deed: Deed, name: str, *more: object) -> str:
     """Create a handoff from a to b that rita reviews, and return its id."""
     parties = ["--as", "a", "--to", "b", "--reviewer", "rita"]
-    deed("handoff", "create", "--id", name, "--title", "Fix it", *parties, *more)
+    deed("handoff", "create", name, "--title", "Fix it", *parties, *more)
     return name
 
 

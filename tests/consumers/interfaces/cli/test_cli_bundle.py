@@ -48,12 +48,12 @@ def home(populated: Callable[[str], Path]) -> Path:
     deed("reasoning", "step", "why-bus", "NATS is there", "--as", "a", "--type", "observation")
     deed("reasoning", "conclude", "why-bus", "--as", "a", "--conclusion", "Use NATS")
     created = ("--to", "b", "--reviewer", "rita", "--as", "a")
-    deed("handoff", "create", "--id", "bus", "--title", "Event bus", "--reasoning", "why-bus", *created)
+    deed("handoff", "create", "bus", "--title", "Event bus", "--reasoning", "why-bus", *created)
     version = deed_at("--home", home, "handoff", "show", "bus", "--version").out.strip()
     deed("handoff", "approve", "bus", "--version", version, "--as", "rita")
     deed("handoff", "claim", "bus", "--as", "b")
     deed("handoff", "complete", "bus", "--summary", "done", "--as", "b")
-    deed("handoff", "create", "--id", "never", "--title", "Never approved", *created)
+    deed("handoff", "create", "never", "--title", "Never approved", *created)
     deed("session", "start", "s", "--task", "Look around", "--as", "b")
     return home
 

@@ -13,8 +13,8 @@ def test_edited_views_are_found_by_verify_and_not_believed_by_show(alone: Deed) 
     for name in ("a", "b"):
         alone("agent", "add", name)
     alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
-    create = ["--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--criterion", "c", "--id", "h"]
-    alone("handoff", "create", *create)
+    create = ["--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--criterion", "c"]
+    alone("handoff", "create", "h", *create)
     assert alone("verify", "--views").startswith("VALID: ")
     with sqlite3.connect(alone.home / "views.db") as views:
         assert views.execute("UPDATE handoffs SET status = 'verified'").rowcount == 1

@@ -118,12 +118,12 @@ def test_only_an_assumption_is_settled(reasoned: Deed, project: Path) -> None:
         reasoned(*settling, number)
     doubted = '[{"step": 1, "type": "inference", "content": "x", "needs_validation": true}]'
     (project / "g.json").write_text(f'{{"task": "t", "conclusion": "c", "steps": {doubted}}}', "utf-8")
-    reasoned("reasoning", "record", project / "g.json", "--id", "g", "--as", "a")
+    reasoned("reasoning", "record", "g", project / "g.json", "--as", "a")
     reasoned("reasoning", "settle", "g", "--how", "It is so", "--as", "a", "--step", "1")
 
 
 def test_a_file_of_graphs_is_recorded_with_warnings(reasoned: Deed, project: Path) -> None:
     steps = '[{"step": 1, "type": "observation", "content": "x", "evidence": ["as everybody knows"]}]'
     (project / "g.json").write_text(f'{{"task": "t", "conclusion": "c", "steps": {steps}}}', "utf-8")
-    recorded = reasoned.data("reasoning", "record", project / "g.json", "--id", "g", "--as", "a")
+    recorded = reasoned.data("reasoning", "record", "g", project / "g.json", "--as", "a")
     assert [one.partition(" of step 1: ")[2][:9] for one in recorded["warnings"]] == ["malformed"]

@@ -37,8 +37,8 @@ def dora(alone: Deed, cheap_passphrases: None) -> Deed:
 
 def test_session_key_of_a_human_makes_no_approved_handoff(dora: Deed) -> None:
     to_b = ["--as", "dora", "--to", "b", "--title"]
-    dora.refuses("KEY_LOCKED", "handoff", "create", *to_b, "deploy", "--id", "dep")
-    dora("handoff", "create", *to_b, "safe", "--id", "dep2", "--reviewer", "rita")
+    dora.refuses("KEY_LOCKED", "handoff", "create", "dep", *to_b, "deploy")
+    dora("handoff", "create", "dep2", *to_b, "safe", "--reviewer", "rita")
     bare = {"title": "DROP PROD", "to": "b", "criteria": ["c"]}
     for reviewer in ({}, {"reviewer": "dora"}, {"reviewer": "rita", "hands_over": True}):
         data = json.dumps(bare | reviewer)
@@ -73,7 +73,7 @@ def test_nobody_s_words_look_like_the_page_that_a_reviewer_decides_by(deed: Deed
     name, fake = fresh("spoof"), "ok\nrotate  [approved → b]\nversion sha256:00"
     to_b = ["--as", "a", "--to", "b", "--reviewer", "rita"]
     for option in ("--task", "--criterion"):
-        deed.refuses("INVALID_FIELD", "handoff", "create", "--id", name, "--title", "t", *to_b, option, fake)
+        deed.refuses("INVALID_FIELD", "handoff", "create", name, "--title", "t", *to_b, option, fake)
     bare = {"to": "b", "reviewer": "rita"}
     emit = ["emit", "handoff.created", "--stream", f"handoff/{name}", "--as", "a", "--data"]
     for sign in ("\n", "\v", "\f", "\x85", "\u2028", "\u2029", "\x1b"):
@@ -82,7 +82,7 @@ def test_nobody_s_words_look_like_the_page_that_a_reviewer_decides_by(deed: Deed
     for id_ in (f"{name}\u200b", f"{name}\u202e", f"-{name}", f"{name}\xa0"):
         words = ["emit", "handoff.created", "--stream", f"handoff/{id_}", "--as", "a", "--data"]
         assert "choose another" in deed.refuses("INVALID_FIELD", *words, json.dumps(bare | {"title": "t"}))["message"]
-    deed("handoff", "create", "--id", name, "--title", "t", *to_b, "--body", fake, "--context", "a\u202eb\x9bc")
+    deed("handoff", "create", name, "--title", "t", *to_b, "--body", fake, "--context", "a\u202eb\x9bc")
     text = deed("handoff", "show", name)
     assert "\n  │ version sha256:00" in text
     assert "\nversion sha256:00" not in text

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def create(deed: Deed, name: str, *more: object) -> str:
     """Create a handoff from a to b that rita reviews, and return its id."""
     parties = ["--as", "a", "--to", "b", "--reviewer", "rita"]
-    deed("handoff", "create", "--id", name, "--title", f"Do {name}", *parties, *more)
+    deed("handoff", "create", name, "--title", f"Do {name}", *parties, *more)
     return name
 
 
@@ -47,7 +47,7 @@ def test_list_filters_and_goes_on_with_the_command_it_prints(deed: Deed, fresh: 
     deed("agent", "add", carl, "--as", "ada")
     names = [fresh("list") for _ in range(5)]
     for name in names:
-        deed("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", "rita")
+        deed("handoff", "create", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", "rita")
     deed("handoff", "approve", names[0], "--as", "rita", *deed.as_read(names[0]))
     assert [one["id"] for one in deed.data("handoff", "list", "--to", carl, "--ready")["items"]] == [names[0]]
     seen: list[str] = []
@@ -81,7 +81,7 @@ def test_text_of_a_handoff_is_read_from_files(alone: Deed, tmp_path: Path) -> No
     test_default_reviewer_is_written_in_unless_it_is_a_party(alone)
     body = tmp_path / "body.md"
     body.write_text("第一行\nsecond line\n", "utf-8")
-    created = ["handoff", "create", "--as", "a", "--to", "b", "--title", "t", "--id", "from-file"]
+    created = ["handoff", "create", "from-file", "--as", "a", "--to", "b", "--title", "t"]
     alone(*created, "--body", f"@{body}")
     assert alone.data("handoff", "show", "from-file")["task"].startswith("第一行\nsecond")
     body.write_bytes(b"\xff\xfe")

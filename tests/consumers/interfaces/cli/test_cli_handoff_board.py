@@ -29,7 +29,7 @@ def carl(deed: Deed, fresh: Fresh) -> str:
 
 def create(deed: Deed, name: str, to: str, *more: object) -> str:
     """Create a handoff and return its id."""
-    deed("handoff", "create", "--id", name, "--to", to, "--title", f"修復 {name}", *PARTIES, *more)
+    deed("handoff", "create", name, "--to", to, "--title", f"修復 {name}", *PARTIES, *more)
     return name
 
 

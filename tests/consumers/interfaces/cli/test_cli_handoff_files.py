@@ -134,7 +134,7 @@ def test_table_whose_other_row_changed_imports_that_row_alone(alone: Deed, tmp_p
 
 def test_content_that_no_file_can_hold_is_not_handed_over(deed: Deed, fresh: Fresh) -> None:
     name = fresh("unwritable")
-    parties = ["--id", name, "--as", "a", "--to", "b", "--reviewer", "rita"]
+    parties = [name, "--as", "a", "--to", "b", "--reviewer", "rita"]
     before = deed.written()
     for said, options in (
         ("title", ["--title", "two\nlines"]),

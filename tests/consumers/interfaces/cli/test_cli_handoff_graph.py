@@ -25,7 +25,7 @@ def chain(deed: Deed, names: list[str]) -> list[str]:
     """Create handoffs of which each waits for the one before."""
     for number, name in enumerate(names):
         before = ["--depends-on", names[number - 1]] if number else []
-        deed("handoff", "create", "--id", name, "--title", f"第 {number} 期", "--task", "one", *PARTIES, *before)
+        deed("handoff", "create", name, "--title", f"第 {number} 期", "--task", "one", *PARTIES, *before)
     return names
 
 
@@ -47,7 +47,7 @@ def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh) 
 
 def test_hostile_title_stays_a_label(deed: Deed, fresh: Fresh) -> None:
     name = fresh("hostile")
-    deed("handoff", "create", "--id", name, "--title", HOSTILE, *PARTIES, "--depends-on", f"{name} \"]'-")
+    deed("handoff", "create", name, "--title", HOSTILE, *PARTIES, "--depends-on", f"{name} \"]'-")
     mermaid = deed("handoff", "graph", name, "--format", "mermaid").splitlines()
     assert mermaid[0] == "flowchart LR"
     # Within quotes nothing is left but letters, harmless marks, numbers of marks, and our own line break.

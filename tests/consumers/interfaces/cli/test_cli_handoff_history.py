@@ -32,7 +32,7 @@ PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
 
 def life(deed: Deed, name: str) -> str:
     """Create, approve and claim a handoff, and tick its tasks in one signed batch."""
-    deed("handoff", "create", "--id", name, "--title", "修復", "--task", "一", "--task", "二", *PARTIES)
+    deed("handoff", "create", name, "--title", "修復", "--task", "一", "--task", "二", *PARTIES)
     deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     deed("handoff", "claim", name, "--as", "b")
     deed("handoff", "check", name, "--all", "--as", "b")

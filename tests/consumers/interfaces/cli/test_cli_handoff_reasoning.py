@@ -57,7 +57,7 @@ def refs_of(deed: Deed, name: str, of: str = "reasoning_refs") -> list[str]:
 
 def test_more_than_a_handoff_holds_is_refused(deed: Deed, fresh: Fresh) -> None:
     named = [word for number in range(9) for word in ("--reasoning", f"sha256:{number:064x}")]
-    error = deed.refuses("INVALID_FIELD", "handoff", "create", "--id", fresh("h"), *PARTIES, *named)
+    error = deed.refuses("INVALID_FIELD", "handoff", "create", fresh("h"), *PARTIES, *named)
     assert error["message"] == "9 reasonings: a handoff cites at most 8"
 
 
@@ -84,7 +84,7 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
     deed: Deed, fresh: Fresh, work_tree: Path, carl: str
 ) -> None:
     reason_about_code(deed, own := fresh("r"))
-    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--to", carl, "--reasoning", own)
+    deed("handoff", "create", name := fresh("h"), *PARTIES, "--to", carl, "--reasoning", own)
     deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     entries = []
     for text, stand in [(CODE, 3), (CHANGED, 1), (CODE, 3), (CHANGED, 1), (CODE, 3)]:
@@ -116,7 +116,7 @@ def test_what_a_human_answered_is_read_with_the_handoff(deed: Deed, fresh: Fresh
     deed("reasoning", "start", own, "--task", f"Why {own}?", "--domain", "security", "--as", "a")
     deed("reasoning", "step", own, "--type", "observation", f"{own} leaks", "--as", "a")
     deed("reasoning", "conclude", own, "--conclusion", "Close it", "--as", "a")
-    deed("handoff", "create", "--id", name := fresh("h"), *PARTIES, "--reasoning", own)
+    deed("handoff", "create", name := fresh("h"), *PARTIES, "--reasoning", own)
     assert "; ask a human before acting on it\n" in deed("handoff", "show", name, "--as", "b")
     review = deed.data("snapshot", "receive", ref_of(deed, own), "--as", "b")["review"]["id"]
     deed("review", "answer", review, "--approve", "--as", "rita")

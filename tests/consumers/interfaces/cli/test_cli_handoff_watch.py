@@ -46,7 +46,7 @@ def claimed(deed: Deed, name: str) -> str:
     """Create, approve and claim a handoff with five tasks, and return its id."""
     tasks = [word for number in range(5) for word in ("--task", f"step {number}")]
     parties = ["--as", "a", "--to", "b", "--reviewer", "rita", "--criterion", "it works"]
-    deed("handoff", "create", "--id", name, "--title", f"Do {name}", *parties, *tasks)
+    deed("handoff", "create", name, "--title", f"Do {name}", *parties, *tasks)
     deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     deed("handoff", "claim", name, "--as", "b")
     return name
@@ -103,7 +103,7 @@ def test_what_the_agent_may_not_sign_is_listed_once(
     populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deed, name = Deed(capsys, Place(populated("held"))), "held"  # of the shared ledger each of the passes reads all
-    deed("handoff", "create", "--id", name, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
+    deed("handoff", "create", name, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
     assert deed.place is not None
     for agent in ("a", "b", "rita"):
         once(deed.place, folder, agent)
@@ -207,7 +207,7 @@ def test_folder_that_cannot_be_written_is_told(
 def test_folder_that_is_kept_in_step_has_nothing_to_import(alone: Deed, folder: Path) -> None:
     alone("agent", "add", "a")
     alone("agent", "add", "rita", "--role", "human", "--unprotected")
-    alone("handoff", "create", "--as", "a", "--to", "a", "--reviewer", "rita", "--title", "t", "--id", "made-here")
+    alone("handoff", "create", "made-here", "--as", "a", "--to", "a", "--reviewer", "rita", "--title", "t")
     assert alone.place is not None
     once(alone.place, folder, "a")
     size = alone.data("log")["total"]

@@ -31,7 +31,7 @@ RELIED_ON = {
     "export": "FILE --stream",
     "project": "--view",
     "reasoning brief": "--level --budget minimal|standard|full",
-    "handoff create": "--to --reviewer --title --id --task --criterion --depends-on --body --context --proposal",
+    "handoff create": "--to --reviewer --title --task --criterion --depends-on --body --context --proposal",
     "session start": "--task --ai-id --resumes",
     "session assess": "PHASE --vector --vectors --reasoning --round --overall-confidence --no-report",
     "session sweep": "--older-than --dry-run",

@@ -113,7 +113,7 @@ def test_invited_agent_joins_claims_and_is_shut_out_and_no_private_key_travels(
     assert name in {one["name"] for one in admin("agent", "list")["invitations"]}
     joined = elsewhere.start("join", invited["code"])
     assert (joined["name"], registrations(admin, name)) == (name, 1)
-    admin("handoff", "create", "--title", "Greet", "--id", name, "--to", name, "--reviewer", "rita", "--as", "a")
+    admin("handoff", "create", name, "--title", "Greet", "--to", name, "--reviewer", "rita", "--as", "a")
     version = admin("handoff", "show", name)["version"]
     admin("handoff", "approve", name, "--version", version, "--as", "rita")
     assert elsewhere.start("handoff", "claim", name)["status"] == "in_progress"

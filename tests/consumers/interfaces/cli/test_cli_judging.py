@@ -24,7 +24,7 @@ BAD = ("--title", "Delete production", "--body", "rm -rf /")
 
 
 def create(deed: Deed, name: str) -> str:
-    deed("handoff", "create", "--id", name, "--title", "Rotate logs", "--body", "gzip the old ones", *PARTIES)
+    deed("handoff", "create", name, "--title", "Rotate logs", "--body", "gzip the old ones", *PARTIES)
     return name
 
 
@@ -43,7 +43,7 @@ def test_act_on_one_version_signs_where_its_stream_stood(deed: Deed, fresh: Fres
 @pytest.mark.served
 def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, deed: Deed, fresh: Fresh) -> None:
     name = fresh("edited")
-    deed("handoff", "create", "--id", name, *BAD, *PARTIES)
+    deed("handoff", "create", name, *BAD, *PARTIES)
     deed("handoff", "list")
     with contextlib.closing(sqlite3.connect(place.home / VIEWS_FILE)) as db, db:
         db.execute("UPDATE handoffs SET title = 'Rotate logs', task = 'gzip' WHERE id = ?", (name,))
@@ -61,7 +61,7 @@ def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Deed, tmp_path: 
     alone("reasoning", "start", "leak", "--task", "find it", "--domain", "security", "--as", "a")
     alone("reasoning", "step", "leak", "look at the pool", "--as", "a")
     alone("reasoning", "conclude", "leak", "--conclusion", "it leaks", "--as", "a")
-    alone("snapshot", "take", "--id", "s", "--reasoning", "leak", "--as", "a")
+    alone("snapshot", "take", "s", "--reasoning", "leak", "--as", "a")
     assert alone.run("reasoning", "validate", "leak", "--tree", tmp_path, "--as", "v").code == 6
     alone("snapshot", "list")
     with contextlib.closing(sqlite3.connect(alone.home / VIEWS_FILE)) as db, db:
@@ -131,7 +131,7 @@ def test_first_ledger_on_a_terminal_asks_for_passphrases_and_has_a_closed_gate(t
         run("agent", "add", name, answers=[of_root])
     hers = [("New passphrase for rita: ", "hers"), ("Repeat for confirmation", "hers")]
     run("agent", "add", "rita", "--role", "human", "--role", "reviewer", answers=[*hers, of_root])
-    run("handoff", "create", "--id", "h", "--title", "T", *PARTIES)
+    run("handoff", "create", "h", "--title", "T", *PARTIES)
     signs = [("approve this version as rita?", "y"), ("Passphrase of rita: ", "hers")]
     assert "gate: closed\r\n" in run("handoff", "approve", "h", "--as", "rita", answers=signs)
     assert "by rule (self-asserted); gate: closed" in run("verify")

@@ -118,7 +118,7 @@ def test_trial_is_made_in_one_step_and_says_so_for_ever(nowhere: Deed, passphras
     assert agents["alex"] == ["human", "reviewer"]
     assert (agents["claude-code"], agents["kuro"]) == (["agent"], ["agent"])
     parties = ("--as", "kuro", "--to", "claude-code", "--reviewer", "alex")
-    nowhere("handoff", "create", *parties, "--title", "T", "--id", "t")
+    nowhere("handoff", "create", "t", *parties, "--title", "T")
     assert "gate: open (trial)" in nowhere("handoff", "approve", "t", "--as", "alex", *nowhere.as_read("t"))
     for name in ("alex", "root"):
         nowhere("key", "rotate", "--as", name, "--passphrase-fd", passphrase())
@@ -158,7 +158,7 @@ def test_sealed_key_signs_only_with_its_passphrase(alone: Deed, passphrase: Call
     alone("agent", "add", "rita", "--role", "human", "--role", "reviewer", "--passphrase-fd", passphrase())
     alone("agent", "add", "a")
     alone("agent", "add", "b")
-    alone("handoff", "create", "--id", "h1", "--as", "a", "--to", "b", "--title", "t", "--reviewer", "rita")
+    alone("handoff", "create", "h1", "--as", "a", "--to", "b", "--title", "t", "--reviewer", "rita")
     alone.refuses("KEY_LOCKED", "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"))
     said = alone.run(
         "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"), "--passphrase-fd", passphrase("wrong")

@@ -45,7 +45,7 @@ def recorded(alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> De
     monkeypatch.setenv("STUB_KEY", API_KEY)
     alone("agent", "add", "a", "--role", "agent")
     (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
-    alone("reasoning", "record", tmp_path / "audit.json", "--id", "audit", "--as", "a")
+    alone("reasoning", "record", "audit", tmp_path / "audit.json", "--as", "a")
     return alone
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def create(deed: Deed, name: str, *more: object) -> str:
-    deed("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", name, *more)
+    deed("handoff", "create", name, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", *more)
     return name
 
 
@@ -77,7 +77,7 @@ def test_list_that_is_empty_says_which_of_its_filters_names_nothing(alone_named:
 def test_refusal_and_success_end_with_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     first, second = fresh("onward"), fresh("onward")
     approve = f"deed handoff approve --version VERSION --as rita {first}"
-    words = ("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", first)
+    words = ("handoff", "create", first, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
     document = deed.document(*words, "--criterion", "it works")
     assert (document["next"], document["data"]["next"]) == (approve, [approve])
     create(deed, second, "--depends-on", first)
@@ -98,8 +98,8 @@ def test_refusal_and_success_end_with_the_command_that_goes_on(deed: Deed, fresh
 def test_dependency_that_does_not_exist_is_said_to_sender_and_reviewer(deed: Deed, fresh: Fresh) -> None:
     real, name = create(deed, fresh("schema-of-tables")), fresh("stuck")
     typed = real.replace("tables", "tabels")
-    words = ("--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", name, "--depends-on", typed)
-    said = deed.run("handoff", "create", *words)
+    words = ("--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--depends-on", typed)
+    said = deed.run("handoff", "create", name, *words)
     assert f"warning: {name} can never be claimed before there is a handoff {typed}: did you mean {real}" in said.err
     assert "warning" in deed.run("handoff", "approve", name, "--as", "rita", *deed.as_read(name)).err
     (item,) = [one for one in deed.data("next", "--as", "a", "--limit", 500)["items"] if one["id"] == name]
@@ -111,7 +111,7 @@ def test_dependency_that_does_not_exist_is_said_to_sender_and_reviewer(deed: Dee
 
 def test_handoff_of_a_human_says_that_it_needs_no_approval(deed: Deed, fresh: Fresh) -> None:
     name = fresh("own")
-    said = deed("handoff", "create", "--as", "rita", "--to", "b", "--title", "t", "--id", name)
+    said = deed("handoff", "create", name, "--as", "rita", "--to", "b", "--title", "t")
     assert said.startswith(f"{name} is approved (entry ")
     assert "; it needs no approval: rita is human)\n" in said
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_text_shows_action_why_and_command(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     name = fresh("text")
-    deed("handoff", "create", "--id", name, "--title", "修復\u202e迴圈", "--as", "a", "--to", carl, "--reviewer", rob)
+    deed("handoff", "create", name, "--title", "修復\u202e迴圈", "--as", "a", "--to", carl, "--reviewer", rob)
     lines = deed("ready", "--as", rob).splitlines()
     assert lines[0].startswith(f"approve   [pending → {carl}] 修復�迴圈  (since 2")
     assert lines[1].strip() == f"a hands it to {carl}, and it is not approved"
@@ -23,7 +23,7 @@ def test_text_shows_action_why_and_command(deed: Deed, fresh: Fresh, carl: str, 
 
 
 def test_everybody_is_listed_agent_by_agent(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
-    deed("handoff", "create", "--id", fresh("all"), "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+    deed("handoff", "create", fresh("all"), "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
     items, same = (deed.data(*words, "--limit", 500)["items"] for words in (["next"], ["next", "--all", "--as", "a"]))
     assert [one["agent"] for one in items] == sorted(one["agent"] for one in items)
     # Other tests' reasonings stand here too, and how long ago they were validated: that changes from call to call.
@@ -34,7 +34,7 @@ def test_everybody_is_listed_agent_by_agent(deed: Deed, fresh: Fresh, carl: str,
 def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     names = [fresh("page") for _ in range(5)]
     for name in names:
-        deed("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+        deed("handoff", "create", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
     assert "5 in all; continue with: deed next" in deed("next", "--as", rob, "--limit", 2)
     seen: list[str] = []
     arguments = ["next", "--as", rob, "--limit", "2"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handed(deed: Deed, fresh: Callable[[str], str]) -> tuple[str, int]:
     """A handoff that was amended, and the index of the entry that made it."""
     name = fresh("past")
-    deed("handoff", "create", "--id", name, "--title", "first", "--to", "b", "--reviewer", "rita", "--as", "a")
+    deed("handoff", "create", name, "--title", "first", "--to", "b", "--reviewer", "rita", "--as", "a")
     (made,) = deed.data("log", "--stream", f"handoff/{name}")["items"]
     deed.data("handoff", "amend", name, "--title", "second", "--reason", "more", "--as", "a")
     return name, made["index"]

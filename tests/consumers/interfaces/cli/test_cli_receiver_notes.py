@@ -20,7 +20,7 @@ NO_SESSION = ("--session", "none")
 
 
 def created(deed: Deed, name: str, *options: str) -> str:
-    deed("handoff", "create", "--id", name, *PARTIES, *options)
+    deed("handoff", "create", name, *PARTIES, *options)
     return name
 
 

@@ -43,7 +43,7 @@ def test_recorded_file_is_the_graph_it_held_and_recording_again_adds_nothing(
 ) -> None:
     path, name = tmp_path / "audit.json", fresh("audit")
     path.write_text(AUDIT, "utf-8")
-    call = ("--as", "a", "reasoning", "record", path, "--id", name, "--domain", "security")
+    call = ("--as", "a", "reasoning", "record", name, path, "--domain", "security")
     first = deed.data(*call)["recorded"][0]
     again = deed.data(*call)["recorded"][0]
     assert (again["first"], again["last"]) == (first["first"], first["last"])
@@ -75,7 +75,7 @@ def test_explanation_shows_each_fact_beside_its_step_and_says_why_others_were_dr
 ) -> None:
     path, name = tmp_path / "audit.json", fresh("explained")
     path.write_text(AUDIT, "utf-8")
-    deed("--as", "a", "reasoning", "record", path, "--id", name)
+    deed("--as", "a", "reasoning", "record", name, path)
     data = deed.data("--as", "a", "reasoning", "explain", name, "--level", "minimal", "--budget", "120")
     assert data["certificate"]["holds"]
     assert data["measured_again"] == pytest.approx(data["fidelity"]["value"])
@@ -88,7 +88,7 @@ def test_explanation_shows_each_fact_beside_its_step_and_says_why_others_were_dr
 def test_brief_says_all_that_a_receiver_must_know(deed: Deed, fresh: Callable[[str], str], tmp_path: Path) -> None:
     path, name = tmp_path / "audit.json", fresh("briefed")
     path.write_text(AUDIT, "utf-8")
-    deed("--as", "a", "reasoning", "record", path, "--id", name, "--domain", "security")
+    deed("--as", "a", "reasoning", "record", name, path, "--domain", "security")
     data = deed.data("--as", "a", "reasoning", "brief", name, "--level", "minimal", "--budget", "180")
     assert data["tokens"] <= 180
     assert data["exact"]
@@ -104,7 +104,7 @@ def test_provenance_names_the_signature_of_the_version_and_its_event(
 ) -> None:
     path, name = tmp_path / "audit.json", fresh("proven")
     path.write_text(AUDIT, "utf-8")
-    recorded = deed.data("--as", "a", "reasoning", "record", path, "--id", name)["recorded"][0]
+    recorded = deed.data("--as", "a", "reasoning", "record", name, path)["recorded"][0]
     record = deed.data("--as", "a", "reasoning", "show", name, "--provenance")
     event = deed.data("--as", "a", "show", record["event"]["index"])
     assert record["reasoning_ref"] == recorded["ref"]
@@ -115,9 +115,20 @@ def test_provenance_names_the_signature_of_the_version_and_its_event(
 def test_tree_shows_each_step_under_what_it_supports(deed: Deed, fresh: Callable[[str], str], tmp_path: Path) -> None:
     path, name = tmp_path / "audit.json", fresh("tree")
     path.write_text(AUDIT, "utf-8")
-    deed("--as", "a", "reasoning", "record", path, "--id", name)
+    deed("--as", "a", "reasoning", "record", name, path)
     lines = deed("--as", "a", "reasoning", "show", name, "--tree").splitlines()
     assert lines[0] == "Rotate JWT secret immediately"
     steps = [line for line in lines[1:] if re.match(r" *[0-9]+\. (?!\(above\))", line)]
     depth = {line.split(".")[0].strip(): len(line) - len(line.lstrip()) for line in steps}
     assert depth["12"] < depth["7"] < depth["4"] < depth["2"] < depth["1"]
+
+
+def test_record_refuses_one_id_for_several_graphs_and_a_missing_file(deed: Deed, tmp_path: Path) -> None:
+    path = tmp_path / "two.json"
+    path.write_text(f"[{AUDIT}, {AUDIT}]", "utf-8")
+    before = deed.written()
+    refused = deed.refuses("USAGE", "reasoning", "record", "audit", path, "--as", "a")
+    assert refused["message"] == "audit names one reasoning, and the file holds 2"
+    refused = deed.refuses("USAGE", "reasoning", "record", "--as", "a")
+    assert refused["message"] == "give [ID] FILE: nothing came"
+    assert deed.written() == before

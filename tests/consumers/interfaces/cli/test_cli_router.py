@@ -39,9 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 def hand_over(deed: Deed, name: str, title: str = "Tests", to: str = "b") -> int:
     """Create a handoff and return the index of that event."""
-    created = deed.data(
-        "handoff", "create", "--as", "a", "--to", to, "--title", title, "--id", name, "--reviewer", "rita"
-    )
+    created = deed.data("handoff", "create", name, "--as", "a", "--to", to, "--title", title, "--reviewer", "rita")
     index: int = created["accepted"][0]["index"]
     return index
 

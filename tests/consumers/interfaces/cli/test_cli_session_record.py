@@ -116,7 +116,7 @@ def test_what_looks_like_an_option_in_a_text_is_text() -> None:
 def test_artifacts_of_a_result_are_kept_on_wish(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
     (probe := tmp_path / "probe.py").write_text("print(2)\n", "utf-8")
     options = ["--to", "b", "--reviewer", "rita", "--title", "t", "--as", "a", "--session", "none"]
-    deed("handoff", "create", "--id", name := fresh("h"), *options)
+    deed("handoff", "create", name := fresh("h"), *options)
     deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     deed("handoff", "claim", name, "--as", "b")
     deed("handoff", "complete", name, "--artifact", probe, "--artifact", "commit 1a2b", "--keep", "--as", "b")

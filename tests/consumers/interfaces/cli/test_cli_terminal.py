@@ -72,7 +72,7 @@ def home(populated: Callable[[str], Path]) -> Path:
         assert said.code == 0, said.err
 
     def create(id_: str, title: str, *more: str) -> None:
-        call("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--id", id_, "--title", title, *more)
+        call("handoff", "create", id_, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", title, *more)
 
     create("cache", "Sessions never expire, because the cache holds each one for ever and nobody asks it to let go")
     create(

@@ -78,8 +78,8 @@ def test_file_that_others_wrote_is_no_handoff_approved_by_the_human(
 def test_edit_of_what_the_human_approved_is_held(
     alone: Deed, folder: Path, opened: Callable[[], list[str]], reviewer: str
 ) -> None:
-    parties = ("--as", "alex", "--to", "mallory", "--id", "rotate", "--title", "Rotate logs")
-    alone("handoff", "create", *parties, "--task", "gzip old logs", "--criterion", "done", *opened())
+    parties = ("--as", "alex", "--to", "mallory", "--title", "Rotate logs")
+    alone("handoff", "create", "rotate", *parties, "--task", "gzip old logs", "--criterion", "done", *opened())
     watched(alone, folder, *opened())
     file = folder / "rotate.md"
     text = file.read_text().replace("gzip old logs", "drop the production database")

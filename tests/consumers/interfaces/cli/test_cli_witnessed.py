@@ -93,7 +93,7 @@ def test_doctor_and_whoever_reads_to_act_are_told_how_far_the_log_is_witnessed(a
     assert good["found"].endswith("by 1 of 1 (3 entries); without them it fails open")
     alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
     alone("agent", "add", "b")
-    alone("handoff", "create", "--id", "h", "--title", "t", "--as", "a", "--to", "b", "--reviewer", "rita")
+    alone("handoff", "create", "h", "--title", "t", "--as", "a", "--to", "b", "--reviewer", "rita")
     assert "entries with tree head" in alone("handoff", "show", "h").partition("; witnessed at 20")[0]
     assert " by 1 of 1 (3 entries)" in alone("handoff", "show", "h")
     assert alone.data("next", "--as", "rita")["as_of"]["witnessed"]["by"] == ["one"]

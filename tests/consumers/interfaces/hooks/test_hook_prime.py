@@ -31,7 +31,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Place:
         place.deed("session", "dead-end", "one", approach, "--why", f"why {number}", "--as", "ann")
         place.deed("session", "finding", "one", f"finding {number}: 语法要先读完 {'and so on ' * 12}", "--as", "ann")
         words = ["--to", "ben", "--reviewer", "rita", "--title", f"Move the parser, part {number}"]
-        place.deed("handoff", "create", *words, "--id", f"part-{number}", "--as", "ann")
+        place.deed("handoff", "create", f"part-{number}", *words, "--as", "ann")
         version = place.deed("handoff", "show", f"part-{number}", "--version").strip()
         place.deed("handoff", "approve", f"part-{number}", "--as", "rita", "--version", version)
     place.deed("session", "assess", "one", "PREFLIGHT", "--vector", "know=0.3", "--as", "ann")
