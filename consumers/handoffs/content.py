@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict, replace
 
+from deedbook.consumers.handoffs.agent_names import independent, read_agents
 from deedbook.consumers.handoffs.files.mapping import fitting
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import write
@@ -44,7 +45,7 @@ _text_max_chars: Final = 80
 def creation(
     view: Ask, sender: str, settings: Settings, id_: str | None, values: dict[str, Any]
 ) -> tuple[str, kinds.HandoffCreated]:
-    """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
+    """Return the id and the event of a new handoff, with today's date and the default reviewer if none is named.
 
     ``values`` holds the arguments of the operation ``create``. An item of ``depends_on`` may be several ids, separated
     by commas. Raises Refused: ``USAGE`` if no id can be made of the title; ``INVALID_FIELD`` or ``TOO_LARGE`` if no
@@ -52,8 +53,10 @@ def creation(
     ambiguous.
     """
     name = id_.removesuffix(".md") if id_ else default_id(values["title"])
-    default = settings.config.default_reviewer  # unless it is party to the handoff
-    reviewer = values.get("reviewer") or (None if default in (sender, values["to"]) else default)
+    reviewer = values.get("reviewer")
+    if not reviewer:
+        default = read_agents(view, settings.config.default_reviewer).reviewer
+        reviewer = independent(default, (sender, values["to"]))
     changes = changes_of(view, values)
     notes = notes_of(view, sender, changes.pop("notes", {}), values.get("session"))
     data = kinds.HandoffCreated(

@@ -111,7 +111,12 @@ _BODY: Final = (
 _CONTENT: Final = (
     Argument("title", "--title", words="The title, in one line.", is_needed=True),
     Argument("to", "--to", words="The agent that receives the work.", metavar="NAME", is_needed=True),
-    Argument("reviewer", "--reviewer", words="The agent that approves it (default: default_reviewer).", metavar="NAME"),
+    Argument(
+        "reviewer",
+        "--reviewer",
+        words="The agent that approves it (default: default_reviewer, else the only human).",
+        metavar="NAME",
+    ),
     Argument("tasks", "--task", "texts", "A step of the work."),
     Argument("criteria", "--criterion", "texts", "An acceptance criterion."),
     Argument("depends_on", "--depends-on", "names", "A handoff that must be done first.", "ID"),

@@ -20,12 +20,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from blake3 import blake3
+
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.imported import UNMAPPED, RecordImported
 from deedbook.ledger.format.codec import encode_canonical, encode_sorted
+from deedbook.ledger.secrets.scanner import check_text
 from deedbook.projections.answers.query import page_rows_max
 
 T = TypeVar("T")
@@ -188,10 +191,17 @@ def import_records(
     )
 
 
-def rehearsed(records: Sequence[Record]) -> Counts:
-    """Return the counts of an import in which the ledger refuses no record."""
+def rehearsed(records: Sequence[Record], *, unchanged: int = 0) -> Counts:
+    """Return the counts of an import in which the ledger refuses no record; ``unchanged`` as in ``import_records``."""
     unmapped = _unmapped(records)
-    return Counts(len(records), len(records) - len(unmapped), sum(len(record.events) for record in records), unmapped)
+    mapped, added = len(records) - len(unmapped), sum(len(record.events) for record in records)
+    return Counts(len(records) + unchanged, mapped + unchanged, added, unmapped)
+
+
+def blob_ref(content: bytes) -> str:
+    """Return the ref that a blob would have, and refuse what would be refused: for imports that store nothing."""
+    check_text(content)
+    return "blake3:" + blake3(content).hexdigest()
 
 
 def _unmapped(records: Iterable[Record]) -> tuple[Unmapped, ...]:

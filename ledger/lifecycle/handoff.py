@@ -354,8 +354,10 @@ def _receiver_is_named(question: Question[HandoffState]) -> Unmet | None:
 
 def _author_is_human(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     author = question.event.author
-    is_human = has_role(ledger, author, {"human"})
-    return None if is_human else Unmet(f"{author} is not a human and must name a reviewer", {"author": author})
+    if has_role(ledger, author, {"human"}):
+        return None
+    message = f"{author} is not a human and must name a reviewer, or somebody sets default_reviewer in config.toml"
+    return Unmet(message, {"author": author})
 
 
 def _receiver_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:

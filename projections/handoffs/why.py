@@ -87,7 +87,7 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
 
 def _reasons_of_receiver(handoff: HandoffFacts) -> list[Reason]:
     if not handoff.receiver:
-        return [Reason(code="NOT_AUTHORIZED", text="its file names no receiver: amend it to name one")]
+        return [Reason(code="NOT_AUTHORIZED", text="it has no receiver: amend it to name one")]
     if not handoff.is_receiver_registered:
         text = f"its receiver {handoff.receiver} is not registered: register it, or amend the handoff to name another"
         return [Reason(code="AGENT_UNKNOWN", text=text, by=handoff.sender)]

@@ -277,7 +277,7 @@ def test_an_approved_file_that_names_nobody_to_do_it_is_not_ready(ledger, reader
     ledger.emit("alice", "handoff/h", record(mapped={"title": "t", "reviewer": "rita"}))
     ledger.emit("rita", "handoff/h", kinds.HandoffApproved(version=ledger.handoff("h").version))
     sentence, codes = why(reader, "h")
-    assert sentence.startswith("h is not ready: its file names no receiver")
+    assert sentence.startswith("h is not ready: it has no receiver")
     assert codes == ["NOT_AUTHORIZED"]
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 0
     assert not reader.answer("handoffs.list")["items"][0]["is_ready"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deedbook.consumers.handoffs.files import sync
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered, name_of
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered
 from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
@@ -184,11 +184,12 @@ class Folder:
         file = parse(content)
         if not file.meta and file.status is None:
             return  # some other markdown file
-        sender = name_of(file.sender)
+        sender = self._context.agents().named(file.sender)
         if sender != self._author.name:
             path = self.path / file_name(id_)
             self._say(id_, sync.sender_notice(id_, "create this handoff", path, sender, self._author.client))
             return
+        sync.named_agents(self._context, file)
         if sync.approves(self._context, "handoff.created", file) and not self._context.confirm(id_, content):
             edit = HeldEdit(f"create this handoff: {APPROVES}", sender, sync.sign_command(self._context, id_))
             self._say(id_, sync.held_notice(id_, edit))

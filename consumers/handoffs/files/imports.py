@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files import mapping
 from deedbook.consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
-from deedbook.consumers.handoffs.files.syntax.lines import Problem
+from deedbook.consumers.handoffs.files.syntax.lines import Problem, settled
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
 from deedbook.consumers.importers.records import (
@@ -77,7 +78,7 @@ def read_records(
     path: Path,
     put_blob: Callable[[bytes], str],
     *,
-    reviewer: str | None,
+    agents: AgentNames,
     step: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ImportBatch:
     """Return the records of a file, or of all files of a folder; ``step(done, total)`` reports progress.
@@ -93,7 +94,7 @@ def read_records(
     for done, file in enumerate(paths, 1):
         try:
             source = read_source(file, path)
-            batch = records_of(source, put_blob, reviewer=reviewer)
+            batch = records_of(source, put_blob, agents)
         except Refused as refusal:
             unread.append(Unmapped(str(file), f"{refusal.code}: {refusal.message}"))
             continue
@@ -109,34 +110,36 @@ def read_records(
     return ImportBatch(tuple(records), tuple(warnings), tuple(unread))
 
 
-def records_of(source: SourceFile, put_blob: Callable[[bytes], str], *, reviewer: str | None) -> ImportBatch:
-    """Return the records of a file; ``reviewer`` is the reviewer if the file names none.
+def records_of(source: SourceFile, put_blob: Callable[[bytes], str], agents: AgentNames) -> ImportBatch:
+    """Return the records of a file, whose names are those of ``agents``.
 
     Raises Refused: ``TOO_LARGE`` or ``SECRET_DETECTED`` by ``put_blob``. Unavailable: the blob cannot be stored.
     """
     original = put_blob(source.content)
     try:
         if is_active_table(source.content):
-            return _rows(source, original, reviewer)
-        return _file(source, original, reviewer)
+            return _rows(source, original, agents)
+        return _file(source, original, agents)
     except Refused as refusal:
         return ImportBatch(
             (unmapped_record(original, _source(source), UNREAD, f"{refusal.code}: {refusal.message}"),), ()
         )
 
 
-def _file(source: SourceFile, original: str, reviewer: str | None) -> ImportBatch:
+def _file(source: SourceFile, original: str, agents: AgentNames) -> ImportBatch:
     file = parse(source.content)
     if not is_handoff_id(source.stem) or "\ufffd" in source.stem:
         raise Refused("INVALID_FIELD", f"{source.stem!r} is not a valid handoff id: rename the file")
     if not file.meta and file.status is None:
         raise Refused("INVALID_FORMAT", "it has no Meta block and no status, so it is no handoff")
-    content = mapping.content_of_file(file, template=original, reviewer=reviewer)
-    data = _claimed(original, _source(source), content, mapping.claims_of_file(file), file)
-    return ImportBatch((Record(f"handoff/{source.stem}", data),), _warned(source, file.problems))
+    content = mapping.content_of_file(file, template=original, agents=agents)
+    author = mapping.claimed_author(file.sender, agents)
+    data = _claimed(original, _source(source), content, mapping.claims_of_file(file), file=file, author=author)
+    problems = settled([*file.problems, *mapping.name_problems(file, agents)])
+    return ImportBatch((Record(f"handoff/{source.stem}", data),), _warned(source, problems))
 
 
-def _rows(source: SourceFile, original: str, reviewer: str | None) -> ImportBatch:
+def _rows(source: SourceFile, original: str, agents: AgentNames) -> ImportBatch:
     table = parse_table(source.content)
     records: list[Record] = []
     first_lines: dict[str, int] = {}
@@ -147,18 +150,19 @@ def _rows(source: SourceFile, original: str, reviewer: str | None) -> ImportBatc
             records.append(unmapped_record(original, where, TABLE_FORMAT, f"it repeats line {first_lines[name]}"))
             continue
         first_lines[name] = row.line
-        records.append(Record(f"handoff/{name}", _row(row, original, where, reviewer)))
+        records.append(Record(f"handoff/{name}", _row(row, original, where, agents)))
     if not records:
         records.append(unmapped_record(original, _source(source), TABLE_FORMAT, "the table has no readable row"))
     return ImportBatch(tuple(records), _warned(source, table.problems))
 
 
-def _row(row: TableRow, original: str, where: str, reviewer: str | None) -> RecordImported:
+def _row(row: TableRow, original: str, where: str, agents: AgentNames) -> RecordImported:
     claims = HandoffClaims(
         status=mapping.shortened(row.status + row.status_rest, mapping.line_max_chars) or None,
         done=mapping.shortened(row.done, mapping.label_max_chars) if row.done else None,
     )
-    return _claimed(original, where, mapping.content_of_row(row, reviewer=reviewer), claims, row)
+    author = mapping.claimed_author(row.sender, agents)
+    return _claimed(original, where, mapping.content_of_row(row, agents), claims, file=row, author=author)
 
 
 def _source(source: SourceFile) -> str:
@@ -166,7 +170,13 @@ def _source(source: SourceFile) -> str:
 
 
 def _claimed(
-    original: str, source: str, content: HandoffContent, claims: HandoffClaims, file: HandoffFile | TableRow
+    original: str,
+    source: str,
+    content: HandoffContent,
+    claims: HandoffClaims,
+    *,
+    file: HandoffFile | TableRow,
+    author: str | None,
 ) -> RecordImported:
     return RecordImported(
         original=original,
@@ -174,7 +184,7 @@ def _claimed(
         format=TABLE_FORMAT if isinstance(file, TableRow) else file.format,
         mapped_kind="handoff.created",
         mapped=msgspec.to_builtins(content),
-        claimed_author=mapping.claimed_author(file.sender),
+        claimed_author=author,
         claimed_at=mapping.shortened(file.created, mapping.label_max_chars) if file.created else None,
         claims=msgspec.to_builtins(claims),
     )

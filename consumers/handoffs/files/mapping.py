@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
+from deedbook.consumers.handoffs.agent_names import AgentNames, independent
 from deedbook.consumers.handoffs.files.syntax.active_table import TableRow
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.lines import Problem
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from deedbook.consumers.handoffs.stored_content import content_from
@@ -25,7 +27,6 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
 from deedbook.ledger.format.codec import converted, encode_canonical
-from deedbook.ledger.format.forms import NAME_PATTERN
 from deedbook.projections.handoffs.fold import NOT_IN_FILES, fold
 from deedbook.projections.handoffs.record import HandoffRecord
 
@@ -37,16 +38,16 @@ content_size_max_bytes: Final = 40 * 1024
 _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![0-9])")
 
 
-def content_of_file(file: HandoffFile, *, template: str | None, reviewer: str | None) -> HandoffContent:
-    """Return the content that a file describes; ``reviewer`` is the reviewer if the file names none.
+def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNames) -> HandoffContent:
+    """Return the content that a file describes, with the names of ``agents``.
 
     Raises Refused: ``TOO_LARGE`` if its lists alone do not fit into an event; ``INVALID_FIELD`` for a dependency that
     is not a valid handoff id.
     """
     fields: dict[str, Any] = {
         "title": shortened(file.title, title_max_chars),
-        "to": name_of(file.to),
-        "reviewer": reviewer_of(file, reviewer),
+        "to": agents.named(file.to),
+        "reviewer": reviewer_of(file, agents),
         "created": day_of(file.created),
         "proposal": None if file.proposal is None else shortened(file.proposal, line_max_chars),
         "depends_on": list(file.depends_on),
@@ -68,23 +69,36 @@ def content_of_file(file: HandoffFile, *, template: str | None, reviewer: str | 
     return converted(fields, HandoffContent)
 
 
-def reviewer_of(file: HandoffFile, default: str | None) -> str | None:
-    """Return the reviewer that a file names; if it has no such line, ``default`` unless they are party to it."""
-    if file.entry("Reviewer") is None and default not in (name_of(file.sender), name_of(file.to)):
-        return default  # a file with "—" has no reviewer on purpose
-    return name_of(file.reviewer)
+def reviewer_of(file: HandoffFile, agents: AgentNames) -> str | None:
+    """Return the reviewer that a file names; if it has no such line, the default one unless they are party to it."""
+    if file.entry("Reviewer") is None:
+        return independent(agents.reviewer, (agents.named(file.sender), agents.named(file.to)))
+    return agents.named(file.reviewer)  # a file with "—" has no reviewer on purpose
 
 
-def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
-    """Return the content of the small handoff in a table's row; ``reviewer`` reviews it unless they are party to it."""
-    sender, to = name_of(row.sender), name_of(row.to)
+def content_of_row(row: TableRow, agents: AgentNames) -> HandoffContent:
+    """Return the content of the small handoff in a table's row; the default reviewer reviews it."""
+    sender, to = agents.named(row.sender), agents.named(row.to)
     return HandoffContent(
         title=shortened(row.task, title_max_chars) or "—",
         to=to,
-        reviewer=None if reviewer in (sender, to) else reviewer,
+        reviewer=independent(agents.reviewer, (sender, to)),
         created=day_of(row.created),
         task=row.task if len(row.task) > title_max_chars else "",
     )
+
+
+def name_problems(file: HandoffFile, agents: AgentNames) -> Iterator[Problem]:
+    """Yield the names of a file by which nobody can act, and a reviewer who is party to the handoff."""
+    reviewer = agents.named(file.reviewer)
+    for key, written in (("To", file.to), ("Reviewer", file.reviewer)):
+        line = entry.line if (entry := file.entry(key)) else 1
+        if written and (problem := agents.problem(written)):
+            yield Problem(line, f"{key}: {problem}")
+    for key, written in (("From", file.sender), ("To", file.to)):
+        if reviewer is not None and agents.named(written) == reviewer and (entry := file.entry("Reviewer")):
+            message = f"{key} and Reviewer are both {reviewer}, and nobody reviews their own work"
+            yield Problem(entry.line, f"{message}: name another reviewer, or remove the line for the default one")
 
 
 def claims_of_file(file: HandoffFile) -> HandoffClaims:
@@ -95,15 +109,9 @@ def claims_of_file(file: HandoffFile) -> HandoffClaims:
     return HandoffClaims(shortened(written, line_max_chars) if written else None, tasks, criteria)
 
 
-def name_of(written: str | None) -> str | None:
-    """Return the agent's name in a text, for example ``kuro`` for ``Kuro``; None if it is no name, or several."""
-    name = (written or "").strip().strip("`@*").lower()
-    return name if re.match(NAME_PATTERN, name) else None
-
-
-def claimed_author(written: str | None) -> str | None:
+def claimed_author(written: str | None, agents: AgentNames) -> str | None:
     """Return the sender that a file claims: an agent's name if it is valid, else the text as written."""
-    return name_of(written) or (shortened(written, line_max_chars) if written else None)
+    return agents.named(written) or (shortened(written, line_max_chars) if written else None)
 
 
 def day_of(written: str | None) -> str | None:
@@ -129,7 +137,8 @@ def file_now(handoff: dict[str, Any], template: bytes | None) -> bytes:
 
 def fitting(wanted: HandoffContent, template: HandoffFile) -> HandoffFile:
     """Return the template with the ledger's content: an amendment leaves the old template. Raises as ``revise``."""
-    written = content_of_file(template, template=None, reviewer=None)
+    names = tuple(name for name in (wanted.to, wanted.reviewer) if name)
+    written = content_of_file(template, template=None, agents=AgentNames(names))
     changes = {name: getattr(wanted, name) for name in FIELDS if getattr(wanted, name) != getattr(written, name)}
     if template.entry("Reviewer") is None:
         changes.pop("reviewer", None)  # the default, which no file has to name

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from deedbook.consumers.handoffs.agent_names import AgentNames, read_agents
 from deedbook.consumers.handoffs.content import amended
-from deedbook.consumers.handoffs.files.mapping import content_of_file, reviewer_of
+from deedbook.consumers.handoffs.files.mapping import content_of_file, name_problems, reviewer_of
 from deedbook.consumers.handoffs.files.plan import HeldEdit, Plan, base_after
 from deedbook.consumers.handoffs.files.syntax.comparison import with_progress_of
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
@@ -117,14 +118,26 @@ class SyncContext(NamedTuple):
     answer: Ask
     store: SyncStore
     tell: Callable[[Notice], None]
-    reviewer: str | None = None  # of new files that name none
+    reviewer: str | None = None  # the configured one, of files that name none
     # Shows a person the handoff with this id and the content of its file, and asks whether to sign it.
     confirm: Callable[[str, bytes], bool] = lambda _id, _content: False
+
+    def agents(self) -> AgentNames:
+        """Return the present agents, as files may name them."""
+        return read_agents(self.answer, self.reviewer)
 
 
 def approves(context: SyncContext, kind: str, file: HandoffFile) -> bool:
     """Return whether the signature under a file's content would approve the handoff: it names no reviewer."""
-    return needs_identity_key("handoff", kind, {"reviewer": reviewer_of(file, context.reviewer)})
+    return needs_identity_key("handoff", kind, {"reviewer": reviewer_of(file, context.agents())})
+
+
+def named_agents(context: SyncContext, file: HandoffFile) -> AgentNames:
+    """Return the agents, or refuse a file whose names nobody can act by: ``INVALID_FIELD``, with ``line``."""
+    agents = context.agents()
+    if problem := next(name_problems(file, agents), None):
+        raise Refused("INVALID_FIELD", problem.text, line=problem.line)
+    return agents
 
 
 def sign_command(context: SyncContext, id_: str) -> str:
@@ -150,7 +163,7 @@ def sign_plan(
     steps = list(plan.steps)
     if plan.amends:
         template = context.author.put_blob(with_progress_of(edited, ledger))
-        content = content_of_file(edited, template=template, reviewer=context.reviewer)
+        content = content_of_file(edited, template=template, agents=named_agents(context, edited))
         present = {name: handoff[name] for name in ("unlock_at", "answers")}
         changes = msgspec.structs.asdict(content) | present | {"created": content.created or handoff["created"]}
         steps.insert(0, amended(content_from(handoff), changes, reason_for_amending))
@@ -166,9 +179,9 @@ def sign_plan(
 def sign_new(context: SyncContext, id_: str, file: HandoffFile) -> Notice:
     """Create the handoff that a new file describes."""
     template = context.author.put_blob(file.content)
-    fields = msgspec.structs.asdict(content_of_file(file, template=template, reviewer=context.reviewer))
+    fields = msgspec.structs.asdict(content_of_file(file, template=template, agents=named_agents(context, file)))
     if fields["to"] is None:
-        raise Refused("INVALID_FIELD", "`To:` in the file is missing, or is not a valid agent name")
+        raise Refused("INVALID_FIELD", "`To:` in the file is missing: it names the agent that receives the work")
     return _signed(context, id_, [Draft(stream=f"handoff/{id_}", data=HandoffCreated(**fields), expect=0)])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.files.folder import Folder
 from deedbook.consumers.handoffs.files.imports import changed_records, read_records
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now
@@ -18,7 +19,7 @@ from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStor
 from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.watcher import Watcher
-from deedbook.consumers.importers.records import import_records
+from deedbook.consumers.importers.records import blob_ref, import_records, rehearsed
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
 from deedbook.consumers.interfaces.cli.logs import configure_logging
@@ -32,22 +33,31 @@ from deedbook.ledger.errors import Refused, Unavailable
 
 @click.command("import", cls=Command)
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
-@click.option("--reviewer", metavar="NAME", help="The reviewer of handoffs that name none (default: default_reviewer).")
-def import_(app: App, path: Path, reviewer: str | None) -> None:
+@click.option(
+    "--reviewer",
+    metavar="NAME",
+    help="The reviewer of handoffs that name none (default: default_reviewer, else the only human).",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
+def import_(app: App, path: Path, reviewer: str | None, *, dry_run: bool) -> None:
     """Import handoff files, proposals and `active.md` tables as claims.
 
     An imported handoff is pending until its reviewer approves or verifies it, even if its file says otherwise. Every
     file is stored byte for byte. Importing it again adds nothing.
     """
-    author = app.author()
-    reviewer = reviewer or app.settings().config.default_reviewer
+    author = None if dry_run else app.author()
+    put_blob = blob_ref if author is None else author.put_blob
+    agents = read_agents(app.query_with, reviewer or app.settings().config.default_reviewer)
     with progress("reading", is_shown=not app.as_json) as step:
-        reading = read_records(path, author.put_blob, reviewer=reviewer, step=step)
+        reading = read_records(path, put_blob, agents=agents, step=step)
     records, unchanged, copies = changed_records(reading.records, app.query_with)
-    with progress("importing", is_shown=not app.as_json) as step:
-        counts = import_records(author, records, step, unchanged=unchanged)
+    if author is None:
+        counts = rehearsed(records, unchanged=unchanged)
+    else:
+        with progress("importing", is_shown=not app.as_json) as step:
+            counts = import_records(author, records, step, unchanged=unchanged)
     lists = {name: [item._asdict() for item in getattr(reading, name)] for name in ("unread", "warnings")}
-    answer = counts.answer() | {"copies": copies} | lists
+    answer = counts.answer() | {"copies": copies, "dry_run": dry_run} | lists
 
     def text() -> None:
         for warning in reading.warnings:

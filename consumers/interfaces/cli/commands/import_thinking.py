@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from blake3 import blake3
 
-from deedbook.consumers.importers.records import Unmapped, import_records, rehearsed
+from deedbook.consumers.importers.records import Unmapped, blob_ref, import_records, rehearsed
 from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
 from deedbook.consumers.importers.transcripts.importer import TranscriptImport
@@ -20,7 +19,6 @@ from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.secrets.scanner import check_text
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
 
@@ -64,7 +62,7 @@ def importer(app: App, reading: Progress, *, task: str = "", is_dry: bool) -> Tr
     """Return what imports as the acting agent, or, dry, what only counts."""
     make = partial(TranscriptImport, faults_of=_faults_of, task=task, is_dry=is_dry)
     if is_dry:
-        return make(app.settings().agent or "", app.query_with, named_only, rehearsed, reading)
+        return make(app.settings().agent or "", app.query_with, blob_ref, rehearsed, reading)
     author = app.author()
     return make(author.name, app.query_with, author.put_blob, partial(import_records, author), reading)
 
@@ -80,12 +78,6 @@ def read_files(
             if file == root:
                 raise
             unread.append(Unmapped(str(file), f"{error.code}: {error.message}"))
-
-
-def named_only(content: bytes) -> str:
-    """Return the ref that a blob would have, refusing what would be refused."""
-    check_text(content)
-    return "blake3:" + blake3(content).hexdigest()
 
 
 def _print_answer(answer: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from agreement import assert_agreement
 
+from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.imports import changed_records, read_records
 from deedbook.consumers.importers.records import import_records
 from deedbook.ledger.client.local import LocalClient
@@ -30,7 +31,7 @@ def test_facts_from_states_are_those_of_lists_for_real_files(folder: SyncedFolde
     with LocalClient(folder.ledger.settings(), log=folder.ledger.log, views=Reader) as client:
         for path in sorted(CASES.glob("*.md")):  # one after the other, as they came
             (folder.path / path.name).write_bytes(path.read_bytes())
-            found = read_records(folder.path, author.put_blob, reviewer="rita")
+            found = read_records(folder.path, author.put_blob, agents=AgentNames(reviewer="rita"))
             records, unchanged, _ = changed_records(found.records, folder.answer)
             import_records(author, records, unchanged=unchanged)
             names = assert_agreement(client)

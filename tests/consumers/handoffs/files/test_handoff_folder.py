@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from syncing import NEW, amend_by_command
 
+from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.imports import read_records
 from deedbook.consumers.importers.records import import_records
 from deedbook.ledger.events import handoff as kinds
@@ -259,7 +260,7 @@ def test_table_is_left_as_it_is_and_its_rows_get_no_files(folder: SyncedFolder) 
     (told,) = alice.reconcile("active")
     assert told.startswith(f"table: import its rows with deed handoff import {folder.file('active')},")
     assert alice.reconcile("active") == []
-    found = read_records(folder.path, alice.author.put_blob, reviewer="rita")
+    found = read_records(folder.path, alice.author.put_blob, agents=AgentNames(reviewer="rita"))
     assert import_records(alice.author, found.records).mapped == 1
     id_ = found.records[0].stream.removeprefix("handoff/")
     assert alice.reconcile(id_) == alice.everything() == []

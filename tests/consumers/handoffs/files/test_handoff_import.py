@@ -10,6 +10,7 @@ import pytest
 from credentials import GITHUB
 from syncing import NEW
 
+from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.imports import changed_records, read_records, read_source
 from deedbook.consumers.handoffs.files.mapping import file_now
 from deedbook.consumers.importers.records import Counts, find_files, import_records
@@ -71,7 +72,7 @@ def add(folder: SyncedFolder, name: str = "iris") -> Counts:
     if name not in folder.ledger.keys:
         folder.ledger.register(name)
     author = folder.hand(name).author
-    found = read_records(folder.path, author.put_blob, reviewer="rita")
+    found = read_records(folder.path, author.put_blob, agents=AgentNames(reviewer="rita"))
     assert found.unread == ()
     records, unchanged, _ = changed_records(found.records, folder.answer)
     return import_records(author, records, unchanged=unchanged)
@@ -258,7 +259,7 @@ def test_rows_with_free_text_are_read(folder: SyncedFolder) -> None:
 def test_pipe_is_told_of_and_never_waited_for(folder: SyncedFolder) -> None:
     write(folder, {"a.md": OLD.encode()})
     os.mkfifo(folder.path / "pipe.md")
-    read = read_records(folder.path, lambda _: "blake3:" + "0" * 64, reviewer=None)
+    read = read_records(folder.path, lambda _: "blake3:" + "0" * 64, agents=AgentNames())
     assert [one.reason for one in read.unread if "is a pipe" in one.reason]
     assert len(read.unread) == 1
     assert read.records
@@ -279,14 +280,14 @@ def test_file_too_large_to_keep_is_named_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr("deedbook.consumers.handoffs.files.imports.file_read_max_bytes", 10_000)
     write(folder, {"a.md": b"x" * 10_001, "b.md": OLD.encode()})
-    found = read_records(folder.path, lambda content: folder.ledger.put_blob("alice", content), reviewer=None)
+    found = read_records(folder.path, lambda content: folder.ledger.put_blob("alice", content), agents=AgentNames())
     assert [one.reason.partition(":")[0] for one in found.unread] == ["TOO_LARGE"]
     assert [one.stream for one in found.records] == ["handoff/b"]
 
 
 def test_file_with_a_secret_is_named_and_the_others_go_on(folder: SyncedFolder) -> None:
     write(folder, {"a.md": OLD.encode() + f"\nClone with {GITHUB}.\n".encode(), "b.md": OLD.encode()})
-    found = read_records(folder.path, lambda content: folder.ledger.put_blob("alice", content), reviewer=None)
+    found = read_records(folder.path, lambda content: folder.ledger.put_blob("alice", content), agents=AgentNames())
     assert [one.reason.partition(":")[0] for one in found.unread] == ["SECRET_DETECTED"]
     assert GITHUB[4:] not in str(found.unread)
     assert [one.stream for one in found.records] == ["handoff/b"]

@@ -8,6 +8,7 @@ import pytest
 from handoff_texts import new
 from syncing import NEW
 
+from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.mapping import content_of_file
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.parser import parse
@@ -76,7 +77,7 @@ def test_what_is_no_ref_counts_for_nothing_and_is_named(line: str, refs: tuple[s
 
 def test_of_ten_thousand_refs_the_first_count() -> None:
     line = "- Reasoning: " + ", ".join(f"sha256:{number:064x}" for number in range(10_000))
-    content = content_of_file(parse(with_line(line)), template=None, reviewer=None)
+    content = content_of_file(parse(with_line(line)), template=None, agents=AgentNames())
     assert content.reasoning_refs == [f"sha256:{number:064x}" for number in range(reasoning_refs_max)]
     assert parse(with_line(line)).problems[0].text == "Reasoning names 10000 refs: only the first 8 count"
 

@@ -6,6 +6,7 @@ import pytest
 from handoff_texts import new
 from msgspec.structs import asdict
 
+from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.mapping import content_of_file
 from deedbook.consumers.handoffs.files.syntax.comparison import differences, revise
 from deedbook.consumers.handoffs.files.syntax.parser import parse
@@ -26,7 +27,7 @@ def test_a_new_file_has_them_before_its_context_and_reads_back() -> None:
     assert "## Receiver Notes\n- Tested-by: pytest -q tests/test_auth.py\n- Touches: src/auth.py\n" in FILE.decode()
     assert FILE.index(b"## Receiver Notes") < FILE.index(b"## Context")
     assert parse(FILE).notes == NOTES
-    assert content_of_file(parse(FILE), template=None, reviewer=None).notes == NOTES
+    assert content_of_file(parse(FILE), template=None, agents=AgentNames()).notes == NOTES
     assert b"Receiver" not in new()
 
 

@@ -106,7 +106,7 @@ def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:
     call_tools(own_home, begin)
     for agent, doing in (("critic", approve), ("bob", work), ("critic", waive), ("bob", complete)):
         call_tools(own_home, doing, agent=agent)
-    with_refusal = call_tools(own_home, lambda call: call("handoff_act", action="create", title="x", to="bob"))
+    with_refusal = call_tools(own_home, lambda call: call("handoff_act", action="create", title="x", to="rita"))
     assert with_refusal.code == "REVIEWER_REQUIRED"
     assert "handoff.criterion_waived" in kinds_in(own_home)
     call_tools(
