@@ -45,19 +45,23 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 SESSION = "session/audited"
+ORIGINAL = b"a record of another tool"
+ORIGINAL_REF = f"blake3:{blake3(ORIGINAL).hexdigest()}"
 _decode_head, _survey, _select_entries = export._decode_head, export._survey, export._select_entries
 
 
 class Forge(Actors):
     """A log in memory that begins honestly: agents, an admin, a service of the node's, a session, an approved handoff.
 
-    ``checkpoint_with`` is the key that signs its checkpoint. It is what ``export_bundle`` takes for a client.
+    It has the blob of ``ORIGINAL``. ``checkpoint_with`` is the key that signs its checkpoint. ``export_bundle`` takes
+    it for a client.
     """
 
     def __init__(self, *, is_begun: bool = True, agents: Mapping[str, Sequence[Role]] = AGENTS) -> None:
         super().__init__(submit=self.append, agents=agents)
         self.entries: list[bytes] = []
         self.blobs: dict[str, bytes] = {}
+        self.put_blob(ORIGINAL)
         self.checkpoint_with = self.keys[CHECKPOINT]
         self.streams: Counter[str] = Counter()
         self.authority = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from event_examples import EXAMPLES
-from forge import SESSION, Forge
+from forge import ORIGINAL_REF, SESSION, Forge
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.authority import (
@@ -307,7 +307,7 @@ def imported(**fields: Any) -> EventData:
     """Return a record of another tool."""
     from deedbook.ledger.events.imported import RecordImported
 
-    return RecordImported(**({"original": "blake3:" + "1" * 64, "source": "x", "format": "x"} | fields))
+    return RecordImported(**({"original": ORIGINAL_REF, "source": "x", "format": "x"} | fields))
 
 
 def odd(rule: str, code: str, old: str, new: str) -> WrongLog:

@@ -143,10 +143,15 @@ def name_in(file: Path, root: Path) -> str:
     return os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
 
 
-def unmapped_record(original: str, source: str, read_as: str, reason: str) -> Record:
-    """Return the record of an original that maps to no event; the same original and source give the same record."""
+def unmapped_record(original: str, source: str, read_as: str, reason: str, *, only_digest: bool = False) -> Record:
+    """Return the record of an original that maps to no event; the same original and source give the same record.
+
+    ``only_digest``: the original is not stored.
+    """
     digest = hashlib.sha256(f"{original}\0{source}".encode()).hexdigest()[:32]
-    data = RecordImported(original=original, source=source, format=read_as, reason=reason[:reason_max_chars])
+    data = RecordImported(
+        original=original, source=source, format=read_as, reason=reason[:reason_max_chars], only_digest=only_digest
+    )
     return Record(f"{UNMAPPED}/{digest}", data)
 
 
@@ -211,7 +216,8 @@ def _unmapped(records: Iterable[Record]) -> tuple[Unmapped, ...]:
 
 def _refused_record(record: Record, refusal: Refused) -> Record:
     data = record.data
-    made = unmapped_record(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")
+    reason = f"{refusal.code}: {refusal.message}"
+    made = unmapped_record(data.original, data.source, data.format, reason, only_digest=data.only_digest)
     return made._replace(stream=record.unmapped_stream or made.stream)
 
 

@@ -6,14 +6,17 @@ blobs are deleted after a day, but nothing can be deleted from the log: uploads 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffCompleted, HandoffCreated
+from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.reasoning import ReasoningValidated
-from deedbook.ledger.events.session import ReportGenerated
+from deedbook.ledger.events.session import ReportGenerated, ToolUsed
 from deedbook.ledger.events.tot import SearchComplete
 from deedbook.ledger.limits import blob_size_max_bytes
 
@@ -37,18 +40,38 @@ BLOB_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
     ReasoningValidated: ("whole",),
     ReportGenerated: ("long_texts", "ref"),
     SearchComplete: ("payload", "tree_ref"),
+    RecordImported: ("original",),
 }
-"""The path of the field that names a blob, for each type of data that is incomplete without it.
+"""The path of the field that names a blob, for each type of data that is incomplete without it."""
 
-Every other ref may also name an event, a graph or a version. An import's original is not required: an original with a
-secret, or larger than a blob, is only named.
+ARTIFACT_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
+    HandoffCreated: ("notes", "tested_by"),
+    HandoffAmended: ("notes", "tested_by"),
+    HandoffCompleted: ("artifacts",),
+    ReportGenerated: ("artifacts_created",),
+    ToolUsed: ("purpose",),
+}
+"""The path of the texts that may name a kept artifact, which is a blob: they end in ``kept: REF``.
+
+Every other ref may also name an event, a graph or a version.
 """
+
+_KEPT: Final = re.compile(r"kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 
 
 def blobs_of(data: EventData) -> list[str]:
     """Return the refs in ``data`` that must be blobs: without them the event is incomplete."""
-    if (path := BLOB_FIELDS.get(type(data))) is None:  # fast: a gate calls this for every event
-        return []
+    kind = type(data)
+    refs: list[str] = []
+    if (path := BLOB_FIELDS.get(kind)) is not None and not (isinstance(data, RecordImported) and data.only_digest):
+        refs += _texts_at(data, path)
+    if (path := ARTIFACT_FIELDS.get(kind)) is not None:
+        refs += [match[1] for text in _texts_at(data, path) if (match := _KEPT.search(text))]
+    return refs
+
+
+def _texts_at(data: EventData, path: Iterable[str]) -> list[str]:
+    """Return the texts of the field at a path, which may lead through lists."""
     values: list[Any] = [data]
     for name in path:
         values = [getattr(value, name) for value in values]

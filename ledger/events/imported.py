@@ -20,7 +20,8 @@ UNMAPPED: Final = "record"
 class RecordImported(EventData, frozen=True):
     """A record of another tool: its original, stored byte for byte as a blob, and the data that it is mapped to.
 
-    ``source`` is the place where it was found, and ``format`` its format. ``mapped`` is data of ``mapped_kind``.
+    ``only_digest``: the original is not stored, because it has a secret or is too large. ``source`` is the place where
+    the record was found, and ``format`` its format. ``mapped`` is data of ``mapped_kind``.
     ``claims`` is the state that the original claims. Author and time are claims, too: the importer signs the event.
     """
 
@@ -35,6 +36,7 @@ class RecordImported(EventData, frozen=True):
     claimed_at: Label | None = None
     claims: dict[str, Any] = {}
     reason: OptionalText = ""
+    only_digest: bool = False
 
 
 class DirtyValue(EventData, frozen=True):

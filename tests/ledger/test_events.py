@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 import pytest
-from event_examples import EXAMPLES, KEY, PROOF
+from event_examples import EXAMPLES, KEY, PROOF, REF
 from given import fact
 
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
+from deedbook.ledger.bundle.program import schemas
+from deedbook.ledger.bundle.standalone import form
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS, body, tot
-from deedbook.ledger.events.blob import BLOB_FIELDS
+from deedbook.ledger.events.blob import BLOB_FIELDS, blobs_of
 from deedbook.ledger.events.body import decode_body, make_event, read_as
 from deedbook.ledger.events.fields import EventData, Name, Ref, Time
-from deedbook.ledger.events.handoff import Day, HandoffId
+from deedbook.ledger.events.handoff import Day, HandoffCompleted, HandoffId
 from deedbook.ledger.events.imported import RecordImported
-from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.events.session import FindingLogged, ToolUsed
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.forms import REF_PATTERN, in_one_script
 from deedbook.ledger.limits import json_integer_max, stream_name_max_bytes
@@ -26,6 +29,7 @@ from deedbook.ledger.limits import json_integer_max, stream_name_max_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TABLES = SimpleNamespace(**json.loads(schemas()))
 FREE_KINDS = {name for name, kind in KINDS.items() if kind.data.is_free}
 HEAD = {"ledger": "0" * 32, "author": "alice", "at": "2026-02-12T10:00:00.000Z", "causes": []}
 
@@ -85,6 +89,34 @@ def test_fields_that_name_needed_blobs_are_refs() -> None:
             here = getattr(here, "item_type", here)
             here = getattr(here, "type", here)  # what the Metadata describe
         assert here.pattern == REF_PATTERN, data
+
+
+@pytest.mark.parametrize(
+    ("text", "is_needed"),
+    [
+        (f"kept: {REF}", True),
+        (f"report.txt (kept: {REF})", True),
+        (f"pytest -q kept: {REF}", True),
+        (f"see {REF}", False),
+        (REF, False),
+        (f"kept: {REF}, and more", False),
+        (f"kept: {REF}0", False),
+    ],
+)
+def test_an_artifact_needs_the_blob_that_it_says_is_kept(text: str, is_needed: bool) -> None:
+    for data in (HandoffCompleted(artifacts=["commit 1a2b", text]), ToolUsed(tool="pytest", purpose=text)):
+        assert blobs_of(data) == [REF] * is_needed
+        kind = KIND_OF[type(data)]
+        assert form.blobs_in(TABLES, kind, msgspec.to_builtins(data)) == [REF] * is_needed
+
+
+def test_an_import_needs_its_original_unless_it_says_that_only_the_digest_is_here() -> None:
+    record = RecordImported(original=REF, source="x", format="x")
+    assert blobs_of(record) == [REF]
+    assert blobs_of(msgspec.structs.replace(record, only_digest=True)) == []
+    data: dict[str, Any] = msgspec.to_builtins(record)
+    assert form.blobs_in(TABLES, "record.imported", data) == [REF]
+    assert form.blobs_in(TABLES, "record.imported", data | {"only_digest": True}) == []
 
 
 def test_kinds_are_past_tense_facts_of_a_family() -> None:

@@ -174,7 +174,8 @@ def _stored(note: Note, put_blob: Callable[[bytes], str] | None) -> MappedNote:
         try:
             put_blob(note.content)
         except Refused as refusal:
-            return unmapped_note(note, f"{refusal.code}: {refusal.message}: only the digest of the original is stored")
+            reason = f"{refusal.code}: {refusal.message}: only the digest of the original is stored"
+            return unmapped_note(note, reason, only_digest=True)
     return map_note(note)
 
 
@@ -237,12 +238,13 @@ def map_note(note: Note) -> MappedNote:
     try:
         return _mapped(note)
     except Refused as refusal:
-        return unmapped_note(note, refusal.message)
+        return unmapped_note(note, refusal.message, only_digest=note.content is None)
 
 
-def unmapped_note(note: Note, reason: str) -> MappedNote:
-    """Return the record of a note that is only stored."""
-    return MappedNote(records.unmapped_record(note.original, note.source, format_of(note), reason), None)
+def unmapped_note(note: Note, reason: str, *, only_digest: bool) -> MappedNote:
+    """Return the record of a note that is only stored, or of whose original only the digest is."""
+    record = records.unmapped_record(note.original, note.source, format_of(note), reason, only_digest=only_digest)
+    return MappedNote(record, None)
 
 
 def format_of(note: Note) -> str:

@@ -32,6 +32,7 @@ KINDS_SHA256 = ""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A string (without an end, it goes on to the end of the text), or a bracket outside of strings.
 TOKENS = re.compile(rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))|[\[\]{}]')
+KEPT = re.compile(r"kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 NAMES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
 NAMES |= {type(None): "null"}
 
@@ -146,13 +147,23 @@ def to_ms(time: str) -> int:
         raise WrongError(f"the time {time} does not exist", "INVALID_FIELD") from error
 
 
-def blobs_in(path: list[str] | None, data: Any) -> list[str]:
-    """Return the blobs that data needs; ``path`` is that of the field that names them, None if there is none."""
+def texts_at(path: list[str] | None, data: Any) -> list[str]:
+    """Return the texts of the field at a path, which may lead through lists; none without a path."""
     values: list[Any] = [] if path is None else [data]
     for name in path or []:
         values = [value.get(name) for value in values if isinstance(value, dict)]
         values = [item for value in values for item in (value if isinstance(value, list) else [value])]
     return [value for value in values if isinstance(value, str)]
+
+
+def blobs_in(tables: Any, kind: str, data: dict[str, Any]) -> list[str]:
+    """Return the blobs that data needs: those of ``blobs``, and the kept artifacts in the texts of ``artifacts``.
+
+    An imported record may say that only the digest of its original is here.
+    """
+    refs = [] if data.get("only_digest") is True else texts_at(tables.blobs.get(kind), data)
+    kept = [KEPT.search(text) for text in texts_at(tables.artifacts.get(kind), data)]
+    return refs + [match[1] for match in kept if match]
 
 
 class Kinds:
@@ -166,6 +177,7 @@ class Kinds:
         self.types: dict[str, Any] = tables["types"]
         self.kinds: dict[str, list[str]] = tables["kinds"]
         self.blobs: dict[str, list[str]] = tables["blobs"]
+        self.artifacts: dict[str, list[str]] = tables["artifacts"]
         self.mapped: dict[str, list[str]] = tables["mapped"]
         self.ids: dict[str, Any] = tables["ids"]
         self.rules: dict[str, Any] = tables["rules"]
@@ -194,7 +206,7 @@ class Kinds:
 
     def blobs_of(self, event: Event) -> list[str]:
         """Return the blobs that an event needs."""
-        return blobs_in(self.blobs.get(event.kind), event.data)
+        return blobs_in(self, event.kind, event.data)
 
     def check_imported(self, data: dict[str, Any], family: str) -> str:
         """Check the mapping of a record of another tool; return the family of the streams that it belongs on."""

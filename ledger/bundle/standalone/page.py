@@ -131,7 +131,7 @@ class Page:
     """Collects the events of a bundle in the order of the log, and makes the page."""
 
     def __init__(self, tables: Any) -> None:
-        """Begin without events. ``tables`` are those of `schemas.json`: ``types``, ``kinds``, ``blobs``, ``rules``."""
+        """Begin without events. ``tables`` are those of `schemas.json`."""
         self.tables = tables
         self.root = ""
         self.count = 0
@@ -151,7 +151,7 @@ class Page:
         signed = Signed(index, at_ms, body["author"], key, kind)
         self.count, self.last = self.count + 1, signed
         self.kinds[kind] += 1
-        self.needed.update(blobs_in(self.tables.blobs.get(kind), data))
+        self.needed.update(blobs_in(self.tables, kind, data))
         if family in self.subjects:
             self.add_to_subject(family, name, signed, data)
         if family == "handoff":

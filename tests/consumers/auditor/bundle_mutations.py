@@ -12,14 +12,15 @@ import msgspec
 from blake3 import blake3
 from bundle_tars import Members, with_these_blobs
 from event_examples import EXAMPLES
-from forge import SESSION, Forge
+from forge import ORIGINAL_REF, SESSION, Forge
 from json_mutations import mutated, mutated_text
 from tampering import finding
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffAmended
-from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.session import FindingLogged, ToolUsed
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import decode_entry, pae
 
@@ -43,7 +44,7 @@ def filled(events: int) -> Forge:
 
 
 def with_blobs() -> Forge:
-    """Return a log whose entries need two blobs and name three more, one of them by its SHA-256."""
+    """Return a log whose entries need four blobs and name three more, one of them by its SHA-256."""
     forge = filled(12)
     needed = [forge.put_blob(f"# Handoff {number}".encode()) for number in range(2)]
     for number, ref in enumerate(needed):
@@ -52,6 +53,10 @@ def with_blobs() -> Forge:
     by_sha256 = f"sha256:{sha256(b'file 1').hexdigest()}"
     forge.emit("alice", SESSION, FindingLogged(finding="see the files", evidence=[*named, by_sha256]))
     forge.emit("alice", "handoff/filed-0", HandoffAmended(title="again", to="bob", reviewer="rita", template=needed[1]))
+    forge.emit("alice", SESSION, ToolUsed(tool="report.txt", purpose=f"kept: {forge.put_blob(b'a report')}"))
+    forge.emit("alice", "record/x", RecordImported(original=ORIGINAL_REF, source="notes/x", format="x"))
+    absent = f"blake3:{blake3(b'a secret').hexdigest()}"
+    forge.emit("alice", "record/y", RecordImported(original=absent, source="y", format="x", only_digest=True))
     return forge
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from building import NO_EVENT
-from forge import Forge
+from forge import ORIGINAL_REF, Forge
 
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.lifecycle.rules import FAMILIES, read_rules
@@ -20,7 +20,7 @@ CONTENT: Final[dict[str, Any]] = {
     "criteria": ["it is checked", "it is fast"],
 }
 STEP: Final = {"type": "assumption", "content": "because"}
-RECORD: Final = {"original": "blake3:" + "1" * 64, "source": "x", "format": "x"}
+RECORD: Final = {"original": ORIGINAL_REF, "source": "x", "format": "x"}
 WORKING: Final = ("agent", "reviewer", "human", "service")
 
 

@@ -32,7 +32,8 @@ from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated
-from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.session import FindingLogged, ToolUsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +87,7 @@ def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path) ->
         metrics(f"members changed ({stream or 'log'}): {said}")
 
 
-@pytest.mark.parametrize("stream", [None, SESSION, "handoff/filed-0", "handoff/open"])
+@pytest.mark.parametrize("stream", [None, SESSION, "handoff/filed-0", "handoff/open", "record/x"])
 def test_changed_blobs_are_judged_alike(stream: str | None, tmp_path: Path) -> None:
     """A blob that an entry needs is missed, one that no entry names is refused, and others may be absent."""
     path, forge = tmp_path / "changed.tar", with_blobs()
@@ -96,11 +97,11 @@ def test_changed_blobs_are_judged_alike(stream: str | None, tmp_path: Path) -> N
     needed = [HandoffCreated, HandoffAmended]
     with Bundle(path) as bundle:
         entries = bundle.manifest.indexes or range(bundle.manifest.size)
-    wanted = {
-        f"blobs/{event.data.template.replace(':', '/')}"
-        for event in (read_event(index, forge.entries[index]) for index in entries)
-        if type(event.data) in needed and event.data.template
-    }
+    data = [read_event(index, forge.entries[index]).data for index in entries]
+    refs = [content.template for content in data if type(content) in needed and content.template]
+    refs += [used.purpose.removeprefix("kept: ") for used in data if isinstance(used, ToolUsed)]
+    refs += [record.original for record in data if isinstance(record, RecordImported) and not record.only_digest]
+    wanted = {f"blobs/{ref.replace(':', '/')}" for ref in refs}
     for chance in chances(f"blobs/{stream}", times(60, 60)):
         changed = changed_blobs(honest, honest, chance)
         path.write_bytes(packed(changed))
@@ -120,7 +121,7 @@ def digest_of(name: str, data: bytes) -> str:
 def test_blob_of_an_entry_that_is_missing_is_no_stranger(tmp_path: Path) -> None:
     """Somebody passed a part of the stream on: its blobs are not refused, and both say what is missing."""
     path, forge = tmp_path / "part.tar", with_blobs()
-    amended = len(forge.entries) - 1
+    amended = len(forge.entries) - 4
     members = members_of(forge.export(path, "handoff/filed-0", leave_out={amended}))
     blob = (f"blobs/blake3/{blake3(b'file 0').hexdigest()}", b"file 0")
     blobs = dict([*(member for member in members if member[0].startswith("blobs/")), blob])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.local import LocalClient
     from deedbook.ledger.format.envelope import Submission
 
-REF = "sha256:" + "1" * 64
+ORIGINAL = b"# a handoff"
+REF = f"sha256:{sha256(ORIGINAL).hexdigest()}"
 
 
 class Counting:
@@ -52,7 +54,8 @@ class Counting:
 
 
 def author_of(ledger: Ledger, name: str = "alice", **options: int) -> tuple[Author, Counting]:
-    """Return somebody who imports, and the client through which he does."""
+    """Return somebody who imports, and the client through which he does; the original of all records is stored."""
+    ledger.put_blob("alice", ORIGINAL)
     client = Counting(ledger.client(), **options)
     return Author(client, name, lambda _: key_named(name)), client  # type: ignore[arg-type]  # submits, no more
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from building import key_named
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     from deedbook.consumers.importers.records import Counts
 
-REF = "sha256:" + "1" * 64
+ORIGINAL = b"an answer"
+REF = f"sha256:{sha256(ORIGINAL).hexdigest()}"
 
 
 def imported(kind: str, **mapped: Any) -> RecordImported:
@@ -38,7 +40,8 @@ def thought(name: str, *more: RecordImported, unmapped_stream: str = "") -> Reco
 
 
 def run(ledger: Ledger, *records: Record) -> Counts:
-    """Import records as alice."""
+    """Import records as alice; their original is stored."""
+    ledger.put_blob("alice", ORIGINAL)
     return import_records(Author(ledger.client(), "alice", lambda _: key_named("alice")), records)
 
 

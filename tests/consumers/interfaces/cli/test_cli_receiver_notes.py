@@ -24,8 +24,11 @@ def created(deed: Deed, name: str, *options: str) -> str:
     return name
 
 
-def test_what_was_kept_is_shown_with_the_command_that_fetches_it(deed: Deed, fresh: Fresh) -> None:
-    ref = "blake3:" + "0f" * 32
+def test_what_was_kept_is_shown_with_the_command_that_fetches_it(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    (tmp_path / "probe.py").write_text("print(1)")
+    ref = deed.data("blob", "put", tmp_path / "probe.py", "--as", "a")["ref"]
+    absent = f"probe.py kept: blake3:{'0f' * 32}"
+    deed.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("absent"), *PARTIES, "--tested-by", absent)
     spoken = "x kept: y; rm -rf ~"
     name = created(deed, fresh("kept"), "--tested-by", f"probe.py kept: {ref}", "--tested-by", spoken, *NO_SESSION)
     shown = deed("handoff", "show", name)
