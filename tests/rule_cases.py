@@ -5,15 +5,14 @@ A ``Runner`` is one implementation of the rules. ``play`` tells it a case and re
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from building import GIVEN_MS, NO_EVENT, key_named
+from event_examples import PROTO, published, smallest
 from given import fact
 
 from deedbook.ledger.admission.rules import MACHINES
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from building import Actors
 
-PROTO: Final = Path(__file__).parents[1] / "proto"
 NO_VERSION: Final = "sha256:" + "0" * 64
 SESSION: Final = "session of "
 """Before the name of an agent: its session key."""
@@ -302,9 +300,8 @@ def key_after(actors: Actors, name: str) -> Any:
 
 def _defaults(kind: str) -> dict[str, Any]:
     if kind in cast()["examples"]:
-        data: dict[str, Any] = json.loads((PROTO / "examples" / f"{kind}.json").read_bytes())["data"]
-        return data
-    return copy.deepcopy(cast()["data"].get(kind, {}))
+        return published(kind)
+    return smallest(kind)
 
 
 def _value(text: str) -> Any:

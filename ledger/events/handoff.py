@@ -27,6 +27,8 @@ HandoffId = Annotated[
     ),
 ]
 UnlockAt: TypeAlias = Literal["completed", "verified"]
+REMARKS: Final = ("reason", "comment", "summary", "text")
+"""The fields in which the signer of an event writes a remark. The log of a handoff and the search show them."""
 reasoning_refs_max: Final = 8
 ReasoningRefs = Annotated[
     list[Ref],

@@ -304,7 +304,7 @@ def log_text(event: Event, content: kinds.HandoffContent) -> str:
     if text is not None:
         return text(event.data, content)
     known = event.data.__struct_fields__
-    texts = (getattr(event.data, field) for field in ("reason", "comment", "summary") if field in known)
+    texts = (getattr(event.data, field) for field in kinds.REMARKS if field in known)
     return _with(event.kind.partition(".")[2].replace("_", " "), next(filter(None, texts), ""))
 
 

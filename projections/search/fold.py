@@ -76,7 +76,7 @@ def _handoff(data: handoff.HandoffContent) -> Iterable[str]:
 
 
 def _remark(data: Any) -> Iterable[str]:
-    return [getattr(data, name) for name in ("reason", "comment") if name in data.__struct_fields__]
+    return [getattr(data, name) for name in handoff.REMARKS if name in data.__struct_fields__]
 
 
 def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
@@ -107,17 +107,16 @@ def _solution(data: tot.FinalSolution) -> Iterable[str]:
 
 
 # Each function takes the data type of its key; the table's type erases that to Any. Other events of a handoff are found
-# by their reason or comment.
+# by their remarks.
 _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     kind.data: _remark
     for kind in KINDS.values()
-    if kind.stream == "handoff" and {"reason", "comment"} & {*kind.data.__struct_fields__}
+    if kind.stream == "handoff" and {*handoff.REMARKS} & {*kind.data.__struct_fields__}
 } | {
     handoff.HandoffContent: _handoff,
     handoff.HandoffCreated: _handoff,
     handoff.HandoffAmended: _handoff,
     handoff.HandoffCriterionChecked: lambda data: (data.evidence,),
-    handoff.HandoffLogged: lambda data: (data.text,),
     handoff.HandoffCompleted: lambda data: (data.summary, *data.artifacts),
     handoff.HandoffChangesRequested: lambda data: data.reasons,
     session.SessionStarted: lambda data: (data.task,),

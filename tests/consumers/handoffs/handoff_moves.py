@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from building import AGENTS, START_MS
+from event_examples import smallest
 from handoff_chronicle import Step
 
 from deedbook.ledger.lifecycle.authority import ROOT
@@ -174,18 +175,15 @@ class Moves:
             "handoff.claimed": lambda: self.chance.choice([{}, {"lease_seconds": 0}, {"lease_seconds": 20}]),
             "handoff.task_checked": lambda: position | self.chance.choice([{}, {}, {"checked": False}]),
             "handoff.criterion_checked": lambda: position | self.chance.choice([{}, {}, {"checked": False}]),
-            "handoff.waiver_asked": lambda: position | {"reason": "no machine"},
+            "handoff.waiver_asked": lambda: smallest(kind) | position,
             "handoff.criterion_waived": lambda: (
                 position | {"reason": "known"} | self.chance.choice([{}, {}, {"granted": False}])
             ),
             "handoff.superseded": lambda: {"by": self.chance.choice(NAMES)},
             "handoff.changes_requested": lambda: {"result": self.result(name), "reasons": ["more"]},
             "handoff.verified": lambda: {"result": self.result(name)},
-            "handoff.logged": lambda: {"text": "note"},
         }
-        if kind in ("handoff.rejected", "handoff.blocked", "handoff.cancelled"):
-            return {"reason": "no"}
-        return drawn[kind]() if kind in drawn else {}
+        return drawn[kind]() if kind in drawn else smallest(kind)
 
     def result(self, name: str) -> str:
         """Draw the result that was handed in, or another."""
