@@ -2,10 +2,11 @@
 
 Three versions are compared: the base on which file and ledger last agreed, the file as it is, and the file as the
 ledger would write it now. A change of the ledger is written to the file. A change of the file is signed as the acting
-agent if they may sign it; otherwise it is reported once, with the command to run. So is a change that approves the
-handoff: the file may say what its sender never read. If both changed the text, the ledger's version is put beside the
-file. An older version that came back (from version control, say) is not an edit: it
-is updated.
+agent if they may sign it; otherwise every pass over the folder reports it, with the command to run. So is a change that
+approves the handoff: the file may say what its sender never read. The status of a review (approved, say) is put back to
+the ledger's at once, and ``syntax.remark`` beside it says what was typed. If both changed the text, the ledger's
+version is put beside the file. An older version that came back (from version control, say) is not an edit: it is
+updated.
 
 If we crash: store the request → sign → write → store the result, in this order, so nothing is lost or signed twice, and
 an edit that is removed before the next check is removed.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +26,13 @@ from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, Held
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.remark import split_remark, with_remark, with_status_of
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
+from deedbook.consumers.sdk.text import json_text
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.codec import read_json
+from deedbook.ledger.lifecycle.handoff_status import stage_of
 from deedbook.projections.handoffs.queries import TABLE_FORMAT
 
 CONFLICT: Final = ".ledger.md"
@@ -42,10 +48,17 @@ class Folder:
         self._context = context
         self.path, self._author, self._answer, self._store, self._tell, *_ = context
         self.refused: set[str] = set()  # handoffs with edits that a later event may allow
+        self.left_undone: set[str] = set()  # handoffs whose files say what nobody has signed
+        self._told: dict[str, str] = {}  # the notices of this pass
+
+    def begin_pass(self) -> None:
+        """Begin a pass over the whole folder, which says again what is left undone."""
+        self._told.clear()
 
     def reconcile(self, id_: str) -> None:
         """Synchronise one handoff's file and the ledger, as far as the acting agent may change both."""
         self.refused.discard(id_)
+        self.left_undone.discard(id_)
         for _ in range(tries_max):
             try:
                 self._reconcile(id_)
@@ -54,7 +67,9 @@ class Folder:
                     continue  # the handoff changed meanwhile: check it again
                 self.refused.add(id_)
                 self._say(id_, sync.refusal_notice(id_, refusal))
-            return
+            break
+        if id_ not in self.left_undone:
+            self._told.pop(id_, None)
 
     def _reconcile(self, id_: str) -> None:
         if f"{id_}.md".endswith(CONFLICT):
@@ -80,18 +95,33 @@ class Folder:
     def _compare(self, handoff: dict[str, Any], now: bytes, content: bytes | None) -> None:
         id_ = handoff["id"]
         agreed = self._agreed(handoff)
-        if content is None:
-            if agreed.base:
+        plain, remark = (None, "") if content is None else split_remark(content)
+        if content is None or plain is None:
+            if not agreed.base:
+                self._write(handoff, now, None)
+            elif stage_of(handoff["status"]) != "over":
                 command = shlex.join(("deed", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
                 self._say(id_, sync.Notice("deleted", id_, f"the file was deleted; restore it with {command}"))
-            else:
-                self._write(handoff, now, None)
-        elif content == now:
+        elif plain == now and not remark:
             self._agree(handoff, now)
-        elif content == agreed.base:
+            self._say_claim(handoff, now)
+        elif plain in (now, agreed.base):
             self._write(handoff, now, content)
         elif agreed.examined != _digest(content, now):
             self._changed(handoff, agreed, content, now)
+        else:
+            self._repeat(id_, agreed)
+
+    def _say_claim(self, handoff: dict[str, Any], now: bytes) -> None:
+        """Say that an imported file, which keeps its bytes, says "approved" while nobody here has approved it."""
+        status = parse(now).status if handoff["claimed_status"] is not None else None
+        if status is not None and status.word == "approved" != handoff["status"]:
+            reviewer = handoff["reviewer"] or ""
+            command = shlex.join(
+                ("deed", "handoff", "approve", handoff["id"], *(("--as", reviewer) if reviewer else ()))
+            )
+            what = f"its imported file says approved, and it is {handoff['status']}"
+            self._say(handoff["id"], sync.held_notice(handoff["id"], HeldEdit(what, reviewer, command)))
 
     def _agreed(self, handoff: dict[str, Any]) -> sync.FileState:
         """Return the stored state of a file, also if a crash or another save came after the signing."""
@@ -110,23 +140,24 @@ class Folder:
             agreed = sync.FileState(now, handoff["updated_index"], _digest(_CONFLICT_SETTLED, now))
             self._store.agree(id_, agreed)
         is_settled = agreed.examined == _digest(_CONFLICT_SETTLED, now)
-        version = last_rendered(handoff, content, self._author.client.entry, self._author.client.get_blob)
-        base = agreed.base or self._first_base(handoff, content)
+        plain, _ = split_remark(content)
+        version = last_rendered(handoff, plain, self._author.client.entry, self._author.client.get_blob)
+        base = agreed.base or self._first_base(handoff, plain) or self._present_base(handoff, plain, now)
         if version is not None and not is_settled:
             is_later = version > agreed.position
-            if not agreed.base or is_later or not comparison.is_one_tick(parse(agreed.base), parse(content)):
+            if not agreed.base or is_later or not comparison.is_one_tick(parse(agreed.base), parse(plain)):
                 self._write(handoff, now, content)
                 return
         if not base:
             self._conflict(handoff, content, now)
             return
-        if not agreed.base and _has_only_content(parse(content)):
+        if not agreed.base and _has_only_content(parse(plain)):
             self._write(handoff, now, content)  # a new file whose content is signed, and nothing else is in it
             return
-        if base.startswith(content):
+        if base.startswith(plain) and base != plain:
             self._say(id_, sync.Notice("unfinished", id_, "the file ends too early; it may still be being written"))
             return
-        before, edited, ledger = parse(base), parse(content), parse(now)
+        before, edited, ledger = parse(base), parse(plain), parse(now)
         is_unclear = not is_settled and comparison.looks_outdated(base=before, edited=edited)
         if is_unclear or comparison.are_in_conflict(base=before, edited=edited, ledger=ledger):
             self._conflict(handoff, content, now)
@@ -136,7 +167,8 @@ class Folder:
     def _edited(self, handoff: dict[str, Any], base: bytes, content: bytes, now: bytes) -> None:
         """Sign the edits of the file, and write the changes of the ledger."""
         id_ = handoff["id"]
-        before, edited, ledger = parse(base), parse(content), parse(now)
+        plain, remark = split_remark(content)
+        before, edited, ledger = parse(base), parse(plain), parse(now)
         agreed = self._store.agreed(id_)
         plan = self._plan(handoff, agreed, base=before, edited=edited, ledger=ledger)
         is_signed = bool(plan.steps or plan.amends)
@@ -147,17 +179,23 @@ class Folder:
         if plan.amends:
             before = parse(comparison.with_progress_of(edited, before))
         target = comparison.merge(base=before, edited=edited, ledger=parse(now)) if plan.held else now
+        if status := next((edit for edit in plan.held if edit.status), None):
+            target = with_status_of(target, now)
+        else:
+            remark = _kept(remark, before.content, target)
+        target = with_remark(target, status.text if status else remark)
         if target != content and not write_file(self.path / file_name(id_), target, expected=content):
             return  # somebody saved it again meanwhile: the next check takes that edit, on the signed base
         if read_file(self._beside(id_)) == ledger.content:
             remove_file(self._beside(id_))
         reported = agreed.reported if agreed else ""
         self._store.agree(
-            id_, sync.FileState(now, handoff["updated_index"], _digest(target, now) if plan.held else "", reported)
+            id_, sync.FileState(now, handoff["updated_index"], _digest(target, now) if target != now else "", reported)
         )
         if target != content and not is_signed:
             self._tell(sync.Notice("written", id_, file_name(id_)))
-        self._say(id_, *(sync.held_notice(id_, edit) for edit in plan.held))
+        kept = [sync.remark_notice(id_, remark)] if remark and not status else []
+        self._say(id_, *kept, *(sync.held_notice(id_, edit) for edit in plan.held))
 
     def _plan(
         self,
@@ -209,6 +247,19 @@ class Folder:
         status = "pending" if handoff["reviewer"] else "approved"
         return file_now(handoff | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, template)
 
+    def _present_base(self, handoff: dict[str, Any], plain: bytes, now: bytes) -> bytes:
+        """Return the ledger's version as the base of a file that this agent never saw in step, or nothing.
+
+        Its differences are then edits of others, which only they can sign. If this agent could sign one of them, or the
+        file looks older than the ledger, somebody compares.
+        """
+        edited, ledger = parse(plain), parse(now)
+        if comparison.looks_outdated(base=ledger, edited=edited):
+            return b""
+        standing = EditedHandoff.of(handoff)
+        plan = plan_edits(standing, base=ledger, edited=edited, ledger=ledger, acting=self._author.name)
+        return b"" if plan.steps or plan.amends else now
+
     def _conflict(self, handoff: dict[str, Any], content: bytes, now: bytes) -> None:
         """Put the ledger's version beside the file; once it is deleted, the file counts as edited from that version."""
         id_ = handoff["id"]
@@ -217,14 +268,27 @@ class Folder:
             write_file(beside, now)
         agreed = self._store.agreed(id_) or sync.FileState()
         self._store.agree(id_, agreed._replace(examined=_digest(_CONFLICT_SHOWN, now)))
-        text = f"the file and the ledger both changed: compare with {beside.name}, merge, then delete it"
+        is_of_both = agreed.base not in (b"", now)
+        what = "the file and the ledger both changed" if is_of_both else "the file differs from the ledger"
+        text = f"{what}: compare with {beside.name}, merge, then delete it"
         self._say(id_, sync.Notice("conflict", id_, text, {"beside": beside.name}), about=now)
 
     def _write(self, handoff: dict[str, Any], now: bytes, expected: bytes | None) -> None:
+        """Write the ledger's version; a remark about a status that is not signed yet stays."""
         id_ = handoff["id"]
-        if write_file(self.path / file_name(id_), now, expected=expected):
-            self._store.agree(id_, sync.FileState(now, handoff["updated_index"]))
+        plain, remark = (b"", "") if expected is None else split_remark(expected)
+        remark = _kept(remark, plain, now)
+        target = with_remark(now, remark)
+        if target != expected and not write_file(self.path / file_name(id_), target, expected=expected):
+            return
+        examined, reported = "", ""
+        if remark:
+            examined, reported = _digest(target, now), (self._store.agreed(id_) or sync.FileState()).reported
+        self._store.agree(id_, sync.FileState(now, handoff["updated_index"], examined, reported))
+        if target != expected:
             self._tell(sync.Notice("written", id_, file_name(id_)))
+        if remark:
+            self._say(id_, sync.remark_notice(id_, remark))
 
     def _agree(self, handoff: dict[str, Any], now: bytes) -> None:
         agreed = sync.FileState(now, handoff["updated_index"])
@@ -235,13 +299,32 @@ class Folder:
             remove_file(beside)
 
     def _say(self, id_: str, *notices: sync.Notice, about: bytes = b"") -> None:
-        """Report what is left undone, once as long as it stays the same."""
-        digest = hashlib.sha256(repr(notices).encode() + about).hexdigest() if notices else ""
+        """Report notices: those about what is left undone once a pass, the others once as long as they are the same."""
+        said = json_text([hashlib.sha256(about).hexdigest(), [list(it) for it in notices]]) if notices else ""
         agreed = self._store.agreed(id_) or sync.FileState()
-        if agreed.reported != digest:
-            self._store.agree(id_, agreed._replace(reported=digest))
-            for notice in notices:
+        if is_new := agreed.reported != said:
+            self._store.agree(id_, agreed._replace(reported=said))
+        self._tell_once(id_, said, notices, is_new=is_new)
+
+    def _repeat(self, id_: str, agreed: sync.FileState) -> None:
+        """Report again what was left undone with a file that is as it was."""
+        if agreed.reported:
+            _, notices = read_json(agreed.reported, tuple[str, list[sync.Notice]])
+            self._tell_once(id_, agreed.reported, notices, is_new=False)
+
+    def _tell_once(self, id_: str, said: str, notices: Sequence[sync.Notice], *, is_new: bool) -> None:
+        open_ = [notice for notice in notices if sync.is_open(notice) and not self._is_of_others(id_, notice)]
+        left = list(notices) if is_new else open_
+        if open_:
+            self.left_undone.add(id_)
+        if self._told.get(id_) != said:
+            self._told[id_] = said
+            for notice in left:
                 self._tell(notice)
+
+    def _is_of_others(self, id_: str, notice: sync.Notice) -> bool:
+        """Return whether a file has not the form of a handoff, and no handoff its name: such a file is said once."""
+        return notice.details.get("code") in {"INVALID_FORMAT", "TOO_LARGE"} and self._answered(id_) is None
 
     def _beside(self, id_: str) -> Path:
         return self.path / f"{id_}{CONFLICT}"
@@ -258,6 +341,14 @@ class Folder:
     def _template(self, handoff: dict[str, Any]) -> bytes | None:
         ref = handoff["template"]
         return None if ref is None else self._author.client.get_blob(ref)
+
+
+def _kept(remark: str, before: bytes, after: bytes) -> str:
+    """Return the remark beside a status while that status is the same; else it has happened, or was replaced."""
+    if not remark:
+        return ""
+    old, new = parse(before).status, parse(after).status
+    return remark if old and new and old.word == new.word else ""
 
 
 def _has_only_content(file: HandoffFile) -> bool:

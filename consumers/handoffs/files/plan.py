@@ -33,15 +33,32 @@ _BULLET: Final = re.compile(r"[-*+][ \t]+")
 _BRACKETS: Final = " ()（）[]—-:：,，"
 
 
+_OF_REVIEWS: Final = frozenset(status for verb in REVIEWS if (status := OPERATIONS[verb].leads)) - {"in_progress"}
+# The operation that brings a handoff nearer to the status in which its receiver may tick.
+_BEFORE_TICKS: Final[dict[str, Verb]] = {
+    "pending": "approve",
+    "approved": "claim",
+    "blocked": "unblock",
+    "completed": "request_changes",
+}
 APPROVES: Final = "it names no reviewer, so this would approve it (or name one after `Reviewer:`)"
 
 
 class HeldEdit(NamedTuple):
-    """An edit that is not signed: ``what`` it is, ``who`` may make it, and the ``command`` for it."""
+    """An edit that is not signed: ``what`` it is, ``who`` may make it, and the ``command`` for it.
+
+    ``status`` is set if it is a review by its status: no agent's watcher signs it, so it does not stay in the file.
+    """
 
     what: str
     who: str
     command: str
+    status: str = ""
+
+    @property
+    def text(self) -> str:
+        """The edit, and who must run which command."""
+        return f"{self.what}: {self.who or 'somebody'} must run {self.command}"
 
 
 class Plan(NamedTuple):
@@ -197,10 +214,11 @@ class _Planner:
             self._hold(text, (self._handoff.receiver,), hint(steps[-1]))
             return ()
         verb = verb_setting(now, status)
+        of_review = status if status in _OF_REVIEWS else ""
         if verb is None:
-            self._hold(f"{text}, which cannot follow {now}", (), "why")
+            self._hold(f"{text}, which cannot follow {now}", (), "why", of_review)
         elif verb in REVIEWS:
-            self._hold(text, (self._handoff.reviewer,), hint(verb))
+            self._hold(text, (self._handoff.reviewer,), hint(verb), of_review)
         elif verb == "cancel" and self._acting in self._handoff.senders and self._reason:
             self._step(kinds.HandoffCancelled(reason=self._reason))
         else:
@@ -262,17 +280,22 @@ class _Planner:
                 self._hold(f"log {text!r}{hint}", (author,), f"log {shlex.quote(text)}")
 
     def _hold_tick(self, label: str, position: int, *, checked: bool) -> None:
-        undo = "" if checked else " --undo"
         text = f"{'tick' if checked else 'untick'} {label} {position + 1}"
-        if self._handoff.status != "in_progress":
-            text += f" (it is {self._handoff.status})"
-        self._hold(text, (self._handoff.receiver,), f"check --{label} {position + 1}{undo}")
+        verb = _BEFORE_TICKS.get(self._handoff.status)
+        if self._handoff.status == "in_progress":
+            undo = "" if checked else " --undo"
+            self._hold(text, (self._handoff.receiver,), f"check --{label} {position + 1}{undo}")
+        elif verb is None:
+            self._hold(f"{text} (it is {self._handoff.status}, so its ticks stay as they are)", (), "why")
+        else:
+            who = self._handoff.reviewer if verb in REVIEWS else self._handoff.receiver
+            self._hold(f"{text} (it is {self._handoff.status})", (who,), hint(verb))
 
-    def _hold(self, what: str, who: tuple[str, ...], command: str) -> None:
+    def _hold(self, what: str, who: tuple[str, ...], command: str, status: str = "") -> None:
         name = who[0] if who and who[0] else self._handoff.reviewer
         verb, _, options = command.partition(" ")
         line = f"deed handoff {verb} {shlex.quote(self._handoff.id)}" + (f" {options}" if options else "")
-        self._held.append(HeldEdit(what, name, line if verb == "why" else f"{line} --as {name}"))
+        self._held.append(HeldEdit(what, name, line if verb == "why" else f"{line} --as {name}", status))
 
 
 def _reason(edited: HandoffFile, ledger: HandoffFile) -> str:

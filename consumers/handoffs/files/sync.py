@@ -52,7 +52,14 @@ def refusal_notice(id_: str, refusal: Refused) -> Notice:
 
 def held_notice(id_: str, edit: HeldEdit) -> Notice:
     """Return the notice of an edit that another agent must make."""
-    return Notice("held", id_, f"{edit.what}: {edit.who or 'somebody'} must run {edit.command}", edit._asdict())
+    return Notice("held", id_, edit.text, {"what": edit.what, "who": edit.who, "command": edit.command})
+
+
+def remark_notice(id_: str, remark: str) -> Notice:
+    """Return the notice of the held edit whose ``text`` is the remark beside a status."""
+    what, _, rest = remark.partition(": ")
+    who, _, command = rest.partition(" must run ")
+    return Notice("held", id_, remark, {"what": what, "who": "" if who == "somebody" else who, "command": command})
 
 
 def sender_notice(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Notice:
@@ -70,7 +77,7 @@ class FileState(NamedTuple):
     """The stored state of a file.
 
     ``base`` are the bytes on which file and ledger last agreed (empty: never), ``position`` the index of the handoff's
-    last event then. ``examined`` is the digest of a file left as it is, ``reported`` of the last notices. ``asking``
+    last event then. ``examined`` is the digest of a file left as it is, ``reported`` the last notices. ``asking``
     are the bytes for which the events up to ``event_id`` are signed; they become the base once these are in the log.
     """
 
@@ -80,6 +87,11 @@ class FileState(NamedTuple):
     reported: str = ""
     asking: bytes = b""
     event_id: str = ""
+
+
+def is_open(notice: Notice) -> bool:
+    """Return whether a notice says that something is left undone: every pass over the folder says it again."""
+    return notice.what in {"held", "conflict", "refused", "unfinished", "deleted"}
 
 
 class SyncStore(Subscriptions):

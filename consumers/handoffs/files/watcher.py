@@ -53,7 +53,11 @@ class Watcher:
         self._waiting: dict[str, str] = {}
 
     def reconcile(self, step: Callable[[int, int], None] = lambda _done, _total: None) -> list[Unavailable]:
-        """Synchronise all files and handoffs once; return the failures, which ``run`` tries again."""
+        """Synchronise all files and handoffs once; return the failures, which ``run`` tries again.
+
+        ``Folder.left_undone`` then names the handoffs whose files say what nobody has signed.
+        """
+        self._folder.begin_pass()
         head = self._client.head().size
         wanted = every_row(self._answer, "handoffs.files", "items", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))

@@ -28,7 +28,7 @@ from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.files import read_file, write_file
 from deedbook.consumers.sdk.text import quote_text
-from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.errors import Exit, Refused, Unavailable
 
 
 @click.command("import", cls=Command)
@@ -105,8 +105,9 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
     """Synchronize a folder of handoff files with the ledger, both ways, as the acting agent.
 
     When you save a file, the edits that the acting agent may make are signed. Edits that only somebody else may make
-    (approve, reject, verify, another agent's ticks) stay in the file and are listed with the command to run. If file
-    and ledger both changed, the ledger's version is written to ID.ledger.md. No file is overwritten.
+    (another agent's ticks, say) stay in the file. The status of a review (approved, say) is put back to the ledger's,
+    with a remark beside it. Both are listed with the command to run, again with every pass; with --once the exit code
+    is then 5. If file and ledger both changed, the ledger's version is written to ID.ledger.md.
 
     A human's signature approves a handoff that names no reviewer. Anybody who can write the file could write it, so
     such a file is listed, too: --sign shows it on a terminal, asks, and signs exactly what it showed.
@@ -127,11 +128,14 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
         if sign is not None:
             Folder(context).reconcile(sign.removesuffix(".md"))
             return
-        watcher = Watcher(Folder(context), context, is_everything=is_everything)
+        files = Folder(context)
+        watcher = Watcher(files, context, is_everything=is_everything)
         with progress("reading the folder", is_shown=not app.as_json) as step:
             failures = watcher.reconcile(step)
         if once and failures:
             raise failures[0]
+        if once and files.left_undone:
+            raise click.exceptions.Exit(Exit.GATED)
         if not once:
             watcher.run(stopped_by_signals())
 

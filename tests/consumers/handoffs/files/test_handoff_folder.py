@@ -44,7 +44,8 @@ def test_progress_in_a_new_file_is_an_edit_that_its_maker_may_not_sign(folder: S
     assert "held: set the status to approved: rita must run deed handoff approve h --as rita" in said
     assert any(one.startswith("held: tick task 1") for one in said)
     assert folder.kinds() == ["created alice"]
-    assert folder.text() == text
+    remark = "← not signed: set the status to approved: rita must run deed handoff approve h --as rita"
+    assert folder.text() == text.replace("Status: approved", f"Status: pending {remark}")
     assert alice.reconcile() == []
 
 
@@ -95,23 +96,35 @@ def test_review_is_never_signed_from_a_file(folder: SyncedFolder, name: str, wor
     folder.create()
     hand = folder.hand(name)
     hand.reconcile()
-    text = folder.edit(("Status: pending", f"Status: {word}"))
-    before = folder.size()
-    (said,) = hand.reconcile()
+    before, text = folder.size(), folder.text()
+    folder.edit(("Status: pending", f"Status: {word} (I say)"))
+    written, said = hand.reconcile()
+    assert written == "written: h.md"
     assert said.startswith(f"held: set the status to {word}: rita must run deed handoff {verb} h")
     assert said.endswith("--as rita")
     assert hand.reconcile() == []
-    assert (folder.size(), folder.text()) == (before, text)
+    remark = said.removeprefix("held: ")
+    assert folder.text() == text.replace("Status: pending", f"Status: pending ← not signed: {remark}")
+    assert folder.size() == before
+    for other in ("alice", "bob", "rita"):  # each new process, and each agent, says again what is left undone
+        assert folder.hand(other).reconcile() == [said]
+    assert hand.everything() == ["held h"]
+    assert folder.size() == before
 
 
 def test_held_edit_stays_through_news_and_ends_when_its_command_was_run(folder: SyncedFolder) -> None:
     alice = folder.create()
     folder.edit(("Status: pending", "Status: approved"))
-    assert alice.whats() == ["held"]
+    assert alice.whats() == ["written", "held"]
     folder.emit("bob", kinds.HandoffLogged(text="may I?"))
     assert alice.whats() == ["written"]  # the news come in, and what was told already is not told again
-    assert "Status: approved" in folder.text()
+    assert "Status: pending ← not signed: set the status to approved: rita must run" in folder.text()
     assert "[bob] may I?" in folder.text()
+    folder.edit(("- [ ] look", "- [x] look"))
+    assert alice.whats() == ["held", "held"]  # another edit keeps the remark
+    assert "Status: pending ← not signed: set the status to approved" in folder.text()
+    folder.edit(("- [x] look", "- [ ] look"))
+    alice.whats()
     folder.approve()
     assert alice.whats() == ["written"]
     folder.assert_in_step(alice)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from syncing import BESIDE, NEW, amend_by_command
 
+from deedbook.consumers.handoffs.agent_names import AgentNames
+from deedbook.consumers.handoffs.files.imports import read_records
+from deedbook.consumers.importers.records import import_records
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events import handoff as kinds
 
@@ -200,3 +203,31 @@ def test_event_that_says_what_a_file_says_already_is_logged_beside_it(folder: Sy
     folder.create(text=NEW + f"- {day} [rita] approved\n")
     folder.approve()
     assert folder.rendered().count("[rita] approved") == 2
+
+
+def test_edits_of_others_that_an_agent_sees_first_are_no_conflict(folder: SyncedFolder) -> None:
+    folder.claimed()
+    text = folder.edit(("- [ ] look", "- [x] look"))
+    rita = folder.hand("rita")  # she never saw file and ledger in step, and may sign no tick
+    assert rita.reconcile() == ["held: tick task 1: bob must run deed handoff check h --task 1 --as bob"]
+    assert rita.everything() == ["held h"]
+    assert (folder.text(), (folder.path / BESIDE).exists()) == (text, False)
+    folder.forget()
+    bob = folder.hand("bob")  # he could sign it, and nobody knows whether the file is older: he compares
+    (said,) = bob.reconcile()
+    assert said == f"conflict: the file differs from the ledger: compare with {BESIDE}, merge, then delete it"
+
+
+def test_imported_file_that_says_approved_is_told_until_somebody_approves_it(folder: SyncedFolder) -> None:
+    text = NEW.replace("Status: pending", "Status: approved")
+    folder.file().write_text(text)
+    alice = folder.hand("alice")
+    batch = read_records(folder.path, alice.author.put_blob, agents=AgentNames(("bob", "rita")))
+    import_records(alice.author, batch.records)
+    told = "held: its imported file says approved, and it is pending: rita must run deed handoff approve h --as rita"
+    assert alice.reconcile() == [told]
+    assert alice.everything() == ["held h"]
+    assert folder.text() == text
+    folder.approve()
+    assert alice.whats() == ["written"]
+    assert alice.everything() == []

@@ -28,10 +28,11 @@ def watching(place: Place, folder: Path, agent: str, *more: object) -> Running:
 
 
 def once(place: Place, folder: Path, agent: str) -> str:
-    """Bring a folder into step once; return what was told."""
+    """Bring a folder into step once; return what was told. The exit code says whether something is left undone."""
     server = ["--server", place.server] if place.server else []
     said = inside.deed("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
-    assert said.code == 0, said.err
+    is_open = any(line.startswith(("held", "conflict", "refused", "deleted")) for line in said.out.splitlines())
+    assert said.code == (5 if is_open else 0), said.err
     return said.out
 
 
@@ -99,7 +100,7 @@ def test_edit_becomes_an_event_and_an_event_an_edit(deed: Deed, fresh: Fresh, fo
     assert once(deed.place, folder, "b").count(name) == 0
 
 
-def test_what_the_agent_may_not_sign_is_listed_once(
+def test_what_the_agent_may_not_sign_is_listed_by_every_pass(
     populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deed, name = Deed(capsys, Place(populated("held"))), "held"  # of the shared ledger each of the passes reads all
@@ -111,10 +112,10 @@ def test_what_the_agent_may_not_sign_is_listed_once(
     save(path, path.read_text().replace("Status: pending", "Status: approved"))
     before = deed.written()
     for agent in ("a", "b", "rita"):
-        assert f"rita must run deed handoff approve {name} --as rita" in once(deed.place, folder, agent)
-        assert once(deed.place, folder, agent) == ""
+        for _ in range(2):
+            assert f"rita must run deed handoff approve {name} --as rita" in once(deed.place, folder, agent)
     assert deed.written() == before
-    assert "Status: approved" in path.read_text()
+    assert "Status: pending ← not signed: set the status to approved" in path.read_text()
     deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     for agent in ("a", "b", "rita"):
         once(deed.place, folder, agent)

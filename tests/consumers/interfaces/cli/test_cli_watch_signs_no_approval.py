@@ -56,7 +56,7 @@ def folder(alone: Deed, tmp_path: Path, opened: Callable[[], list[str]]) -> Path
 def watched(deed: Deed, folder: Path, *more: str) -> str:
     """Synchronise the folder once as alex; return what was said."""
     said = inside.deed("--home", deed.home, "handoff", "watch", folder, "--as", "alex", "--once", *more)
-    assert said.code == 0, said.err
+    assert said.code == (5 if said.out.startswith("held") else 0), said.err
     return said.out
 
 
@@ -68,7 +68,7 @@ def test_file_that_others_wrote_is_no_handoff_approved_by_the_human(
     said = watched(alone, folder, *opened())
     assert said.startswith("held       evil  create this handoff: it names no reviewer, so this would approve it")
     assert f"alex must run deed handoff watch {folder} --sign evil --as alex" in said
-    assert watched(alone, folder, *opened()) == ""  # it is said once
+    assert watched(alone, folder, *opened()) == said  # every pass says it again
     assert alone.size() == size
     assert alone.data("handoff", "list")["total"] == 0
     assert alone.refuses("NOT_FOUND", "handoff", "claim", "evil", "--as", "mallory")
