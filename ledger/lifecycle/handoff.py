@@ -7,7 +7,7 @@ the state remembers. ``ledger_conditions`` read agents, keys and other handoffs,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from shlex import quote
 from typing import Any, Final
 
@@ -40,6 +40,15 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     key: str
 
 
+class Completion(msgspec.Struct, frozen=True, array_like=True):
+    """The event that handed a result in, a completion or an import: its id, its entry, its author and key (hex)."""
+
+    id: str
+    index: int
+    by: str
+    key: str
+
+
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     """The state of one handoff.
 
@@ -47,8 +56,8 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     open here), ``reopened`` (checked before changes were requested, and open again), ``asked`` (its reviewer is asked
     to waive it, and it is still open), ``checked`` or ``waived``. Both are in the order of the event. ``importer`` acts
     for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
-    confirms or amends it. ``is_announced``: the router has announced it. ``completion`` is the event that completed it
-    last. ``waivers`` are the decisions that waived the criteria, in their order.
+    confirms or amends it. ``is_announced``: the router has announced it. ``waivers`` are the decisions that waived the
+    criteria, in their order.
     """
 
     sender: str
@@ -66,7 +75,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     claimed_status: str | None = None
     is_announced: bool = False
     approval: Decision | None = None
-    completion: str = ""
+    completion: Completion | None = None
     verification: Decision | None = None
     waivers: tuple[Decision | None, ...] = ()
 
@@ -93,7 +102,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     @property
     def result(self) -> str:
         """The ref of the result that a reviewer judges; empty if no event handed one in."""
-        return compute_result(self.version, self.completion) if self.completion else ""
+        return "" if self.completion is None else compute_result(self.version, self.completion.id)
 
     @property
     def senders(self) -> tuple[str, ...]:
@@ -162,7 +171,7 @@ def _recorded(after: HandoffState, event: Event, data: Any, row: Row) -> dict[st
     if "claims" in row.records:
         changes |= _claimed(after, event)
     if "approval" in row.records:
-        changes |= {"approval": decision, "completion": "", "claimed_status": None}
+        changes |= {"approval": decision, "completion": None, "claimed_status": None}
     if "verification" in row.records:
         changes["verification"] = decision
     if "waiver" in row.records:
@@ -170,7 +179,7 @@ def _recorded(after: HandoffState, event: Event, data: Any, row: Row) -> dict[st
     if "lease" in row.records and data.lease_seconds is not None:
         changes["lease"] = Span(event.accepted_ms, event.accepted_ms + 1000 * data.lease_seconds)
     if "completion" in row.records:
-        changes["completion"] = event.id
+        changes["completion"] = _completion(event)
     if "reopening" in row.records:
         changes["criteria"] = tuple("reopened" if mark == "checked" else mark for mark in after.criteria)
     if "announcement" in row.records:
@@ -216,8 +225,12 @@ def _claimed(state: HandoffState, event: Event) -> dict[str, Any]:
         "tasks": tuple("done" if position in done else "open" for position in range(len(state.tasks))),
         "criteria": tuple("claimed" if position in claimed else "open" for position in range(len(state.criteria))),
         "claimed_status": claims.status or "",
-        "completion": event.id,
+        "completion": _completion(event),
     }
+
+
+def _completion(event: Event) -> Completion:
+    return Completion(event.id, event.index, event.author, event.key)
 
 
 def _reason(event: Event) -> str:
@@ -428,8 +441,17 @@ def report_on_decision(state: HandoffState, decision: Decision | None, agents: A
     if decision is None:
         return None
     roles = {"human"} if decision == state.approval and decision.by in state.senders else REVIEWING
-    void = voided(agents, decision.by, roles, decision.index)  # reads the author before their key
-    report = compromised_at(agents.key, decision.key, decision.index)
+    return _report_on(decision, roles, agents)
+
+
+def report_on_completion(state: HandoffState, agents: Agents) -> int | None:
+    """Return the entry because of which a completion does not count, or None if it counts."""
+    return None if state.completion is None else _report_on(state.completion, rules_of("handoff").roles, agents)
+
+
+def _report_on(signed: Decision | Completion, roles: Collection[str], agents: Agents) -> int | None:
+    void = voided(agents, signed.by, roles, signed.index)  # reads the author before their key
+    report = compromised_at(agents.key, signed.key, signed.index)
     return report if report is not None or void is None else void.report
 
 
@@ -441,11 +463,14 @@ def reports_on_waivers(state: HandoffState, agents: Agents) -> dict[int, int]:
 
 
 def counted_status(state: HandoffState, agents: Agents) -> Status:
-    """Return the status of a dependency as far as the decisions that it rests on count."""
+    """Return the status of a dependency as far as its completion and the decisions that it rests on count."""
     status = state.status
     if status == "verified" and report_on_decision(state, state.verification, agents) is not None:
         status = "pending" if state.approval is None else "completed"  # an import is verified as it is
-    return "in_progress" if status == "completed" and reports_on_waivers(state, agents) else status
+    if status != "completed":
+        return status
+    is_counted = report_on_completion(state, agents) is None and not reports_on_waivers(state, agents)
+    return "completed" if is_counted else "in_progress"
 
 
 def _confirms_no_own_import(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
@@ -489,12 +514,18 @@ def _dependencies_are_done(question: Question[HandoffState], ledger: LedgerState
 
 
 def _why_not_counted(name: str, state: HandoffState, ledger: LedgerState, details: dict[str, Any]) -> str:
-    report = report_on_decision(state, state.verification, ledger)
-    what = "its verification" if report is not None else "a waiver of its criteria"
-    report = next(iter(reports_on_waivers(state, ledger).values()), None) if report is None else report
+    verified = report_on_decision(state, state.verification, ledger)
+    waived = next(iter(reports_on_waivers(state, ledger).values()), None)
+    reports = (
+        ("its verification", verified),
+        ("its completion", report_on_completion(state, ledger)),
+        ("a waiver of its criteria", waived),
+    )
+    what, report = next((what, report) for what, report in reports if report is not None)
     details["compromised"] = report
-    again = f"{state.reviewer} verifies it again (`deed handoff verify {quote(name)}`)"
-    return f", but {what} rests on a key that entry {report} reports as compromised, until {again}"
+    again = " again" if verified is not None else ""
+    remedy = f"{state.reviewer} verifies it{again} (`deed handoff verify {quote(name)}`)"
+    return f", but {what} rests on a key that entry {report} reports as compromised, until {remedy}"
 
 
 def _waivers_count(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:

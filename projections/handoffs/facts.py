@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from deedbook.ledger.lifecycle.authority import Agents, voided
-from deedbook.ledger.lifecycle.handoff import MET, counted_status, is_own_import, report_on_decision, reports_on_waivers
+from deedbook.ledger.lifecycle.handoff import (
+    MET,
+    counted_status,
+    is_own_import,
+    report_on_completion,
+    report_on_decision,
+    reports_on_waivers,
+)
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked, never_unlocks, stage_of
 from deedbook.ledger.lifecycle.machine import void_text
 from deedbook.ledger.lifecycle.rules import rules_of
@@ -48,9 +55,11 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     claimed_ms: int | None = None
     status_by: str | None = None  # the signer of the event that set its status, and its time
     status_ms: int | None = None
-    counted_status: Status | None = None  # its status, as far as its verification and waivers count; None: ``status``
+    counted_status: Status | None = None  # its status, as far as what it rests on counts; None: ``status``
     approval_index: int | None = None
     compromised_approval: int | None = None  # the entry that reports a key on which its approval rests
+    completion_index: int | None = None
+    compromised_completion: int | None = None
     verification_index: int | None = None
     compromised_verification: int | None = None
     compromised_waivers: dict[int, int] = {}  # by the number of the criterion, counted from 1
@@ -132,6 +141,8 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         approval_index=index,
         compromised_approval=report_on_decision(state, state.approval, agents),
         counted_status=counted_status(state, agents),
+        completion_index=None if state.completion is None else state.completion.index,
+        compromised_completion=report_on_completion(state, agents),
         verification_index=None if state.verification is None else state.verification.index,
         compromised_verification=report_on_decision(state, state.verification, agents),
         compromised_waivers={at + 1: report for at, report in waivers.items()},

@@ -26,6 +26,7 @@ from deedbook.projections.handoffs.record import HandoffRecord, content_of, reco
 from deedbook.projections.handoffs.waits import REVIEW_RANK, Wait, since_of, waiting
 from deedbook.projections.handoffs.why import (
     compromised_approval_text,
+    compromised_completion_text,
     compromised_verification_text,
     receiver_removed_text,
     reviewer_removed_text,
@@ -235,7 +236,9 @@ def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
         case "verify":
             if facts.compromised_verification is not None:
                 return compromised_verification_text(facts)
-            return f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
+            completed = f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
+            is_counted = facts.compromised_completion is None
+            return completed if is_counted else f"{completed}; {compromised_completion_text(facts)}"
         case _:  # every other wait says why in the table
             raise AssertionError(f"the table of waits says no reason for {wait.case}")
 

@@ -74,8 +74,7 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
             text = f"{_ended_text(handoff)}, but {compromised_verification_text(handoff)}"
             return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case "completed":
-            waivers = f", but {compromised_waivers_text(handoff)}" if handoff.compromised_waivers else ""
-            text = f"{_ended_text(handoff)}{waivers}; {handoff.reviewer} verifies it or requests changes"
+            text = f"{_ended_text(handoff)}{_but(handoff)}; {handoff.reviewer} verifies it or requests changes"
             return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case _ if stage_of(handoff.status) == "working":
             text = f"{_working_text(handoff)}, but it is {handoff.status}{because}; {open_work_text(handoff)}"
@@ -134,11 +133,24 @@ def compromised_verification_text(handoff: HandoffFacts) -> str:
     return f"{rests}, as entry {handoff.compromised_verification} reports: {handoff.reviewer} must verify it again"
 
 
+def compromised_completion_text(handoff: HandoffFacts) -> str:
+    """Return why a completion does not count."""
+    rests = f"its completion (entry {handoff.completion_index}) rests on a compromised key"
+    return f"{rests}, as entry {handoff.compromised_completion} reports"
+
+
 def compromised_waivers_text(handoff: HandoffFacts) -> str:
     """Return which waivers do not count."""
     numbers, reports = handoff.compromised_waivers, sorted({*handoff.compromised_waivers.values()})
     waiver = f"the waiver of criterion {', '.join(map(str, numbers))} rests on a compromised key"
     return f"{waiver}, as entry {', '.join(map(str, reports))} reports"
+
+
+def _but(handoff: HandoffFacts) -> str:
+    """Return what of a result does not count."""
+    texts = [compromised_completion_text(handoff)] if handoff.compromised_completion is not None else []
+    texts += [compromised_waivers_text(handoff)] if handoff.compromised_waivers else []
+    return f", but {', and '.join(texts)}" if texts else ""
 
 
 def stuck_text(handoff: HandoffFacts) -> str:
@@ -212,8 +224,9 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
         case "approved":
             return "approved" if is_waiting else f"approved and not yet claimed by {handoff.receiver}"
         case "completed":
-            waivers = f", but {compromised_waivers_text(handoff)}" if handoff.compromised_waivers else ""
-            return f"completed but not yet verified by {handoff.reviewer}{waivers}"
+            judge = f"{handoff.reviewer} must verify it or request changes"
+            doubt = _but(handoff)
+            return f"completed{doubt}: {judge}" if doubt else f"completed but not yet verified by {handoff.reviewer}"
         case "superseded":
             return f"{_never_text(handoff.status, handoff.reason)}: depend on its replacement"
         case "rejected" | "cancelled":

@@ -18,7 +18,7 @@ VIEW_VERSIONS: Final = {
     "agents": 11,
     "reasoning": 6,
     "briefs": 4,
-    "handoffs": 14,
+    "handoffs": 15,
     "sessions": 7,
     "validations": 4,
     "snapshots": 3,

@@ -27,7 +27,7 @@ class State:
     """The state of a stream, and what it remembers. Only a handoff has more than an owner and steps.
 
     ``lease`` is the time in which a claim holds; ``approval`` the index of the event that approved it, and its key.
-    ``verification`` and the ``waivers`` of the criteria are alike.
+    ``verification`` and the ``waivers`` of the criteria are alike. ``completion`` has the event's id before these two.
     """
 
     name: str = "none"
@@ -45,7 +45,7 @@ class State:
     claimed_status: str = ""
     lease: tuple[int, int] | None = None
     approval: tuple[int, str] | None = None
-    completion: str = ""
+    completion: tuple[str, int, str] | None = None
     verification: tuple[int, str] | None = None
     waivers: tuple[tuple[int, str] | None, ...] = ()
     is_announced: bool = False
@@ -231,7 +231,7 @@ class Decision:
             claimed_status="",
             lease=None,
             approval=None,
-            completion="",
+            completion=None,
             verification=None,
             waivers=(None,) * len(self.data["criteria"]),
             is_announced=False,
@@ -247,7 +247,7 @@ class Decision:
 
     def with_approval(self, state: State) -> State:
         """Return the state with this event as its approval."""
-        return replace(state, approval=self.decision(), completion="")
+        return replace(state, approval=self.decision(), completion=None)
 
     def with_verification(self, state: State) -> State:
         """Return the state with this event as its verification."""
@@ -269,7 +269,7 @@ class Decision:
 
     def with_completion(self, state: State) -> State:
         """Return the state with this event as its completion."""
-        return replace(state, completion=f"blake3:{self.event.id.hex()}")
+        return replace(state, completion=(f"blake3:{self.event.id.hex()}", *self.decision()))
 
     def with_reopening(self, state: State) -> State:
         """Return the state with the criteria open that were checked before changes were requested."""
@@ -374,9 +374,10 @@ class Decision:
 
     def result_is_current(self) -> bool:
         """The event names the digest of the present version and completion."""
-        text = f'{{"completion":"{self.state.completion}","version":"{self.state.version}"}}'
-        result = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-        return bool(self.state.completion and self.data["result"] == result)
+        if self.state.completion is None:
+            return False
+        text = f'{{"completion":"{self.state.completion[0]}","version":"{self.state.version}"}}'
+        return bool(self.data["result"] == "sha256:" + hashlib.sha256(text.encode()).hexdigest())
 
     def approval_is_missing(self) -> bool:
         """The handoff has no approval that counts."""
@@ -434,11 +435,17 @@ class Decision:
         return all(name in ("verified", self.state.unlock_at) for name in names)
 
     def counted_name(self, state: State) -> str:
-        """Return the state of a dependency as far as its verification and waivers count."""
+        """Return the state of a dependency as far as its completion, verification and waivers count."""
         name = state.name
         if name == "verified" and not self.decision_counts(state, state.verification):
             name = "pending" if state.approval is None else "completed"
-        return "in_progress" if name == "completed" and not self.are_waivers_counted(state) else name
+        is_counted = self.completion_counts(state) and self.are_waivers_counted(state)
+        return "in_progress" if name == "completed" and not is_counted else name
+
+    def completion_counts(self, state: State) -> bool:
+        """Return whether the completion of a handoff rests on no compromised key."""
+        roles = set(self.rules.kinds.rules["handoff"]["roles"])
+        return state.completion is None or self.authority.decision_counts(*state.completion[1:], roles)
 
     def dependencies(self) -> list[State]:
         """Return the states of the handoffs that this one depends on."""

@@ -83,7 +83,7 @@ const empty = {
   claimed_status: "",
   lease: null as [number, number] | null,
   approval: null as Signed | null,
-  completion: "",
+  completion: null as (Signed & { id: string }) | null,
   verification: null as Signed | null,
   waivers: [] as (Signed | null)[],
   is_announced: false,
@@ -135,7 +135,7 @@ export class Ledger {
   private readonly grants = new Map<string, Grant[]>();
   private readonly first: Record<string, string[]>;
 
-  constructor(private readonly tables: Record<string, Table>, private readonly cast: Cast) {
+  constructor(readonly tables: Record<string, Table>, private readonly cast: Cast) {
     this.first = structuredClone(cast.roles);
   }
 
@@ -353,22 +353,23 @@ class Decision {
       state = { ...state, [row.mark.list]: state[row.mark.list].with(data.position, row.mark.to) };
     }
     const { claims } = this;
+    const completion = { id: event.id, index: event.index, key: event.key };
     const changes: Record<string, () => Partial<State>> = {
       content: () => ({}),
       claims: () => ({
         tasks: state.tasks.map((mark, at) => (claims.tasks.includes(at) ? "done" : mark)),
         criteria: state.criteria.map((mark, at) => (claims.criteria.includes(at) ? "claimed" : mark)),
         claimed_status: claims.status ?? "",
-        completion: event.id,
+        completion,
       }),
-      approval: () => ({ approval: { index: event.index, key: event.key }, completion: "" }),
+      approval: () => ({ approval: { index: event.index, key: event.key }, completion: null }),
       verification: () => ({ verification: { index: event.index, key: event.key } }),
       waiver: () => ({ waivers: state.waivers.with(data.position, { index: event.index, key: event.key }) }),
       lease: () =>
         isEmpty(data.lease_seconds)
           ? {}
           : { lease: [event.accepted_ms, event.accepted_ms + 1000 * data.lease_seconds] },
-      completion: () => ({ completion: event.id }),
+      completion: () => ({ completion }),
       reopening: () => ({ criteria: state.criteria.map((mark) => (mark === "checked" ? "reopened" : mark)) }),
       announcement: () => ({ is_announced: true }),
       steps: () => ({ steps: [...state.steps, ...this.steps] }),
@@ -429,14 +430,27 @@ class Decision {
     return this.ledger.at(`handoff/${name}`, this.event.accepted_ms).name !== "none";
   }
 
-  /** Return the state of a dependency, as far as its verification and waivers count. */
+  /** Return whether the completion of a handoff rests on no compromised key. */
+  completionCounts({ completion }: State): boolean {
+    if (completion === null) {
+      return true;
+    }
+    const author = this.ledger.ownerOf(completion.key);
+    const hasRole = this.ledger.tables["handoff"]!.roles.some((role) =>
+      this.ledger.roleCounts(author, role, completion.index),
+    );
+    return hasRole && !this.ledger.isCompromised(completion.key, completion.index);
+  }
+
+  /** Return the state of a dependency, as far as its completion, verification and waivers count. */
   dependency(on: string): string {
     const state = this.ledger.at(`handoff/${on}`, this.event.accepted_ms);
     let { name } = state;
     if (name === "verified" && !this.counts(state.verification, state)) {
       name = state.approval === null ? "pending" : "completed";
     }
-    return name === "completed" && !this.waiversCount(state) ? "in_progress" : name;
+    const isCounted = this.completionCounts(state) && this.waiversCount(state);
+    return name === "completed" && !isCounted ? "in_progress" : name;
   }
 }
 
@@ -498,7 +512,7 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
     claims.tasks.every((at) => at < (data.tasks ?? []).length) &&
     claims.criteria.every((at) => at < (data.criteria ?? []).length),
   version_is_current: ({ data, state }) => data.version === state.version,
-  result_is_current: ({ data, state }) => state.completion !== "" && data.result === resultOf(state.version, state.completion),
+  result_is_current: ({ data, state }) => state.completion !== null && data.result === resultOf(state.version, state.completion.id),
   approval_is_missing: (decision) =>
     ["pending", "imported"].includes(decision.state.name) || !decision.approvalCounts(),
   approval_counts: (decision) => decision.approvalCounts(),

@@ -189,9 +189,10 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
 
     With an AGENT, every identity key that the agent had since then is reported. A reported key can sign nothing any
     more. The signatures of session keys that it delegated since then are compromised, too. Nothing is deleted. No later
-    claim may rest on an approval, verification or waiver with such a signature until it is made again, nor on a role or
-    registration until somebody else grants it again. The answer names them all. The agent itself signs the report
-    (--as), or an admin; without --as, root signs. Replace a key of root or of a node first, with `deed key rotate`.
+    claim may rest on an approval, verification or waiver with such a signature until it is made again, nor on a
+    completion until its reviewer verifies it, nor on a role or registration until somebody else grants it again. The
+    answer names them all. The agent itself signs the report (--as), or an admin; without --as, root signs. Replace a
+    key of root or of a node first, with `deed key rotate`.
     """
     key = _key_of(app, key_or_agent)
     index = _first_since(app, since)
@@ -223,6 +224,10 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     if resting:
         text.append("Nothing later may rest on these entries:")
         text += [f"  entry {row['event_index']} by {row['author']}: {row['what']}" for row in resting]
+        if any(row["kind"] == "handoff.completed" for row in resting):
+            text.append(
+                "Let a reviewer judge each result again: `deed handoff verify` or `deed handoff request-changes`."
+            )
         if any(row["kind"] in _GRANTS for row in resting):
             text.append("Grant a role again (`deed emit role.granted`) or remove the agent (`deed agent remove`).")
     app.show(
@@ -246,6 +251,7 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
 _GRANTS: Final = frozenset(name for name, kind in KINDS.items() if kind.stream == "agent")
 _DECISIONS: Final = {
     "handoff.approved": "approval",
+    "handoff.completed": "completion",
     "handoff.verified": "verification",
     "reasoning.validated": "validation",
 }
