@@ -219,7 +219,7 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     if "notes" in changes:
         changes = changes | {"notes": _more_notes(content.notes, changes["notes"])}
     senders = (handoff["from"], handoff["importer"])
-    if changes.keys() == {"reviewer"} and author.name == handoff["reviewer"] and author.name not in senders:
+    if changes.keys() == {"reviewer"} and author.name not in (*senders, handoff["to"]):
         # The reviewer hands the review over. The file stays as it is: the next rendering puts the new name into it.
         return replace(amended(content, changes, reason), hands_over=True)
     data = amended(content, changes, reason)

@@ -33,7 +33,7 @@ dependencies_walked_max: Final = 100_000
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
-    """An approval, a verification or a waiver: its entry, its author and the key (hex) that signed it."""
+    """An approval, verification, waiver or hand-over: its entry, its author and the key (hex) that signed it."""
 
     index: int
     by: str
@@ -57,7 +57,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     to waive it, and it is still open), ``checked`` or ``waived``. Both are in the order of the event. ``importer`` acts
     for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
     confirms or amends it. ``is_announced``: the router has announced it. ``waivers`` are the decisions that waived the
-    criteria, in their order.
+    criteria, in their order. ``handovers`` are the decisions by which one reviewer after another handed it over.
     """
 
     sender: str
@@ -78,6 +78,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     completion: Completion | None = None
     verification: Decision | None = None
     waivers: tuple[Decision | None, ...] = ()
+    handovers: tuple[Decision, ...] = ()
 
     @property
     def approval_key(self) -> str:
@@ -97,7 +98,8 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     @property
     def deciders(self) -> set[str]:
         """The agents whose decisions it rests on."""
-        return {made.by for made in (self.approval, self.verification, *self.waivers) if made is not None}
+        decisions = (self.approval, self.verification, *self.waivers, *self.handovers)
+        return {made.by for made in decisions if made is not None}
 
     @property
     def result(self) -> str:
@@ -130,14 +132,16 @@ def state_name(state: HandoffState, event: Event) -> str:
     return "lapsed" if is_lapsed(state.status, state.lease, event.accepted_ms) else state.status
 
 
-def _party(state: HandoffState, party: str) -> tuple[str, ...]:
+def _party(state: HandoffState, party: str, ledger: LedgerState | None) -> tuple[str, ...]:
     match party:
         case "sender":
             return state.senders
         case "receiver":
             return (state.receiver,)
         case _:  # the reviewer: nobody reviews their own work
-            return () if state.reviewer == state.receiver else (state.reviewer,)
+            handed_over = (made.by for made in state.handovers)
+            names = (state.reviewer, *handed_over) if ledger is None else (reviewer_of(state, ledger),)
+            return tuple(name for name in names if name != state.receiver)
 
 
 def _read_data(event: Event) -> Any:
@@ -197,10 +201,11 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
         sender, importer = before.sender, before.importer
     # Without a named reviewer the author reviews (only a human may), or the sender of an imported file.
     default_reviewer = sender if isinstance(event.data, RecordImported) else event.author
+    reviewer = data.reviewer or default_reviewer
     return HandoffState(
         sender=sender,
         receiver=data.to or "",
-        reviewer=data.reviewer or default_reviewer,
+        reviewer=reviewer,
         status="pending",
         version=compute_version(sender, data),
         depends_on=tuple(data.depends_on),
@@ -209,7 +214,22 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
         criteria=tuple("open" for _ in data.criteria),
         importer=importer,
         waivers=(None,) * len(data.criteria),
+        handovers=() if before is None else _handovers(before, event, reviewer),
     )
+
+
+def _handovers(before: HandoffState, event: Event, reviewer: str) -> tuple[Decision, ...]:
+    """Return the hand-overs after an event with content: those by which the review came to its reviewer."""
+    if not (isinstance(event.data, kinds.HandoffAmended) and event.data.hands_over):
+        return before.handovers if reviewer == before.reviewer else ()
+    handovers = (*_until(before.handovers, event.author), Decision(event.index, event.author, event.key))
+    return _until(handovers, reviewer)
+
+
+def _until(handovers: tuple[Decision, ...], name: str) -> tuple[Decision, ...]:
+    """Return the hand-overs before the first one that an agent signed: those after it are undone."""
+    end = next((at for at, made in enumerate(handovers) if made.by == name), len(handovers))
+    return handovers[:end]
 
 
 def _claims(event: Event) -> kinds.HandoffClaims:
@@ -244,7 +264,7 @@ def _reason(event: Event) -> str:
             return getattr(data, "reason", "")
 
 
-def _hint(state: HandoffState, event: Event) -> str:
+def _hint(state: HandoffState, event: Event, ledger: LedgerState | None) -> str:
     row = rules_of("handoff").row(event.kind, event.data)
     if row is None or row.by != ("reviewer",):
         return ""
@@ -252,7 +272,12 @@ def _hint(state: HandoffState, event: Event) -> str:
         return (
             f": {state.senders[-1]} must name a reviewer with `deed handoff amend {quote(event.name)} --reviewer OTHER`"
         )
-    return f": its reviewer is {state.reviewer}"
+    void = None if ledger is None else void_handover(state, ledger)
+    if void is None:
+        return f": its reviewer is {state.reviewer}"
+    handover, report = void
+    return f": its reviewer is {handover.by}, because the hand-over to {state.reviewer} (entry {handover.index}) rests \
+on a key that entry {report} reports as compromised"
 
 
 # Conditions of this handoff alone.
@@ -399,7 +424,7 @@ def _reviewer_is_kept(question: Question[HandoffState], ledger: LedgerState) -> 
     """The sender does not drop the reviewer: only they hand the review over, while they are a reviewer here."""
     event, state = question.event, question.state
     assert state is not None  # noqa: S101 - as above
-    present = state.reviewer
+    present = reviewer_of(state, ledger)
     if present in (*state.senders, question.data.reviewer or event.author, event.author):
         return None
     if not has_role(ledger, present, REVIEWING):
@@ -424,7 +449,8 @@ def _approval_counts(question: Question[HandoffState], ledger: LedgerState) -> U
     if state is None or reported_by is None:
         return None
     message = f"the approval of {name} (entry {state.approval_index}) does not count: it rests on a key that entry \
-{reported_by} reports as compromised: {state.reviewer} must approve again (`deed handoff approve {quote(name)}`)"
+{reported_by} reports as compromised: {reviewer_of(state, ledger)} must approve again \
+(`deed handoff approve {quote(name)}`)"
     return Unmet(message, {"status": state.status, "compromised": reported_by})
 
 
@@ -436,12 +462,31 @@ def is_own_import(state: HandoffState, name: str, agents: Agents) -> bool:
 def report_on_decision(state: HandoffState, decision: Decision | None, agents: Agents) -> int | None:
     """Return the entry because of which an approval, verification or waiver does not count, or None if it counts.
 
-    Its signature must not be compromised, and the role that its author needed must count as of then.
+    Its signature must not be compromised, and the role that its author needed must count as of then. So must every
+    hand-over by which its author became the reviewer.
     """
     if decision is None:
         return None
-    roles = {"human"} if decision == state.approval and decision.by in state.senders else REVIEWING
-    return _report_on(decision, roles, agents)
+    if decision == state.approval and decision.by in state.senders:
+        return _report_on(decision, {"human"}, agents)
+    void = void_handover(state, agents)
+    if void is not None and decision.by != void[0].by:
+        return void[1]
+    return _report_on(decision, REVIEWING, agents)
+
+
+def void_handover(state: HandoffState, agents: Agents) -> tuple[Decision, int] | None:
+    """Return the first hand-over of the review that does not count, and the entry that says so."""
+    for handover in state.handovers:
+        if (report := _report_on(handover, REVIEWING, agents)) is not None:
+            return handover, report
+    return None
+
+
+def reviewer_of(state: HandoffState, agents: Agents) -> str:
+    """Return the reviewer. A hand-over that does not count leaves the review with the agent in whose name it was."""
+    void = void_handover(state, agents)
+    return state.reviewer if void is None else void[0].by
 
 
 def report_on_completion(state: HandoffState, agents: Agents) -> int | None:
@@ -524,7 +569,7 @@ def _why_not_counted(name: str, state: HandoffState, ledger: LedgerState, detail
     what, report = next((what, report) for what, report in reports if report is not None)
     details["compromised"] = report
     again = " again" if verified is not None else ""
-    remedy = f"{state.reviewer} verifies it{again} (`deed handoff verify {quote(name)}`)"
+    remedy = f"{reviewer_of(state, ledger)} verifies it{again} (`deed handoff verify {quote(name)}`)"
     return f", but {what} rests on a key that entry {report} reports as compromised, until {remedy}"
 
 
@@ -537,7 +582,7 @@ def _waivers_count(question: Question[HandoffState], ledger: LedgerState) -> Unm
     numbers = [at + 1 for at in reports]
     message = (
         f"the waiver of criteria ({', '.join(map(str, numbers))}) of {question.event.name} does not count, because it \
-rests on a compromised key: check them, or let {state.reviewer} waive them again"
+rests on a compromised key: check them, or let {reviewer_of(state, ledger)} waive them again"
     )
     return Unmet(message, {"criterion_numbers": numbers, "compromised": next(iter(reports.values()))})
 

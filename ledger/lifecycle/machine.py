@@ -80,20 +80,21 @@ LedgerCondition = Callable[[Question[S], LedgerState], Unmet | None]
 class StateMachine(msgspec.Struct, Generic[S], frozen=True):
     """The code of a family: its conditions, and the functions that read and change its state.
 
-    ``state_name`` is the state that the rules see at the time of an event. ``party`` are the names of a party.
+    ``state_name`` is the state that the rules see at the time of an event. ``party`` are the names of a party; without
+    a ledger, all that may be one.
     ``apply`` returns the state after an event that the row accepts. ``read_data`` returns the data of an event.
     ``hint`` adds advice to a refusal for the wrong author.
     """
 
     family: str
     state_name: Callable[[S, Event], str]
-    party: Callable[[S, str], tuple[str, ...]]
+    party: Callable[[S, str, LedgerState | None], tuple[str, ...]]
     apply: Callable[[Question[S], Row], S]
     conditions: Mapping[str, Condition[S]] = {}
     ledger_conditions: Mapping[str, LedgerCondition[S]] = {}
     marks: Callable[[S, str], tuple[str, ...]] = lambda _state, _list: ()
     read_data: Callable[[Event], Any] = lambda event: event.data
-    hint: Callable[[S, Event], str] = lambda _state, _event: ""
+    hint: Callable[[S, Event, LedgerState | None], str] = lambda _state, _event, _ledger: ""
 
     def decide(self, state: S | None, event: Event, ledger: LedgerState | None = None) -> S:
         """Return the state of a stream after ``event``.
@@ -120,11 +121,11 @@ class StateMachine(msgspec.Struct, Generic[S], frozen=True):
 
     def _check_author(self, rules: Rules, row: Row, state: S, event: Event, ledger: LedgerState | None) -> None:
         author = event.author
-        allowed = [name for party in row.by if party != ADMIN for name in self.party(state, party) if name]
+        allowed = [name for party in row.by if party != ADMIN for name in self.party(state, party, ledger) if name]
         if author in allowed or (ADMIN in row.by and _is_admin(author, ledger)):
             return
-        excluded = [party for party in row.not_by if author in self.party(state, party)]
-        hint = self.hint(state, event)
+        excluded = [party for party in row.not_by if author in self.party(state, party, ledger)]
+        hint = self.hint(state, event, ledger)
         if excluded:
             message = f"{author} is the {' and '.join(excluded)} of {event.name} and may not sign {event.kind}{hint}"
             raise Refused("SELF_APPROVAL", message, name=author, allowed=allowed)
@@ -221,11 +222,11 @@ def owned_machine(
     return StateMachine(
         family=family,
         state_name=lambda state, _event: state.status,
-        party=lambda state, _party: (state.owner,),
+        party=lambda state, _party, _ledger: (state.owner,),
         apply=_owned_after,
         conditions=conditions,
         ledger_conditions=ledger_conditions,
-        hint=lambda _state, _event: hint,
+        hint=lambda _state, _event, _ledger: hint,
     )
 
 

@@ -106,11 +106,11 @@ _CONDITIONS: Final[dict[str, Callable[[Question[ReasoningState]], Unmet | None]]
 MACHINE: Final = StateMachine(
     family="reasoning",
     state_name=lambda state, _event: state.status,
-    party=lambda state, _party: (state.owner,),
+    party=lambda state, _party, _ledger: (state.owner,),
     apply=_apply,
     conditions=_CONDITIONS,
     read_data=_read_data,
-    hint=lambda _state, event: (
+    hint=lambda _state, event, _ledger: (
         "" if event.kind == "reasoning.validated" else ": start your own with `deed reasoning start`"
     ),
 )

@@ -19,6 +19,7 @@ from deedbook.ledger.lifecycle.handoff import (
     report_on_completion,
     report_on_decision,
     reports_on_waivers,
+    void_handover,
 )
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked, never_unlocks, stage_of
 from deedbook.ledger.lifecycle.machine import void_text
@@ -58,6 +59,9 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     counted_status: Status | None = None  # its status, as far as what it rests on counts; None: ``status``
     approval_index: int | None = None
     compromised_approval: int | None = None  # the entry that reports a key on which its approval rests
+    handover_index: int | None = None  # the hand-over of the review that does not count
+    compromised_handover: int | None = None
+    handed_to: str = ""  # the reviewer by that hand-over
     completion_index: int | None = None
     compromised_completion: int | None = None
     verification_index: int | None = None
@@ -110,7 +114,9 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
     waivers = reports_on_waivers(state, agents)
     void = voided(agents, state.receiver, rules_of("handoff").roles)
     receiver, index = agents.agent(state.receiver), state.approval_index
-    reviewer = None if record.reviewer is None else agents.agent(record.reviewer)
+    handover = void_handover(state, agents)
+    reviewer_name = record.reviewer if handover is None else handover[0].by
+    reviewer = None if reviewer_name is None else agents.agent(reviewer_name)
     stuck_on = next((on for on, status in statuses.items() if never_unlocks(status)), None)
     stuck = None if stuck_on is None else dependencies[stuck_on]
     set_by = latest.get(f"handoff.{state.status}")
@@ -121,7 +127,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         sender=state.sender,
         importer=state.importer,
         receiver=state.receiver,
-        reviewer=record.reviewer or state.sender,
+        reviewer=reviewer_name or state.sender,
         unlock_at=state.unlock_at,
         reason=record.reason,
         claimed_status=state.claimed_status,
@@ -141,6 +147,9 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         approval_index=index,
         compromised_approval=report_on_decision(state, state.approval, agents),
         counted_status=counted_status(state, agents),
+        handover_index=None if handover is None else handover[0].index,
+        compromised_handover=None if handover is None else handover[1],
+        handed_to="" if handover is None else state.reviewer,
         completion_index=None if state.completion is None else state.completion.index,
         compromised_completion=report_on_completion(state, agents),
         verification_index=None if state.verification is None else state.verification.index,

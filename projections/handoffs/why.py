@@ -74,7 +74,8 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
             text = f"{_ended_text(handoff)}, but {compromised_verification_text(handoff)}"
             return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case "completed":
-            text = f"{_ended_text(handoff)}{_but(handoff)}; {handoff.reviewer} verifies it or requests changes"
+            reviewer = f"{handoff.reviewer}{_handover_text(handoff)}"
+            text = f"{_ended_text(handoff)}{_but(handoff)}; {reviewer} verifies it or requests changes"
             return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case _ if stage_of(handoff.status) == "working":
             text = f"{_working_text(handoff)}, but it is {handoff.status}{because}; {open_work_text(handoff)}"
@@ -124,13 +125,23 @@ def open_work_text(handoff: HandoffFacts) -> str:
 def compromised_approval_text(handoff: HandoffFacts) -> str:
     """Return why an approval does not count."""
     rests = f"its approval (entry {handoff.approval_index}) rests on a compromised key"
-    return f"{rests}, as entry {handoff.compromised_approval} reports: {handoff.reviewer} must approve it again"
+    reviewer = f"{handoff.reviewer}{_handover_text(handoff)}"
+    return f"{rests}, as entry {handoff.compromised_approval} reports: {reviewer} must approve it again"
 
 
 def compromised_verification_text(handoff: HandoffFacts) -> str:
     """Return why a verification does not count."""
     rests = f"its verification (entry {handoff.verification_index}) rests on a compromised key"
-    return f"{rests}, as entry {handoff.compromised_verification} reports: {handoff.reviewer} must verify it again"
+    reviewer = f"{handoff.reviewer}{_handover_text(handoff)}"
+    return f"{rests}, as entry {handoff.compromised_verification} reports: {reviewer} must verify it again"
+
+
+def _handover_text(handoff: HandoffFacts) -> str:
+    """Return why the reviewer is not the one that the handoff names."""
+    if handoff.compromised_handover is None:
+        return ""
+    rests = f"the hand-over to {handoff.handed_to}, entry {handoff.handover_index}, rests on a compromised key"
+    return f" ({rests}, as entry {handoff.compromised_handover} reports)"
 
 
 def compromised_completion_text(handoff: HandoffFacts) -> str:
@@ -183,7 +194,7 @@ def reviewer_removed_text(handoff: HandoffFacts) -> str:
 def _pending_text(handoff: HandoffFacts) -> str:
     reviewer = handoff.reviewer or "a reviewer (its file names none)"
     if handoff.claimed_status is None:
-        return f"it waits for the approval of {reviewer}"
+        return f"it waits for the approval of {reviewer}{_handover_text(handoff)}"
     claim = f" as {handoff.claimed_status!r}" if handoff.claimed_status else ""
     return f"it was imported{claim} and waits for {reviewer} to confirm it, by approving or verifying"
 

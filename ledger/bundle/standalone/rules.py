@@ -27,7 +27,8 @@ class State:
     """The state of a stream, and what it remembers. Only a handoff has more than an owner and steps.
 
     ``lease`` is the time in which a claim holds; ``approval`` the index of the event that approved it, and its key.
-    ``verification`` and the ``waivers`` of the criteria are alike. ``completion`` has the event's id before these two.
+    ``verification``, the ``waivers`` of the criteria and the ``handovers`` of the review are alike. ``completion`` has
+    the event's id before these two.
     """
 
     name: str = "none"
@@ -48,6 +49,7 @@ class State:
     completion: tuple[str, int, str] | None = None
     verification: tuple[int, str] | None = None
     waivers: tuple[tuple[int, str] | None, ...] = ()
+    handovers: tuple[tuple[int, str], ...] = ()
     is_announced: bool = False
 
     def at(self, now_ms: int) -> State:
@@ -178,7 +180,7 @@ class Decision:
             "owner": {state.owner},
             "sender": {state.sender, state.importer},
             "receiver": {state.receiver},
-            "reviewer": {state.reviewer} - {state.receiver},
+            "reviewer": {self.reviewer_of(state)} - {state.receiver},
         }
         return names[party] - {""}
 
@@ -189,6 +191,15 @@ class Decision:
         item = items[position]
         message = f"item {position} of {mark['list']} is {item}"
         need(item in mark["from"], message, mark.get("refused_as", {}).get(item, "NOTHING_CHANGED"))
+
+    def reviewer_of(self, state: State) -> str:
+        """Return the reviewer: the author of the first hand-over that does not count, if there is one."""
+        void = self.void_handover(state)
+        return state.reviewer if void is None else self.authority.keys[void[1]].owner
+
+    def void_handover(self, state: State) -> tuple[int, str] | None:
+        """Return the first hand-over of the review that does not count."""
+        return next((made for made in state.handovers if not self.authority.decision_counts(*made, REVIEWERS)), None)
 
     # The state after the event.
 
@@ -234,8 +245,19 @@ class Decision:
             completion=None,
             verification=None,
             waivers=(None,) * len(self.data["criteria"]),
+            handovers=self.handovers_to(reviewer),
             is_announced=False,
         )
+
+    def handovers_to(self, reviewer: str) -> tuple[tuple[int, str], ...]:
+        """Return the hand-overs by which the review comes to a reviewer. Who gets it back undoes their own."""
+        handovers = self.state.handovers
+        if not self.data.get("hands_over"):
+            return handovers if reviewer == self.state.reviewer else ()
+        for name, added in ((self.author, (self.decision(),)), (reviewer, ())):
+            owners = [self.authority.keys[key].owner for _, key in handovers]
+            handovers = (*handovers[: owners.index(name) if name in owners else None], *added)
+        return handovers
 
     def with_claims(self, state: State) -> State:
         """Return the state with what an imported file claims to be done."""
@@ -330,7 +352,7 @@ class Decision:
 
     def reviewer_is_kept(self) -> bool:
         """The present reviewer stays, is a sender or the author, or is no longer a reviewer here."""
-        present, named = self.state.reviewer, self.data["reviewer"]
+        present, named = self.reviewer_of(self.state), self.data["reviewer"]
         is_free = present in (self.state.sender, self.state.importer, named, self.author)
         return is_free or not self.authority.roles_of(present) & REVIEWERS
 
@@ -390,13 +412,16 @@ class Decision:
     def decision_counts(self, state: State, decision: tuple[int, str] | None) -> bool:
         """No report so far says that an approval, verification or waiver rests on a compromised key.
 
-        A sender approves as a human. Every other decision is one of a reviewer or human.
+        A sender approves as a human. Every other decision is one of the reviewer, who is a reviewer or human.
         """
         if decision is None:
             return True
-        is_sender = self.authority.keys[decision[1]].owner in (state.sender, state.importer)
-        roles = {"human"} if decision == state.approval and is_sender else REVIEWERS
-        return self.authority.decision_counts(*decision, roles)
+        author = self.authority.keys[decision[1]].owner
+        if decision == state.approval and author in (state.sender, state.importer):
+            return self.authority.decision_counts(*decision, {"human"})
+        void = self.void_handover(state)
+        is_reviewer = void is None or author == self.authority.keys[void[1]].owner
+        return is_reviewer and self.authority.decision_counts(*decision, REVIEWERS)
 
     def verification_is_missing(self) -> bool:
         """The handoff has no verification that counts."""

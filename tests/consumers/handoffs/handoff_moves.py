@@ -156,7 +156,7 @@ class Moves:
             return self.chance.choice(ANYBODY)
         wanted = {party for row in ROWS if row.kind == kind for party in row.by} or {"sender"}
         wanted = {"sender", "receiver", "reviewer"} if self.is_one_of(5) else wanted
-        parties = {name for party in wanted for name in MACHINE.party(handoff, party)}
+        parties = {name for party in wanted for name in MACHINE.party(handoff, party, None)}
         if kind == "handoff.ready" and not self.is_one_of(5):
             parties = {name for name, roles in self.known.roles.items() if "service" in roles}
         return self.chance.choice(sorted(parties & set(ANYBODY)) or ANYBODY)

@@ -86,6 +86,7 @@ const empty = {
   completion: null as (Signed & { id: string }) | null,
   verification: null as Signed | null,
   waivers: [] as (Signed | null)[],
+  handovers: [] as Signed[],
   is_announced: false,
 };
 type State = typeof empty;
@@ -303,6 +304,16 @@ class Decision {
     return [this.state.sender, this.state.importer].filter((name) => name !== "");
   }
 
+  /** The reviewer: the author of the first hand-over that does not count, if there is one. */
+  get reviewer(): string {
+    const handover = this.voidHandover(this.state);
+    return handover === undefined ? this.state.reviewer : this.ledger.ownerOf(handover.key);
+  }
+
+  voidHandover(state: State): Signed | undefined {
+    return state.handovers.find((handover) => !this.isReviewing(handover));
+  }
+
   get steps(): number[] {
     return (this.data.steps ?? []).map((step: { step_number: number }) => step.step_number);
   }
@@ -312,7 +323,8 @@ class Decision {
   }
 
   isParty(party: string): boolean {
-    const { owner, receiver, reviewer } = this.state;
+    const { owner, receiver } = this.state;
+    const { reviewer } = this;
     switch (party) {
       case "admin":
         return this.ledger.hasRole(this.author, ["admin"]);
@@ -403,7 +415,21 @@ class Decision {
       tasks: (data.tasks ?? []).map(() => "open"),
       criteria: (data.criteria ?? []).map(() => "open"),
       waivers: (data.criteria ?? []).map(() => null),
+      handovers: this.handoversTo(data.reviewer ?? reviewer),
     };
+  }
+
+  /** Return the hand-overs by which the review comes to a reviewer. */
+  private handoversTo(reviewer: string): Signed[] {
+    const { event, state, ledger } = this;
+    if (event.data.hands_over !== true) {
+      return reviewer === state.reviewer ? state.handovers : [];
+    }
+    const until = (handovers: Signed[], name: string): Signed[] => {
+      const end = handovers.findIndex(({ key }) => ledger.ownerOf(key) === name);
+      return end < 0 ? handovers : handovers.slice(0, end);
+    };
+    return until([...until(state.handovers, this.author), { index: event.index, key: event.key }], reviewer);
   }
 
   approvalCounts(): boolean {
@@ -417,9 +443,21 @@ class Decision {
     }
     const author = this.ledger.ownerOf(decision.key);
     const isOwn = decision.index === state.approval?.index && [state.sender, state.importer].includes(author);
-    const roles = isOwn ? ["human"] : REVIEWING;
-    const hasRole = roles.some((role) => this.ledger.roleCounts(author, role, decision.index));
-    return hasRole && !this.ledger.isCompromised(decision.key, decision.index);
+    if (isOwn) {
+      return this.holds(decision, ["human"]);
+    }
+    const handover = this.voidHandover(state);
+    return (handover === undefined || this.ledger.ownerOf(handover.key) === author) && this.isReviewing(decision);
+  }
+
+  private isReviewing(signed: Signed): boolean {
+    return this.holds(signed, REVIEWING);
+  }
+
+  /** Return whether a signature and the role of its author rest on no compromised key. */
+  private holds({ key, index }: Signed, roles: string[]): boolean {
+    const author = this.ledger.ownerOf(key);
+    return roles.some((role) => this.ledger.roleCounts(author, role, index)) && !this.ledger.isCompromised(key, index);
   }
 
   waiversCount(state = this.state): boolean {
@@ -435,11 +473,7 @@ class Decision {
     if (completion === null) {
       return true;
     }
-    const author = this.ledger.ownerOf(completion.key);
-    const hasRole = this.ledger.tables["handoff"]!.roles.some((role) =>
-      this.ledger.roleCounts(author, role, completion.index),
-    );
-    return hasRole && !this.ledger.isCompromised(completion.key, completion.index);
+    return this.holds(completion, this.ledger.tables["handoff"]!.roles);
   }
 
   /** Return the state of a dependency, as far as its completion, verification and waivers count. */
@@ -501,8 +535,8 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
   receiver_is_registered: ({ data, ledger }) => ledger.isRegistered(data.to),
   reviewer_is_registered: ({ data, ledger }) => ledger.isRegistered(data.reviewer),
   reviewer_may_review: ({ data, ledger }) => ledger.hasRole(data.reviewer, REVIEWING),
-  reviewer_is_kept: ({ data, state, author, senders, ledger }) =>
-    [...senders, data.reviewer ?? author, author].includes(state.reviewer) || !ledger.hasRole(state.reviewer, REVIEWING),
+  reviewer_is_kept: ({ data, reviewer, author, senders, ledger }) =>
+    [...senders, data.reviewer ?? author, author].includes(reviewer) || !ledger.hasRole(reviewer, REVIEWING),
   dependencies_form_no_cycle: ({ ledger, name, dependsOn }) => !ledger.reached(name, dependsOn).has(name),
   dependencies_are_bounded: ({ ledger, name, dependsOn }) => ledger.reached(name, dependsOn).size <= DEPENDENCIES_MAX,
   import_is_own: ({ state, author }) => state.name === "none" || (state.importer || state.owner) === author,

@@ -91,7 +91,7 @@ class Noting(MachineRunner):
 def accepted(of_family: StateMachine[Any], row: Row, state: Any, event: Event) -> Iterator[str]:
     """Yield the parties of an accepted event, and its mark."""
     for party in row.by if state is not None else ():
-        if party == ADMIN or event.author in of_family.party(state, party):
+        if party == ADMIN or event.author in of_family.party(state, party, None):
             yield f"by the {party}"
     if row.mark is not None:
         yield f"at the mark {of_family.marks(state, row.mark.list)[event.data.position]}"
@@ -113,7 +113,7 @@ def note_refusals(patch: pytest.MonkeyPatch, notes: list[str]) -> None:
         patch.setattr(owner, name, checked)
 
     def author(of_family: Any, rules: Rules, row: Row, state: Any, event: Event, _ledger: Any) -> list[str]:
-        parties = [party for party in rules.parties if event.author in of_family.party(state, party)]
+        parties = [party for party in rules.parties if event.author in of_family.party(state, party, None)]
         return [label(row, f"not by the {party}") for party in parties] or [label(row, "not by a stranger")]
 
     def condition(_family: Any, need: str, rules: Rules, question: Any, _ledger: Any) -> list[str]:

@@ -280,6 +280,8 @@ def _resting(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
                     what = f"the waiver of criterion {data.position + 1} of {name}"
                 case HandoffCreated() | HandoffAmended() if data.reviewer is None:
                     what = f"{name}, which needed no approval"
+                case HandoffAmended() if data.hands_over:
+                    what = f"the hand-over of the review of {name} to {data.reviewer}, and what {data.reviewer} decided"
                 case ReviewAnswered():
                     what = f"the answer to the review {name}"
                 case _:  # event data is an open set
