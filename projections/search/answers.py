@@ -34,7 +34,7 @@ class SearchHit(Marked, frozen=True, kw_only=True):
 
 
 class SearchPage(Page[SearchHit], frozen=True, kw_only=True):
-    """A page of hits, best first.
+    """A page of hits, best first: in the order of ``score`` if the hits have one.
 
     ``holds`` is ``all`` if each hit contains all words, else ``some``: then the hits are the nearest events, and far
     ones only if none is nearer.
@@ -69,7 +69,9 @@ class SimilarSession(ComparedSession, frozen=True, kw_only=True):
 
 
 class SimilarSessions(Answer, frozen=True, kw_only=True):
-    """The sessions nearest to a task, with or without a report, of ``total``. There always is a nearest, maybe far.
+    """The sessions nearest to a task, with or without a report, of ``total``, in the order of ``score``.
+
+    There always is a nearest, maybe far.
 
     ``embedder`` names the model that compared meanings.
     """
@@ -80,7 +82,7 @@ class SimilarSessions(Answer, frozen=True, kw_only=True):
 
 
 class RelatedDeadEnd(Marked, frozen=True, kw_only=True):
-    """A dead end of a session near to a task."""
+    """A dead end of a session that is related to a task, with the session's score."""
 
     session_id: str
     author: str
@@ -113,7 +115,10 @@ class RelatedReasoning(Marked, frozen=True, kw_only=True):
 
 
 class RelatedWork(Answer, frozen=True, kw_only=True):
-    """Dead ends, reasonings and sessions that are not far from a task, nearest first; ``total`` counts all three."""
+    """Dead ends, reasonings and sessions that are not far from a task; ``total`` counts all three.
+
+    Each of the lists is in the order of ``score``.
+    """
 
     dead_ends: list[RelatedDeadEnd]
     reasonings: list[RelatedReasoning]

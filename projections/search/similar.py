@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, Any, Final
 
@@ -32,7 +33,7 @@ from deedbook.projections.search.answers import (
     SimilarSessions,
 )
 from deedbook.projections.search.nearness import NearEvent, by_stream, nearest, related_min, score_digits, weight
-from deedbook.projections.search.words import features_of, stem_of
+from deedbook.projections.search.words import features_of, stem_of, words_of
 from deedbook.projections.sessions.queries import corrections_of
 
 overlap_compared_max: Final = 150
@@ -41,9 +42,8 @@ overlap_words_min: Final = 3
 shared_shown_max: Final = 8
 # Words are weighted as if there were so many more reports without them: among two reports, all shared words are common.
 reports_imagined: Final = 50
-_GENERIC: Final = {
-    stem_of(word) for word in (*STOP_WORDS, "finding", "session", "task", "test", "work", "done", "complete")
-}
+_BOILERPLATE: Final = ("finding", "found", "outcome", "session", "task", "test", "work", "done", "complete")
+_GENERIC: Final = {stem_of(word) for word in (*STOP_WORDS, *_BOILERPLATE)}
 _SESSIONS: Final = (
     f"SELECT s.id AS session_id, r.report_id, r.event_index, coalesce(r.ai_id, {AI_ID}) AS ai_id, "  # noqa: S608
     "s.author, s.happened_ms, coalesce(nullif(s.task, ''), nullif(r.task, ''), r.task_summary, '') AS task, "
@@ -109,8 +109,8 @@ def related_work(context: QueryContext, args: TaskQuestion) -> RelatedWork:
     )
 
 
-def _dead_ends(context: QueryContext, streams: list[NearEvent], scores: dict[int, float]) -> list[RelatedDeadEnd]:
-    """Return the dead ends of sessions: first those that are near by themselves, then those of the nearest sessions."""
+def _dead_ends(context: QueryContext, streams: list[NearEvent], scores: Mapping[int, float]) -> list[RelatedDeadEnd]:
+    """Return the dead ends of related sessions, in the order of the sessions' scores, then of their own."""
     sql = (
         "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.basis, d.impact, "
         "d.at, d.happened_ms, s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
@@ -124,7 +124,7 @@ def _dead_ends(context: QueryContext, streams: list[NearEvent], scores: dict[int
         session = sessions[row["session_id"]]
         fields = row | {"imported": decoded(row["imported"])}
         dead_ends.append(RelatedDeadEnd(**fields, score=session.score, near=session.near))
-    return sorted(dead_ends, key=lambda row: (-scores.get(row.event_index, 0), -row.score, row.event_index))
+    return sorted(dead_ends, key=lambda row: (-row.score, -scores.get(row.event_index, 0), row.event_index))
 
 
 def _reasonings(context: QueryContext, events: list[NearEvent]) -> list[RelatedReasoning]:
@@ -161,8 +161,10 @@ def overlapping(context: QueryContext, args: OverlapFilter) -> Overlaps:
         score = round((by_words + math.fsum(map(float.__mul__, spellings[newer], spellings[older]))) / 2, score_digits)
         if score >= overlap_min:
             rarest = sorted(shared, key=lambda word: (-weights[word], word))[:shared_shown_max]
-            spelled = [word.replace(" ", "") for word in rarest]
-            overlaps.append(Overlap(score=score, sessions=[reports[newer], reports[older]], shared=spelled))
+            pair = Overlap(
+                score=score, sessions=[reports[newer], reports[older]], shared=_spelled(rarest, texts[newer])
+            )
+            overlaps.append(pair)
     overlaps.sort(key=lambda pair: -pair.score)  # a stable sort: among equals, the newest come first
     return Overlaps(
         items=overlaps[: args.limit],
@@ -170,6 +172,16 @@ def overlapping(context: QueryContext, args: OverlapFilter) -> Overlaps:
         threshold=overlap_min,
         not_compared=max(0, total - len(reports)),
     )
+
+
+def _spelled(features: Sequence[str], text: str) -> list[str]:
+    """Return the words of a text that have these features, as the text has them most often."""
+    forms: dict[str, Counter[str]] = {}
+    for word in words_of(text):
+        forms.setdefault(stem_of(word), Counter())[word] += 1
+    return [
+        forms[feature].most_common(1)[0][0] if feature in forms else feature.replace(" ", "") for feature in features
+    ]
 
 
 def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

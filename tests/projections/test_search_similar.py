@@ -170,6 +170,14 @@ def test_work_that_was_done_twice_is_named_and_hardly_any_other(retold):
     assert all(overlap["score"] >= found["threshold"] and len(overlap["shared"]) >= 3 for overlap in found["items"])
 
 
+def test_boilerplate_is_no_common_ground_and_words_are_told_as_they_were_written(ledger, reader):
+    for number, task in enumerate(("Securities are closed when empty", "Closing empty securities", "Found an outcome")):
+        ledger.emit("bob", f"session/s{number}", session.SessionStarted())
+        ledger.report(f"s{number}", task_summary=task, key_findings=["Found it", "No outcome", "Session complete"])
+    (pair,) = reader.answer("reports.overlap")["items"]
+    assert pair["shared"] == ["closing", "empty", "securities"]
+
+
 def test_findings_that_say_nothing_make_no_pair(ledger, reader):
     for number, task in enumerate(("Cal over", "Cal under", "Awkward chinese", "Test handoff from MCP")):
         findings = ["Finding 1", "Finding 2", "a", "b"]
@@ -181,7 +189,7 @@ def test_findings_that_say_nothing_make_no_pair(ledger, reader):
 def test_overlap_tells_both_sessions_and_what_was_not_compared(reports, reader, monkeypatch):
     (pair,) = reader.answer("reports.overlap")["items"]
     assert [one["session_id"] for one in pair["sessions"]] == ["again", "pool"]
-    assert {"pool", "leak", "handl"} <= set(pair["shared"])
+    assert {"pool", "leaks", "handles"} <= set(pair["shared"])
     now = reports.clock.now_ms
     assert reader.answer("reports.overlap", {"since": now})["total"] == 1
     assert reader.answer("reports.overlap", {"since": now + 1})["total"] == 0

@@ -242,30 +242,23 @@ def _related(
     lines: dict[str, str] = {}
     for row in related["dead_ends"]:
         line = sanitize_line(dead_end_text(row))
-        lines.setdefault(line, f"- {row['author']}, {age(row['happened_ms'], now)}: {line}")
+        lines.setdefault(line, f"- {row['author']}, {age(row['happened_ms'], now)}, {row['near']}: {line}")
     items = [_Item(others=line) for line in lines.values()]
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
-    known = (
-        []
-        if not task
-        else [
-            *(
-                _known(f"reasoning {row['id']}", row["conclusion"] or row["status"], age(row["updated_ms"], now), row)
-                for row in related["reasonings"]
-            ),
-            *(
-                _known(f"session {row['session_id']}", row["outcome"], age(row["happened_ms"], now), row)
-                for row in related["sessions"]
-            ),
-        ]
-    )
+    rows = [*related["reasonings"], *related["sessions"]] if task else []
+    known = [_known(row, now) for row in sorted(rows, key=lambda row: -row["score"])]
     heading = "Earlier work: read it with `deed reasoning brief ID` or `deed report resume --session-id ID`"
     return failed, _Section("related", heading, known, len(known), command)
 
 
-def _known(what: str, outcome: str, when: str, row: Mapping[str, Any]) -> _Item:
+def _known(row: Mapping[str, Any], now: datetime) -> _Item:
+    """Return the line of a session or reasoning."""
+    if "session_id" in row:
+        what, outcome, at_ms = f"session {row['session_id']}", row["outcome"], row["happened_ms"]
+    else:
+        what, outcome, at_ms = f"reasoning {row['id']}", row["conclusion"] or row["status"], row["updated_ms"]
     result = f" → {sanitize_line(outcome)}" if outcome else ""
-    source = f"- {sanitize_line(what)}: {row['author']}, {when}, {row['near']}"
+    source = f"- {sanitize_line(what)}: {row['author']}, {age(at_ms, now)}, {row['near']}"
     return _Item(others=f"{source}: {sanitize_line(row['task'])}{result}")
 
 

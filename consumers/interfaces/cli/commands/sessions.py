@@ -86,7 +86,7 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
             echo("\nDead ends of similar tasks", bold=True)
         for event in dead_ends:
             line, whose = sanitize_line(dead_end_text(event)), output.imported_by(event["imported"])
-            echo(f"  - {line}  [{event['session_id']}]{whose}")
+            echo(f"  - {event['near']}: {line}  [{event['session_id']}]{whose}")
 
     app.show("session", answer, text)
 

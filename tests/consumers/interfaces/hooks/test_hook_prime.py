@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-AGE = r", (just now|\d+ min ago):"
+AGE = r", (just now|\d+ min ago)(?=[:,])"
 
 
 @pytest.fixture(scope="module")
