@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from blake3 import blake3
 
+from deedbook.consumers.sdk.text import shorten
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
@@ -30,12 +31,16 @@ from deedbook.ledger.events.imported import UNMAPPED, RecordImported
 from deedbook.ledger.format.codec import encode_canonical, encode_sorted
 from deedbook.ledger.secrets.scanner import check_text
 from deedbook.projections.answers.query import page_rows_max
+from deedbook.projections.briefs.tokens import greatest
 
 T = TypeVar("T")
 
 records_in_batch_max: Final = 128
 batch_size_max_bytes: Final = 512 * 1024
 reason_max_chars: Final = 2000
+record_size_max_bytes: Final = 42 * 1024  # of a record's body and mapped data, so that claims have room in the entry
+body_max_chars: Final = 40_000
+_MARKUP: Final = re.compile(r"^(?:[-*+>#|]+ )*(?:\[[ xX]\] )?")  # of a line in Markdown
 question_size_max_bytes: Final = 48 * 1024
 _unix_max_s: Final = 253_402_300_799
 _THERE: Final = frozenset({"TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT"})
@@ -143,16 +148,39 @@ def name_in(file: Path, root: Path) -> str:
     return os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
 
 
-def unmapped_record(original: str, source: str, read_as: str, reason: str, *, only_digest: bool = False) -> Record:
+def unmapped_record(
+    original: str, source: str, read_as: str, reason: str, body: str = "", *, only_digest: bool = False
+) -> Record:
     """Return the record of an original that maps to no event; the same original and source give the same record.
 
-    ``only_digest``: the original is not stored.
+    ``only_digest``: the original is not stored. ``body`` is its text, for searches.
     """
     digest = hashlib.sha256(f"{original}\0{source}".encode()).hexdigest()[:32]
+    short = reason[:reason_max_chars]
     data = RecordImported(
-        original=original, source=source, format=read_as, reason=reason[:reason_max_chars], only_digest=only_digest
+        original=original, source=source, format=read_as, reason=short, only_digest=only_digest, body=body
     )
     return Record(f"{UNMAPPED}/{digest}", data)
+
+
+def body_of(content: bytes, mapped: Mapping[str, Any] | None = None) -> str:
+    """Return the lines of an original whose text no mapped field has, as far as an entry has room beside ``mapped``."""
+    mapped = mapped or {}
+    known = "\n".join(" ".join(text.split()) for text in _texts_in(mapped))
+    lines = content.decode("utf-8", "replace").splitlines()
+    body = "\n".join(line for line in lines if (text := _MARKUP.sub("", " ".join(line.split()))) and text not in known)
+    room = record_size_max_bytes - len(encode_sorted(mapped))
+    chars = greatest(0, body_max_chars, lambda chars: len(encode_sorted(shorten(body, chars))) <= room)
+    return shorten(body, chars)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield all strings in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(part)
 
 
 def import_records(
@@ -217,7 +245,8 @@ def _unmapped(records: Iterable[Record]) -> tuple[Unmapped, ...]:
 def _refused_record(record: Record, refusal: Refused) -> Record:
     data = record.data
     reason = f"{refusal.code}: {refusal.message}"
-    made = unmapped_record(data.original, data.source, data.format, reason, only_digest=data.only_digest)
+    body = "" if refusal.code == "SECRET_DETECTED" else data.body
+    made = unmapped_record(data.original, data.source, data.format, reason, body, only_digest=data.only_digest)
     return made._replace(stream=record.unmapped_stream or made.stream)
 
 

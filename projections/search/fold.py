@@ -67,6 +67,7 @@ def _imported(data: RecordImported) -> Iterable[str]:
     mapped = read_mapped(data)
     if mapped is not None:
         yield from _TEXTS[type(mapped[0])](mapped[0])
+    yield data.body
 
 
 def _handoff(data: handoff.HandoffContent) -> Iterable[str]:

@@ -22,6 +22,7 @@ from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
 from deedbook.consumers.importers.records import (
     Record,
     Unmapped,
+    body_of,
     existing_records,
     find_files,
     name_in,
@@ -103,7 +104,9 @@ def read_records(
             is_file = data.mapped_kind is not None and data.format != TABLE_FORMAT
             if is_file and (first := taken.setdefault(record.stream, source.name)) != source.name:
                 again = f"{first} has the same name and therefore the same id: rename one of them"
-                record = unmapped_record(data.original, data.source, data.format, again)  # noqa: PLW2901 - replaced
+                record = unmapped_record(  # noqa: PLW2901 - replaced
+                    data.original, data.source, data.format, again, data.body
+                )
             records.append(record)
         warnings += batch.warnings
         step(done, len(paths))
@@ -122,7 +125,16 @@ def records_of(source: SourceFile, put_blob: Callable[[bytes], str], agents: Age
         return _file(source, original, agents)
     except Refused as refusal:
         return ImportBatch(
-            (unmapped_record(original, _source(source), UNREAD, f"{refusal.code}: {refusal.message}"),), ()
+            (
+                unmapped_record(
+                    original,
+                    _source(source),
+                    UNREAD,
+                    f"{refusal.code}: {refusal.message}",
+                    body_of(source.content),
+                ),
+            ),
+            (),
         )
 
 
@@ -135,6 +147,7 @@ def _file(source: SourceFile, original: str, agents: AgentNames) -> ImportBatch:
     content = mapping.content_of_file(file, template=original, agents=agents)
     author = mapping.claimed_author(file.sender, agents)
     data = _claimed(original, _source(source), content, mapping.claims_of_file(file), file=file, author=author)
+    data = msgspec.structs.replace(data, body=body_of(source.content, data.mapped))
     problems = settled([*file.problems, *mapping.name_problems(file, agents)])
     return ImportBatch((Record(f"handoff/{source.stem}", data),), _warned(source, problems))
 

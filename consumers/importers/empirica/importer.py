@@ -243,7 +243,8 @@ def map_note(note: Note) -> MappedNote:
 
 def unmapped_note(note: Note, reason: str, *, only_digest: bool) -> MappedNote:
     """Return the record of a note that is only stored, or of whose original only the digest is."""
-    record = records.unmapped_record(note.original, note.source, format_of(note), reason, only_digest=only_digest)
+    body = "" if only_digest or note.content is None else records.body_of(note.content)
+    record = records.unmapped_record(note.original, note.source, format_of(note), reason, body, only_digest=only_digest)
     return MappedNote(record, None)
 
 

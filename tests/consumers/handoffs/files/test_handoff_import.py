@@ -16,6 +16,7 @@ from deedbook.consumers.handoffs.files.mapping import file_now
 from deedbook.consumers.importers.records import Counts, find_files, import_records
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.imported import RecordImported
 
 if TYPE_CHECKING:
     from syncing import SyncedFolder
@@ -211,6 +212,29 @@ def test_file_that_cannot_be_read_is_kept_aside_with_the_reason(
     kept = [one for one in (original, folder.ledger.event(-1).data) if one.mapped_kind is None]
     assert folder.ledger.client().get_blob(kept[0].original) == content
     assert add(folder).added == 0
+
+
+def test_text_that_no_field_holds_is_found_by_searches_once(folder: SyncedFolder) -> None:
+    free = b"# Notes\n\nThe dangling string hums, said Weiser.\n"
+    section = "\n## Discussion\n\n- the calm lighthouse blinks\n"
+    write(
+        folder,
+        {"free.md": free, "good.md": (OLD + section).encode(), "long.md": NEW.encode() + b"plain words\n" * 9000},
+    )
+    add(folder)
+
+    def found(text: str) -> list[str]:
+        return [hit["stream"].partition("/")[0] for hit in folder.answer("search.find", {"text": text})["items"]]
+
+    assert found("dangling string hums") == ["record"]
+    assert found("calm lighthouse") == ["handoff"]
+    assert "handoff" in found("plain words")
+    events = [folder.ledger.event(-1 - count).data for count in range(3)]
+    bodies = [data.body for data in events if isinstance(data, RecordImported)]
+    shown = folder.answer("handoffs.show", {"id": "long"})
+    assert len(bodies) == 3
+    assert not any(row["text"] in body for row in (*shown["tasks"], *shown["criteria"]) for body in bodies)
+    assert max(map(len, bodies)) <= 40_000
 
 
 def test_files_of_one_name_are_not_mixed_up(folder: SyncedFolder) -> None:
