@@ -65,7 +65,7 @@ class ReportName(query.Arguments, frozen=True):
 
 
 class ReportList(query.Arguments, frozen=True):
-    """Filters of a list; ``task_pattern`` is searched in the task and in its outcome, ignoring case.
+    """Filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
     ``imported``: only reports of other tools, or (false) none of them. ``since`` is when they happened.
     """
@@ -185,11 +185,14 @@ def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  
 
 
 def _keep_matching(context: query.QueryContext, where: query.Where, pattern: str) -> None:
-    """Add the condition that a pattern occurs in the task or its outcome."""
+    """Add the condition that a pattern occurs in the task, its outcome or a finding."""
     matches = matcher(pattern)
-    sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"  # noqa: S608 - fixed texts
-    texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in context.rows(sql, where.values)}
-    matching = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
+    sql = f"SELECT event_index, task, task_summary, key_findings FROM handoff_reports r{where.sql}"  # noqa: S608 - fixed texts
+    matching = []
+    for row in context.rows(sql, where.values):
+        titles = {row["task"] or row["task_summary"], row["task_summary"]}
+        if any(map(matches, titles)) or any(map(matches, read_json(row["key_findings"], list[str]))):
+            matching.append(row["event_index"])
     where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(matching))
 
 

@@ -61,7 +61,14 @@ def test_a_pattern_filters_before_the_limit_and_ignores_case(reports, reader):
     assert reader.answer("reports.list", {"task_pattern": "^review$"})["total_found"] == 1
 
 
-@pytest.mark.parametrize("pattern", [None, "e"])
+def test_a_pattern_looks_into_findings(reports, reader):
+    reports.record_session("git")
+    reports.report("git", task_summary="Nothing special", key_findings=["Git keeps notes on the one commit there is"])
+    page = reader.answer("reports.list", {"task_pattern": "git keeps"})
+    assert tasks(page) == ["Nothing special"]
+
+
+@pytest.mark.parametrize("pattern", [None, "test"])
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_pages_hold_everything_once(reports, reader, pattern, limit):
     found = pages(reader, limit=limit, task_pattern=pattern)

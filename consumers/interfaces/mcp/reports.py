@@ -168,7 +168,7 @@ class ReportTools(Tools):
         since: Since = None,
         task_pattern: Annotated[
             Annotated[str, Field(max_length=1_000)] | None,
-            Field(description="An RE2 pattern for task or outcome, e.g. auth|login."),
+            Field(description="An RE2 pattern for task, outcome or findings, e.g. auth|login."),
         ] = None,
         limit: PageSize = 10,
         after: After = None,

@@ -99,10 +99,10 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 @report.command(looks_back=True)
 @ai_id_option
 @click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
-@click.option("--task-pattern", metavar="RE2", help="A pattern that task or outcome matches, in any case.")
+@click.option("--task-pattern", metavar="RE2", help="A pattern in task, outcome or findings, in any case.")
 @page_options(default=10)
 def query(app: App, **filters: Any) -> None:
-    """Find reports by agent, time and a pattern in task or outcome, newest first."""
+    """Find reports by agent, time and a pattern in task, outcome or findings, newest first."""
     page = query_reports(app.query_with, datetime.now(UTC), **filters)
     rows = [
         (
