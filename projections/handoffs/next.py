@@ -32,6 +32,7 @@ from deedbook.projections.handoffs.why import (
     reviewer_removed_text,
     stuck_text,
 )
+from deedbook.projections.reasoning.route import Domain, Route, Tag
 from deedbook.projections.reviews.fold import ReviewRow
 from deedbook.projections.reviews.queries import SUPERSEDED_BY
 from deedbook.projections.stores.store import Value
@@ -49,12 +50,20 @@ _REVIEWS: Final = (
     "FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
     f"WHERE r.status = 'open' AND {SUPERSEDED_BY} IS NULL AND a.name = coalesce(?2, a.name)"
 )
+_REASONED_REVIEW: Final = (
+    " AND r.reasoning_ref IN (SELECT v.ref FROM reasoning_versions v WHERE v.reasoning_id IN ({}))"
+)
 
 
 class QueueFilter(Arguments, frozen=True):
-    """The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page."""
+    """The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page.
+
+    ``tag`` and ``domain`` keep the work that cites reasonings which have them.
+    """
 
     agent: Name | None = None
+    tag: Tag | None = None
+    domain: Domain | None = None
     after: str | None = None
     limit: Limit = 50
 
@@ -75,14 +84,21 @@ def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
         alike = near(args.agent, names_in(context, "agents", "name"))
         message = f"{args.agent} is not registered in this ledger{did_you_mean(alike)}"
         raise Refused("AGENT_UNKNOWN", message, name=args.agent, near=alike)
-    candidates = f"{_WAITS}{'' if args.agent is None else ' AND w.agent = ?2'} UNION ALL {_REVIEWS}"
-    bound: tuple[Value, ...] = (context.now_ms, args.agent)
+    route = Route(args.tag, args.domain)
+    bound: tuple[Value, ...] = (context.now_ms, args.agent, *route.values)
+    of_handoffs = "" if args.agent is None else " AND w.agent = ?2"
+    of_reviews = ""
+    if route.values:
+        of_handoffs += f" AND w.handoff_id IN ({route.handoffs(first=3)})"
+        of_reviews = _REASONED_REVIEW.format(route.reasonings(first=3))
+    candidates = f"{_WAITS}{of_handoffs} UNION ALL {_REVIEWS}{of_reviews}"
     condition = ""
     cursor: tuple[Value, ...] = ()
     if args.after is not None:
-        condition = " WHERE (agent, rank, since_index, id) > (?4, ?5, ?6, ?7)"
+        marks = ", ".join(f"?{len(bound) + number}" for number in range(2, 6))
+        condition = f" WHERE (agent, rank, since_index, id) > ({marks})"
         cursor = _read_cursor(args.after)
-    order = " ORDER BY agent, rank, since_index, id LIMIT ?3"
+    order = f" ORDER BY agent, rank, since_index, id LIMIT ?{len(bound) + 1}"
     counted = f"SELECT *, count(*) OVER () AS total FROM ({candidates}) AS candidates"  # noqa: S608 - fixed texts
     sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"  # noqa: S608 - as above
     rows = context.rows(sql, (*bound, args.limit + 1, *cursor))

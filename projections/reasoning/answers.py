@@ -31,7 +31,11 @@ class ImportedReasoning(Answer, frozen=True, kw_only=True):
 
 
 class ReasoningLine(Marked, frozen=True, kw_only=True):
-    """A reasoning in a list, at its latest version. ``confidence`` is that of its conclusion, from 0 to 1."""
+    """A reasoning in a list, at its latest version. ``confidence`` is that of its conclusion, from 0 to 1.
+
+    ``tags`` say in a few words what it found, what to do, how urgent that is, and its domain. They are empty until it
+    is concluded.
+    """
 
     id: str
     task: Untrusted
@@ -42,6 +46,7 @@ class ReasoningLine(Marked, frozen=True, kw_only=True):
     reasoning_strategy: Untrusted
     status: ReasoningStatus
     conclusion: Untrusted
+    tags: list[Untrusted]
     confidence: float
     ref: str
     version: int

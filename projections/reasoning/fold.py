@@ -17,7 +17,8 @@ import msgspec
 from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.imported import RecordImported
-from deedbook.projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
+from deedbook.projections.briefs.tags import tags_of
+from deedbook.projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, memory_of, ref_of
 from deedbook.projections.views.projection import (
     Logged,
     Projection,
@@ -44,7 +45,10 @@ class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReasoningRow(Row, frozen=True):
-    """The latest version of a reasoning. The columns from ``source`` on are NULL unless the reasoning was imported."""
+    """The latest version of a reasoning; ``tags`` (JSON) are empty until it is concluded.
+
+    The columns from ``source`` on are NULL unless the reasoning was imported.
+    """
 
     id: str
     task: str
@@ -55,6 +59,7 @@ class ReasoningRow(Row, frozen=True):
     reasoning_strategy: str
     status: str
     conclusion: str
+    tags: str
     confidence: float
     ref: str
     version: int
@@ -161,7 +166,10 @@ def rows(state: ReasoningRecord) -> Rows:
     confidence, steps = graph.confidence_in_reasoning, len(graph.steps)
     own = dict.fromkeys(ImportOrigin.__struct_fields__)
     origin = own if state.origin is None else msgspec.structs.asdict(state.origin)
-    return (row_of(ReasoningRow, state, graph, confidence=confidence, steps=steps, **origin),)
+    is_concluded = state.status == "concluded"
+    tags = [tag.tag for tag in tags_of(memory_of(graph, state.id), state.domain)] if is_concluded else []
+    more = {"confidence": confidence, "steps": steps, "tags": json_text(tags)}
+    return (row_of(ReasoningRow, state, graph, **more, **origin),)
 
 
 def added(state: ReasoningRecord | None, logged: Logged) -> Rows:

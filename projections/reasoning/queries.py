@@ -44,6 +44,7 @@ from deedbook.projections.reasoning.graph import (
     ref_of,
 )
 from deedbook.projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.reasoning.route import Domain, Route, Tag
 
 LISTING: Final = query.Listing("SELECT * FROM reasonings", "reasonings", "started_index")
 
@@ -85,6 +86,8 @@ class ReasoningList(query.ListArguments, frozen=True):
     author: str | None = None
     session: str | None = None
     status: ReasoningStatus | None = None
+    tag: Tag | None = None
+    domain: Domain | None = None
 
 
 def find_version(source: RowSource, reference: str) -> Version:
@@ -190,6 +193,9 @@ def fetch(source: RowSource, args: FetchArguments) -> ReasoningPayload:
 def list_reasonings(context: query.QueryContext, args: ReasoningList) -> Page[ReasoningLine]:
     """Return reasonings, newest first."""
     where = query.Where(args, "author", "session", "status")
+    route = Route(args.tag, args.domain)
+    if route.values:
+        where.add(f"id IN ({route.reasonings()})", *route.values)
     return query.list_of(context, LISTING, where, args, _line)
 
 
@@ -231,6 +237,7 @@ def _with_origin(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a reasoning with ``imported`` in place of the origin's columns; None if it is not imported."""
     columns = ImportOrigin.__struct_fields__
     fields = {name: value for name, value in row.items() if name not in columns}
+    fields["tags"] = read_json(row["tags"], list[str])
     if row["original"] is None:
         return fields | {"imported": None}
     claims = read_json(row["claims"], RecordClaims)

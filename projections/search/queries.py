@@ -22,6 +22,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, Since, Where, prefix_digits_min
+from deedbook.projections.reasoning.route import Domain, Route, Tag
 from deedbook.projections.search.answers import SearchHit, SearchPage
 from deedbook.projections.search.nearness import MATCHES, nearest, related_min
 from deedbook.projections.search.words import (
@@ -61,12 +62,17 @@ Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hi
 Sorts: TypeAlias = Annotated[list[Sort], msgspec.Meta(max_length=len(SORTS), description="Only these streams.")]
 Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description="Only events of these kinds.")]
 Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, description="The next of a page.")]
+_ROUTED: Final = (
+    "(e.stream IN (SELECT 'reasoning/' || id FROM ({}) AS reasoned) "
+    "OR e.stream IN (SELECT 'handoff/' || id FROM ({}) AS citing))"
+)
 
 
 class SearchText(Arguments, frozen=True):
     """The text to search, the sorts of streams, the kinds and the author; ``after`` is the ``next`` of a page.
 
-    An imported record also has the kind that it stands for; ``since`` is when the ledger accepted an event.
+    ``tag`` and ``domain`` keep reasonings that have them, and handoffs that cite such reasonings. An imported record
+    also has the kind that it stands for; ``since`` is when the ledger accepted an event.
     """
 
     text: SearchWords
@@ -74,6 +80,8 @@ class SearchText(Arguments, frozen=True):
     kinds: Kinds | None = None
     author: str | None = None
     since: Since | None = None
+    tag: Tag | None = None
+    domain: Domain | None = None
     limit: Hits = 20
     after: Cursor | None = None
 
@@ -168,6 +176,9 @@ def _conditions(args: SearchText, size: int) -> Where:
         marks = ", ".join("?" * len(args.kinds))
         imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"  # noqa: S608
         where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *args.kinds, *args.kinds)
+    route = Route(args.tag, args.domain)
+    if route.values:
+        where.add(_ROUTED.format(route.reasonings(), route.handoffs()), *route.values * 3)
     if args.sort:
         # A stream's sort ends at its first slash; 0 is the character after the slash.
         bounds = [bound for sort in args.sort for bound in (f"{sort}/", f"{sort}0")]

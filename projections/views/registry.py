@@ -16,7 +16,7 @@ from deedbook.projections.views.projection import Projection
 VIEW_VERSIONS: Final = {
     "catalog": 7,
     "agents": 11,
-    "reasoning": 6,
+    "reasoning": 7,
     "briefs": 4,
     "handoffs": 15,
     "sessions": 7,
@@ -26,7 +26,7 @@ VIEW_VERSIONS: Final = {
     "reports": 9,
     "thoughts": 7,
     "records": 3,
-    "search": 4,
+    "search": 5,
 }
 
 # Only their own queries and `deed project` bring these views up to date: full-text search costs a quarter of all

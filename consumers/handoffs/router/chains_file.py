@@ -33,7 +33,7 @@ from deedbook.ledger.system.files import read_regular
 
 log = structlog.get_logger("deedbook.router")
 
-CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", "chain")
+CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", "chain", "tag", "domain")
 
 settle_wait_s: Final = 0.1
 settle_reads_max: Final = 20

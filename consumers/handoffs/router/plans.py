@@ -53,7 +53,10 @@ class Lineage(NamedTuple):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of an event and its handoff, as of that event, that a chain may use."""
+    """The facts of an event and its handoff, as of that event, that a chain may use.
+
+    ``tags`` and ``domains`` are those of the versions of reasonings that the handoff or its result cites.
+    """
 
     event_id: str
     index: int
@@ -68,6 +71,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     reasoning_refs: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
     lineage: Lineage = Lineage()
 
     def properties(self) -> dict[str, str]:
@@ -103,12 +108,13 @@ def mismatch(chain: Chain, facts: Facts) -> str | None:
     if facts.kind == CREATED and facts.lineage.chain:
         # Else the router would react to itself: eight steps and eight hops would make millions of handoffs.
         return f"chain {facts.lineage.chain} made it: it fires no chain before somebody acts on it"
-    properties = facts.properties()
+    properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in facts.properties().items()}
+    properties |= {"tag": facts.tags, "domain": facts.domains}
     for condition in chain.where:
-        value = properties[condition.name]
-        if not any(fits(pattern, value) for pattern in condition.patterns):
+        values = properties[condition.name]
+        if not any(fits(pattern, value) for pattern in condition.patterns for value in values):
             patterns = " or ".join(map(repr, condition.patterns))
-            return f"where.{condition.name}: {shorten(one_line(value), 80)!r} is not {patterns}"
+            return f"where.{condition.name}: {shorten(one_line(', '.join(values)), 80)!r} is not {patterns}"
     return None
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -40,11 +40,13 @@ from deedbook.consumers.sdk.subscription_store import DeadLetter
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask, Client, every_row
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffCompleted, HandoffContent, HandoffReady
 from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.projections.briefs.tags import tags_of
+from deedbook.projections.reasoning.memory import memory_from_dict
 
 CONTENT_KINDS: Final = frozenset({"handoff.created", "handoff.amended", "record.imported"})
 WAITING_KINDS: Final = frozenset({*CONTENT_KINDS, "handoff.approved", "handoff.claimed", "handoff.released"})
@@ -74,6 +76,8 @@ class LedgerSource:
         # Anybody may write a ``corr``. If any agent's were believed, its author could keep a chain from firing.
         lineage = read_lineage(first.corr)
         lineage = lineage if lineage.chain and self._is_router(first.author) else Lineage()
+        refs = tuple(done.reasoning_refs or data.reasoning_refs)
+        tags, domains = self._route(dict.fromkeys((*done.reasoning_refs, *data.reasoning_refs)))
         return Facts(
             event_id=event.id,
             index=event.index,
@@ -86,10 +90,23 @@ class LedgerSource:
             receiver=data.to or "",
             reviewer=data.reviewer or (sender if isinstance(last.data, RecordImported) else last.author),
             summary=done.summary,
-            reasoning_refs=tuple(done.reasoning_refs or data.reasoning_refs),
+            reasoning_refs=refs,
+            tags=tags,
+            domains=domains,
             artifacts=tuple(done.artifacts),
             lineage=lineage,
         )
+
+    def _route(self, refs: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the tags and domains of versions of reasonings, each once; a version that is not here has none."""
+        tags: dict[str, None] = {}
+        domains: dict[str, None] = {}
+        for ref in refs:
+            if (graph := or_none(self._answer, "reasoning.full", {"id": ref})) is not None:
+                memory, _ = memory_from_dict(graph["memory"])
+                tags.update((tag.tag, None) for tag in tags_of(memory, graph["domain"]))
+                domains.update({graph["domain"]: None} if graph["domain"] else {})
+        return tuple(tags), tuple(domains)
 
     def is_made_by_step(self, name: str, idem: str) -> bool:
         """Return whether the handoff ``name`` is the one that a router made under the key ``idem``."""

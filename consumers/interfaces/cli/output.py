@@ -351,6 +351,13 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
     return parse_since(text, datetime.now(UTC))
 
 
+def route_options(verb: VerbT) -> VerbT:
+    """Add ``--tag`` and ``--domain`` to a verb."""
+    tag = click.option("--tag", metavar="TAG", help="Only reasonings with this tag, and work that cites them.")
+    domain = click.option("--domain", metavar="NAME", help="Only reasonings of this domain, and work that cites them.")
+    return tag(domain(verb))
+
+
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
     """Return what adds ``--limit`` and ``--after`` to a verb that lists."""
     limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")

@@ -391,7 +391,14 @@ class HandoffsQueries(QueryFamily):
 
     @asks("handoffs.next")
     def next(
-        self, *, agent: str | None = None, after: str | None = None, limit: int = 50, as_of: int | str | None = None
+        self,
+        *,
+        agent: str | None = None,
+        tag: str | None = None,
+        domain: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        as_of: int | str | None = None,
     ) -> QueuePages:
         """Return what waits, most urgent first; without an agent, one agent's queue after another's.
 
@@ -399,7 +406,10 @@ class HandoffsQueries(QueryFamily):
 
         The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page.
 
-        ``agent``: The registered name of an agent. ``limit``: Rows of a page.
+        ``tag`` and ``domain`` keep the work that cites reasonings which have them.
+
+        ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
+        The domain of a reasoning, in any case. ``limit``: Rows of a page.
         """
 
     @asks("handoffs.references")
@@ -442,13 +452,23 @@ class HandoffsQueries(QueryFamily):
 
     @asks("handoffs.waits")
     def waits(
-        self, *, agent: str | None = None, after: str | None = None, limit: int = 50, as_of: int | str | None = None
+        self,
+        *,
+        agent: str | None = None,
+        tag: str | None = None,
+        domain: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        as_of: int | str | None = None,
     ) -> WaitingPages:
         """Return kind, id and agent of the items that ``handoffs.next`` describes.
 
         The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page.
 
-        ``agent``: The registered name of an agent. ``limit``: Rows of a page.
+        ``tag`` and ``domain`` keep the work that cites reasonings which have them.
+
+        ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
+        The domain of a reasoning, in any case. ``limit``: Rows of a page.
         """
 
     @asks("handoffs.why")
@@ -544,13 +564,16 @@ class ReasoningsQueries(QueryFamily):
         author: str | None = None,
         session: str | None = None,
         status: Literal["open", "concluded"] | None = None,
+        tag: str | None = None,
+        domain: str | None = None,
         as_of: int | str | None = None,
     ) -> Pages[ReasoningLine]:
         """Return reasonings, newest first.
 
         Filters of a list, newest first.
 
-        ``limit``: Rows of a page.
+        ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``: The domain of a
+        reasoning, in any case.
         """
 
     @asks("reasoning.origins")
@@ -667,7 +690,7 @@ class ReportsQueries(QueryFamily):
 
         Raises Refused: ``PATTERN_NOT_SUPPORTED``.
 
-        Filters of a list; ``task_pattern`` is searched in the task and in its outcome, ignoring case.
+        Filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
         ``imported``: only reports of other tools, or (false) none of them. ``since`` is when they happened.
 
@@ -779,6 +802,8 @@ class SearchQueries(QueryFamily):
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
         since: int | None = None,
+        tag: str | None = None,
+        domain: str | None = None,
         limit: int = 20,
         after: int | None = None,
         as_of: int | str | None = None,
@@ -789,11 +814,13 @@ class SearchQueries(QueryFamily):
 
         The text to search, the sorts of streams, the kinds and the author; ``after`` is the ``next`` of a page.
 
-        An imported record also has the kind that it stands for; ``since`` is when the ledger accepted an event.
+        ``tag`` and ``domain`` keep reasonings that have them, and handoffs that cite such reasonings. An imported
+        record also has the kind that it stands for; ``since`` is when the ledger accepted an event.
 
         ``text``: Words, phrases, beginnings*. ``sort``: Only these streams. ``kinds``: Only events of these kinds.
-        ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Hits of a page. ``after``: The next
-        of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``tag``: A tag of a reasoning, such as
+        high_urgency. ``domain``: The domain of a reasoning, in any case. ``limit``: Hits of a page. ``after``: The
+        next of a page.
         """
 
     @asks("search.related")

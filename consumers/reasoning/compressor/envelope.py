@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection
 from typing import Final
 
@@ -18,11 +17,8 @@ from deedbook.ledger.events.brief import (
     Level,
     Remark,
     Sizes,
-    Tag,
-    TagSort,
 )
 from deedbook.projections.briefs.critical import (
-    concluding_steps,
     critical_numbers,
     fact_text,
     is_open_assumption,
@@ -39,7 +35,8 @@ from deedbook.projections.briefs.sentences import (
     lead_sentences,
     lead_sentences_min,
 )
-from deedbook.projections.briefs.text import clauses, count_sentences, one_line, words
+from deedbook.projections.briefs.tags import tags_of
+from deedbook.projections.briefs.text import count_sentences, one_line, words
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
 
@@ -48,20 +45,8 @@ COMPRESSOR_VERSION: Final = "1"
 
 top_assumptions_max: Final = 3
 top_evidence_max: Final = 3
-tags_max: Final = 8
-tag_words_max: Final = 5
-_findings_max: Final = 3
-_tag_cjk_max_chars: Final = 8
 _summary_texts_max: Final = 3
 
-_WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|\w+")
-_FILLERS: Final = frozenset(
-    {"a", "an", "the", "is", "are", "was", "were", "be", "been", "our", "we", "this", "that", "should", "must", "so"}
-)
-_URGENT: Final = re.compile(
-    r"\b(immediately|urgent(?:ly)?|now|at once|asap|critical)\b|立即|立刻|马上|紧急", re.IGNORECASE
-)
-_PATIENT: Final = re.compile(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急", re.IGNORECASE)
 _STATED: Final = "assumption_stated"
 # A placeholder as long as any measured figure, so that the prompt does not grow when the figure is set.
 _UNMEASURED: Final = Fidelity(MEDIUM_BAND, band_of(MEDIUM_BAND), None, None, None, 1.0, [], WEIGHTS)
@@ -86,7 +71,7 @@ def empty_brief(
         reasoning_brief="",
         facts=[],
         remarks=[],
-        tags=_make_tags(memory, domain),
+        tags=tags_of(memory, domain),
         top_assumptions=_top_assumptions(index),
         top_evidence_refs=_top_evidence(index),
         summaries=_summarize_blocks(memory),
@@ -163,33 +148,6 @@ def _top_evidence(index: GraphIndex) -> list[str]:
     return list(dict.fromkeys([*first, *further]))[:top_evidence_max]
 
 
-def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
-    """Return at most eight tags of four kinds, each with its step."""
-    concluding = concluding_steps(memory)
-    final = concluding[-1].step_number if concluding else None
-    wanted: list[tuple[str, TagSort, int | None]] = [
-        (snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)
-    ]
-    wanted.append((snake_case(_URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))), "action", final))
-    if _URGENT.search(memory.conclusion):
-        wanted.append(("high_urgency", "urgency", final))
-    elif _PATIENT.search(memory.conclusion):
-        wanted.append(("low_urgency", "urgency", final))
-    if domain and domain.strip():
-        wanted.append((f"{snake_case(domain)}_domain", "domain", None))
-    tags: dict[str, Tag] = {}
-    for tag, kind, step in wanted:
-        if tag:
-            tags.setdefault(tag, Tag(tag, kind, step))
-    return list(tags.values())[:tags_max]
-
-
-def snake_case(text: str) -> str:
-    """Return the first significant words of a text as one label."""
-    telling = [word for word in _WORD.findall(text.lower().replace("_", " ")) if word not in _FILLERS]
-    return "_".join([word if word.isascii() else word[:_tag_cjk_max_chars] for word in telling][:tag_words_max])
-
-
 def _summarize_blocks(memory: ReasoningMemory) -> BlockSummaries:
     critical = critical_numbers(memory)
     ranked = sorted(memory.steps, key=lambda step: step.step_number not in critical)
@@ -204,18 +162,6 @@ def _summarize_blocks(memory: ReasoningMemory) -> BlockSummaries:
         evidence_count=sum(len(step.evidence) for step in memory.steps),
         assumption_count=sum(is_open_assumption(step) + len(step.assumptions) for step in memory.steps),
     )
-
-
-def _findings(memory: ReasoningMemory, concluding: list[ReasoningStep]) -> list[ReasoningStep]:
-    premises = {number for step in concluding for number in memory.dependencies.get(step.step_number, ())}
-    direct = [step for step in memory.steps if step.step_number in premises]
-    candidates = direct or [step for step in memory.steps if step.type != "conclusion"]
-    return sorted(candidates, key=lambda step: step.type != "inference")[:_findings_max]
-
-
-def _finding(step: ReasoningStep) -> str:
-    clause = (clauses(own_conclusion(step) or fact_text(step)) or [""])[0]
-    return re.split(r"[:,：，]", clause, maxsplit=1)[0]
 
 
 def _summary(texts: list[str]) -> str:

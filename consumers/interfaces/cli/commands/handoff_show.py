@@ -174,12 +174,13 @@ def why(app: App, id_: str) -> None:
 
 @click.command("next", cls=Command, looks_back=True)
 @click.option("--all", "is_all", is_flag=True, help="Show what waits for everybody, agent by agent.")
+@output.route_options
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
 @click.option("--after", help="Continue after an earlier page.")
-def next_(app: App, *, is_all: bool, limit: int, after: str | None) -> None:
+def next_(app: App, *, is_all: bool, **filters: Any) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
     agent = None if is_all else app.settings().agent
-    answer = app.query("handoffs.next", agent=agent, limit=limit, after=after)
+    answer = app.query("handoffs.next", agent=agent, **filters)
     answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
     if any(item["reasoning_refs"] for item in answer["items"]):
         answer = load("cited_reasoning:of_queue")(app, answer, agent)  # `handoff show` prints their briefs

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from deedbook.consumers.interfaces.cli.app import App, Group, read_argument
 from deedbook.consumers.interfaces.cli.arguments import id_and, parameters, values_of
-from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_fields, warn
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_fields, route_options, warn
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
@@ -26,7 +26,7 @@ from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_ba
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, Settlement, check_assumption, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.sdk.text import counted, default_id
+from deedbook.consumers.sdk.text import counted, default_id, sanitize_line
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as kinds
@@ -103,6 +103,7 @@ def conclude(app: App, /, id_: str, **options: Any) -> None:
 @reasoning.command("list", looks_back=True)
 @click.option("--author", help="Only those of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only this state.")
+@route_options
 @page_options()
 def list_(app: App, **filters: Any) -> None:
     """List reasonings, newest first."""
@@ -117,6 +118,7 @@ def list_(app: App, **filters: Any) -> None:
             "author": row["author"] + (" (imported)" if row["imported"] else ""),
             "steps": row["steps"],
             "task": shorten(row["task"], task_columns, placeholder="…"),
+            "tags": sanitize_line(" ".join(row["tags"])),
         },
     )
 

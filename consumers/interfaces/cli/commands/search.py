@@ -21,6 +21,7 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, such as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @output.since_option("Only what was written since")
+@output.route_options
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--after", type=click.IntRange(0), help="Continue after an earlier page.")
 def search(app: App, words: tuple[str, ...], limit: int, after: int | None, **options: Any) -> None:

@@ -221,3 +221,19 @@ def test_texts_are_shortened_until_they_fit_an_entry() -> None:
     assert len(encode_canonical(made)) < entry_size_max_bytes
     assert made.task.endswith("…")
     assert made.context.endswith("…") or not made.context
+
+
+@pytest.mark.parametrize(
+    ("where", "fires"),
+    [
+        ('where = { tag = "high_urgency" }', True),
+        ('where = { tag = "*_secret" }', True),
+        ('where = { tag = "low_urgency" }', False),
+        ('where = { domain = "security", tag = "high_urgency" }', True),
+        ('where = { domain = "medical" }', False),
+    ],
+)
+def test_a_chain_fires_by_tag_and_domain_of_cited_reasonings(where: str, fires: bool) -> None:
+    cited = facts(tags=("rotate_secret", "high_urgency"), domains=("security",))
+    assert (mismatch(chain(where), cited) is None) == fires
+    assert mismatch(chain(where), facts()) is not None

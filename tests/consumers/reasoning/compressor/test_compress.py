@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.certificate import check_certificate
 from deedbook.consumers.reasoning.compressor.compress import compress
-from deedbook.consumers.reasoning.compressor.envelope import snake_case
 from deedbook.ledger.events.brief import Brief
 from deedbook.projections.briefs.fidelity import measure
 from deedbook.projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, to_context_prompt
+from deedbook.projections.briefs.tags import snake_case
 from deedbook.projections.briefs.text import count_sentences
 from deedbook.projections.briefs.tokens import count_tokens
 from deedbook.projections.reasoning.memory import ReasoningMemory
@@ -273,7 +273,25 @@ def test_tags_are_snake_case_of_the_seeds_four_sorts_with_their_steps() -> None:
     by_tag = {tag.tag: tag.step for tag in tags}
     assert by_tag["rotate_jwt_secret"] == by_tag["high_urgency"] == 12
     assert by_tag["security_domain"] is None
-    assert snake_case("The JWT_SECRET is in logs") == "jwt_secret_in_logs"
+
+
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("The JWT_SECRET is in logs", "jwt_secret_in_logs"),
+        ("Rotate the secret.", "rotate_secret"),
+        ("The secret can be read by whoever", "secret_read"),
+        ("The same number now sells for", "number_sells"),
+        ("The pool is closed before the last request returns from the proxy", "pool_closed"),
+        ("Logs are not encrypted: nobody asked", "logs_not_encrypted"),
+        ("密钥泄露了，应该更换", "密钥泄露了"),
+        ("Yes.", ""),
+        ("The answer is D", ""),
+        ("18", ""),
+    ],
+)
+def test_tags_have_no_function_word_at_an_end_and_no_broken_phrase(text: str, tag: str) -> None:
+    assert snake_case(text) == tag
 
 
 def test_summaries_have_the_seeds_keys_and_counts() -> None:

@@ -1,0 +1,122 @@
+"""The tags of a reasoning, by which work can be routed without reading it: findings, action, urgency, domain. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from deedbook.ledger.events.brief import Tag, TagSort
+from deedbook.projections.briefs.critical import concluding_steps, fact_text, own_conclusion
+from deedbook.projections.briefs.embedding import STOP_WORDS
+from deedbook.projections.briefs.text import clauses
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
+
+tags_max: Final = 8
+tag_words_max: Final = 5
+_findings_max: Final = 3
+_tag_cjk_max_chars: Final = 8
+
+_WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|\w+")
+# Within a tag, between two words: jwt_secret_in_logs.
+_PREPOSITIONS: Final = frozenset(
+    {
+        "in",
+        "on",
+        "of",
+        "at",
+        "to",
+        "for",
+        "from",
+        "with",
+        "without",
+        "by",
+        "into",
+        "over",
+        "under",
+        "between",
+        "before",
+        "after",
+    }
+)
+_NEGATIONS: Final = frozenset({"not", "no", "never"})
+# They end the phrase of a tag, if it has two words.
+_BREAKS: Final = frozenset(
+    re.findall(r"\w+", "and or but because since so which that who whose when while if unless until although whether")
+)
+_FILLERS: Final = STOP_WORDS - _PREPOSITIONS - _NEGATIONS - _BREAKS | frozenset(
+    re.findall(
+        r"\w+",
+        "whoever whom anyone somebody someone each every all any some both only just now already still also very more"
+        " most much many few about however therefore thus hence indeed actually really appears appear seems seem them"
+        " he she his her him us me my yes yeah ok answer option result cannot let lets make sure own same such",
+    )
+)
+_URGENT: Final = re.compile(
+    r"\b(immediately|urgent(?:ly)?|now|at once|asap|critical)\b|立即|立刻|马上|紧急", re.IGNORECASE
+)
+_PHRASE_END: Final = re.compile(r"[.;:,!?]\s|\s\(|[：，。；！？（]|\s[-–—]\s")
+_PATIENT: Final = re.compile(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急", re.IGNORECASE)
+
+
+def tags_of(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
+    """Return at most eight tags of four kinds, each with its step."""
+    concluding = concluding_steps(memory)
+    final = concluding[-1].step_number if concluding else None
+    wanted: list[tuple[str, TagSort, int | None]] = [
+        (snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)
+    ]
+    wanted.append((snake_case(_URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))), "action", final))
+    if _URGENT.search(memory.conclusion):
+        wanted.append(("high_urgency", "urgency", final))
+    elif _PATIENT.search(memory.conclusion):
+        wanted.append(("low_urgency", "urgency", final))
+    if domain and (words_of_domain := _WORD.findall(domain.lower().replace("_", " "))):
+        wanted.append((f"{'_'.join(words_of_domain[:tag_words_max])}_domain", "domain", None))
+    tags: dict[str, Tag] = {}
+    for tag, kind, step in wanted:
+        if tag:
+            tags.setdefault(tag, Tag(tag, kind, step))
+    return list(tags.values())[:tags_max]
+
+
+def snake_case(text: str) -> str:
+    """Return the first phrase of a text as one label, without function words at its ends; empty for a single word.
+
+    A phrase that is too long is cut before its last preposition, so that no part of it is broken off.
+
+    >>> [snake_case(text) for text in ("The JWT_SECRET appears in the logs", "The pool is closed, so it leaks", "Yes.")]
+    ['jwt_secret_in_logs', 'pool_closed', '']
+    """
+    telling: list[str] = []
+    for word in _WORD.findall(_PHRASE_END.split(text.lower().replace("_", " "), maxsplit=1)[0]):
+        if word in _BREAKS:
+            if len(telling) > 1:
+                break
+        elif word not in _FILLERS and (telling or word not in _PREPOSITIONS):
+            telling.append(word if word.isascii() else word[:_tag_cjk_max_chars])
+    is_cut = len(telling) > tag_words_max
+    telling = telling[:tag_words_max]
+    last = max((at for at, word in enumerate(telling) if word in _PREPOSITIONS), default=0)
+    if is_cut and last > 1:
+        telling = telling[:last]
+    while telling and telling[-1] in _PREPOSITIONS | _NEGATIONS:
+        telling.pop()
+    return "_".join(telling) if _is_phrase(telling) else ""
+
+
+def _is_phrase(words: list[str]) -> bool:
+    """Return whether words say something: two, one of them not a number or letter, or one without spaces."""
+    said = [word for word in words if word not in _PREPOSITIONS | _NEGATIONS]
+    is_named = any(len(word) > 1 and not word.isdigit() for word in said)
+    return (len(said) > 1 and is_named) or any(len(word) > 1 and not word.isascii() for word in said)
+
+
+def _findings(memory: ReasoningMemory, concluding: list[ReasoningStep]) -> list[ReasoningStep]:
+    premises = {number for step in concluding for number in memory.dependencies.get(step.step_number, ())}
+    direct = [step for step in memory.steps if step.step_number in premises]
+    candidates = direct or [step for step in memory.steps if step.type != "conclusion"]
+    return sorted(candidates, key=lambda step: step.type != "inference")[:_findings_max]
+
+
+def _finding(step: ReasoningStep) -> str:
+    return (clauses(own_conclusion(step) or fact_text(step)) or [""])[0]
