@@ -104,7 +104,7 @@ def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_show
     assert "tokens never expire" in alone("search", "expir")
     assert alone.data("search", "expiration", "--kind", "finding.logged", "--since", "yesterday")["holds"] == "all"
     assert alone.data("search", "expiration", "--kind", "session.started")["items"] == []
-    said = alone("search", "expiry of the glossary")
+    said = alone("search", "expiry of the glossary terms")
     assert said.startswith("Nothing holds all of that. The nearest:\n")
     assert "finding.logged  near (0." in said
     assert "far (0." in alone("search", "zebra")
