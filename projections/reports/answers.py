@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from deedbook.ledger.events.brief import Level
 from deedbook.ledger.events.session import Calibration
 from deedbook.projections.answers.answer import Answer, Cursor, Index, Marked, Ms, Untrusted
 from deedbook.projections.records.marks import Imported
@@ -93,7 +94,10 @@ class Accomplishments(Answer, frozen=True, kw_only=True):
 
 
 class CalibrationPoint(Marked, frozen=True, kw_only=True):
-    """A report of an agent: ``dk`` is how much knowledge grew, ``du`` how much uncertainty fell."""
+    """A report of an agent: ``dk`` is how much knowledge grew, ``du`` how much uncertainty fell.
+
+    ``imported`` is null, or the origin of a report whose vectors are claims.
+    """
 
     timestamp: str
     session_id: str
@@ -102,11 +106,12 @@ class CalibrationPoint(Marked, frozen=True, kw_only=True):
     du: Change | None
     bias: Bias | None
     status: Calibration
+    imported: Imported | None
     grounds: Grounds
 
 
 class AgentCalibration(Answer, frozen=True, kw_only=True):
-    """How well an agent judges itself, by its ``total`` reports, of which ``assessed`` have a bias.
+    """How well an agent judges itself, by its ``total`` reports: ``assessed`` have a bias, ``claimed`` are imported.
 
     ``points`` are the newest reports, oldest first, and ``grounds`` are those of all these points together. ``counts``
     has the number of reports with each label. ``bias`` is the mean, and ``meaning`` says in a sentence what it means.
@@ -117,13 +122,86 @@ class AgentCalibration(Answer, frozen=True, kw_only=True):
     counts: dict[Calibration, int]
     total: int
     assessed: int
+    claimed: int
     bias: Bias | None
     meaning: str
     grounds: Grounds
 
 
 class Calibrations(Answer, frozen=True, kw_only=True):
-    """How well agents judge themselves, by ``ai_id``. Imported reports do not count: ``imported_left_out`` of them."""
+    """How well agents judge themselves, by ``ai_id``."""
 
     items: list[AgentCalibration]
-    imported_left_out: int
+
+
+class Figure(Answer, frozen=True, kw_only=True):
+    """How many values there are, their mean, median and maximum."""
+
+    count: int
+    mean: float
+    median: float
+    max: float
+
+
+class TransferMetrics(Answer, frozen=True, kw_only=True):
+    """The tokens of transfers, those of the whole graphs, and the share that was ``saved``; ``target`` is in tokens."""
+
+    transferred: Figure | None
+    full: Figure | None
+    saved: float | None
+    target: int | None
+
+
+class TokenMetrics(Answer, frozen=True, kw_only=True):
+    """The tokens of published briefs by level, of snapshots with a reasoning, and of compressed reports."""
+
+    briefs: dict[Level, TransferMetrics]
+    snapshots: TransferMetrics
+    reports: TransferMetrics
+
+
+class FidelityMetrics(Answer, frozen=True, kw_only=True):
+    """The measured fidelity of published briefs, and the share of key facts that they hold, from 0 to 1."""
+
+    fidelity: Figure | None
+    target: float | None
+    coverage: Figure | None
+    coverage_target: float
+
+
+class TimeMetrics(Answer, frozen=True, kw_only=True):
+    """Seconds by the ledger's clock.
+
+    ``pause_s``: from the end of a session (or its last event) to the start of the one that resumes it.
+    ``until_ready_s``: from that start to its first record. ``until_claimed_s``: from a handoff's approval to its claim.
+    """
+
+    pause_s: Figure | None
+    until_ready_s: Figure | None
+    until_claimed_s: Figure | None
+
+
+class QuestionMetrics(Answer, frozen=True, kw_only=True):
+    """How many questions came up: the unknowns of a session that resumes another, and of all other sessions.
+
+    ``completed_handoffs``: the unknowns and reviews of the receiver between the claim and the completion.
+    """
+
+    resumed_sessions: Figure | None
+    other_sessions: Figure | None
+    completed_handoffs: Figure | None
+
+
+class Metrics(Answer, frozen=True, kw_only=True):
+    """The success metrics of this ledger, counted from its events. Null: there was nothing to count.
+
+    Of briefs, snapshots and reports the newest 100 count. ``tokenizer`` counted the reports; ``exact`` is false if it
+    is an upper bound.
+    """
+
+    tokens: TokenMetrics
+    fidelity: dict[Level, FidelityMetrics]
+    time: TimeMetrics
+    questions: QuestionMetrics
+    tokenizer: str
+    exact: bool

@@ -1,7 +1,7 @@
 """How well agents judge themselves over time, and what a session's author completed meanwhile.
 
-Calibration counts the latest report of each session, but no imported one: another tool measures by its own rules. A
-negative bias is overconfident (``projections.reports.calibration``).
+Calibration counts the latest report of each session. The vectors of an imported one count as it claims them, and it is
+marked: another tool measured them. A negative bias is overconfident (``projections.reports.calibration``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, get_args
 from deedbook.ledger.events.session import Calibration, Deltas
 from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Since, Where
+from deedbook.projections.records.marks import Imported, decoded
 from deedbook.projections.reports.answers import (
     Accomplishments,
     AgentCalibration,
@@ -76,11 +77,11 @@ def calibration(context: QueryContext, args: CalibrationFilter) -> Calibrations:
     """Return how well agents judge themselves."""
     where = Where(args, "ai_id", "author")
     where.add_optional("happened_ms >= ?", args.since)
-    left_out = context.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
-    where.add("imported IS NULL")
+    if args.author is not None:
+        where.add("imported IS NULL")  # the author of an imported report is only its importer
     sql = (
-        "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas "  # noqa: S608
-        f"FROM handoff_reports{where.sql} ORDER BY ai_id, event_index"
+        "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas, imported "  # noqa: S608
+        f"FROM handoff_reports{where.sql} ORDER BY ai_id, happened_ms, event_index"
     )
     agents: dict[str, list[_Judgement]] = {}
     for row in context.rows(sql, where.values):
@@ -91,7 +92,7 @@ def calibration(context: QueryContext, args: CalibrationFilter) -> Calibrations:
         grounds = grounds_of(context, *(judgement.session_id for judgement in shown))
         points = [CalibrationPoint(**judgement._asdict(), grounds=grounds[judgement.session_id]) for judgement in shown]
         answers.append(_agent(ai_id, judgements, points))
-    return Calibrations(items=answers, imported_left_out=left_out)
+    return Calibrations(items=answers)
 
 
 def grounds_of(context: QueryContext, *sessions: str) -> dict[str, Grounds]:
@@ -174,6 +175,7 @@ class _Judgement(NamedTuple):
     du: float | None
     bias: float | None
     status: Calibration
+    imported: Imported | None
 
 
 def _judgement(row: dict[str, Any]) -> _Judgement:
@@ -186,6 +188,7 @@ def _judgement(row: dict[str, Any]) -> _Judgement:
         du=None if deltas.uncertainty is None else 0.0 - deltas.uncertainty,
         bias=bias_of(deltas.know, deltas.uncertainty),
         status=row["calibration_status"],
+        imported=decoded(row["imported"]),
     )
 
 
@@ -198,6 +201,7 @@ def _agent(ai_id: str, judgements: list[_Judgement], points: list[CalibrationPoi
         points=points,
         counts={status: statuses.count(status) for status in get_args(Calibration)},
         total=len(judgements),
+        claimed=sum(judgement.imported is not None for judgement in judgements),
         assessed=len(biases),
         bias=bias,
         meaning=bias_text(bias),

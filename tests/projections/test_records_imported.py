@@ -185,10 +185,22 @@ def test_since_is_asked_of_the_time_that_an_imported_report_claims(filled):
     assert len(filled("reports.list", {"since": DAY_MS})["reports"]) == 2
 
 
-def test_calibration_counts_no_imported_report_and_says_how_many(filled):
-    found = filled("reports.calibration", {})
-    assert [one["ai_id"] for one in found["items"]] == ["bob-1"]
-    assert found["imported_left_out"] == 1
+def test_calibration_counts_an_imported_report_as_it_claims_and_marks_it(filled):
+    found = {one["ai_id"]: one for one in filled("reports.calibration", {})["items"]}
+    assert {name: (one["total"], one["claimed"]) for name, one in found.items()} == {
+        "bob-1": (1, 0),
+        "claude-code": (1, 1),
+    }
+    (point,) = found["claude-code"]["points"]
+    assert (point["imported"]["importer"], point["timestamp"][:10]) == ("alice", "2025-06-01")
+    assert found["bob-1"]["points"][0]["imported"] is None
+    assert filled("reports.calibration", {"author": "alice"})["items"] == []
+
+
+def test_imported_sessions_and_reports_do_not_count_among_the_metrics(filled):
+    answer = filled("reports.metrics", {})
+    assert answer["questions"]["other_sessions"]["count"] == 1
+    assert answer["tokens"]["reports"]["transferred"]["count"] == 1
 
 
 def test_what_the_importer_finished_is_not_the_work_of_an_imported_session(ledger, filled):

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from deedbook.projections.reports.answers import (
         Accomplishments,
         Calibrations,
+        Metrics,
         ReportAnswer,
         ReportedSession,
         ReportPage,
@@ -698,6 +699,15 @@ class ReportsQueries(QueryFamily):
         ``limit``: Rows of a page.
         """
 
+    @asks("reports.metrics")
+    def metrics(self, *, since: int | None = None, as_of: int | str | None = None) -> Metrics:
+        """Return the success metrics of this ledger.
+
+        Only events that the ledger accepted at ``since`` (Unix ms) or later.
+
+        ``since``: Only what happened at this time (Unix ms) or later.
+        """
+
     @asks("reports.overlap")
     def overlap(self, *, since: int | None = None, limit: int = 20, as_of: int | str | None = None) -> Overlaps:
         """Return pairs of reports about the same work.
@@ -747,6 +757,7 @@ class AsyncReportsQueries(AsyncFamily):
     accomplished = awaited(ReportsQueries.accomplished)
     calibration = awaited(ReportsQueries.calibration)
     list = awaited(ReportsQueries.list)
+    metrics = awaited(ReportsQueries.metrics)
     overlap = awaited(ReportsQueries.overlap)
     sessions = awaited_pages(ReportsQueries.sessions)
     show = awaited(ReportsQueries.show)

@@ -166,6 +166,13 @@ def calibration(app: App, **filters: Any) -> None:
     _show(app, "reports.calibration", filters, _print_calibration)
 
 
+@report.command(looks_back=True)
+@since_option("Only events since then")
+def metrics(app: App, **filters: Any) -> None:
+    """Show what transfers cost, keep and save in this ledger: tokens, fidelity, coverage, time, questions."""
+    _show(app, "reports.metrics", filters, _print_metrics)
+
+
 def _show(app: App, query: str, filters: dict[str, Any], text: Callable[[dict[str, Any]], None]) -> None:
     answer = app.query(query, **filters)
     app.show(query, answer, lambda: text(answer))
@@ -227,8 +234,6 @@ def _about(session: dict[str, Any]) -> str:
 def _print_calibration(answer: dict[str, Any]) -> None:
     if not answer["items"]:
         echo("(none)")
-    if answer["imported_left_out"]:
-        echo(f"({answer['imported_left_out']} imported reports do not count: another tool measured them)")
     for number, agent in enumerate(answer["items"]):
         if number:
             echo()
@@ -236,7 +241,8 @@ def _print_calibration(answer: dict[str, Any]) -> None:
         echo(f"  {agent['meaning']}")
         echo(f"  {agent['grounds']['text']}")
         labels = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
-        echo(f"  {counted(agent['total'], 'report')}: {labels}")
+        claimed = f" ({agent['claimed']} imported: their vectors are claims)" if agent["claimed"] else ""
+        echo(f"  {counted(agent['total'], 'report')}: {labels}{claimed}")
         rows = [
             (
                 f"  {point['timestamp']}",
@@ -245,11 +251,63 @@ def _print_calibration(answer: dict[str, Any]) -> None:
                 _signed(point["du"]),
                 _signed(point["bias"]),
                 point["status"],
-                point["grounds"]["text"].removeprefix("grounded on "),
+                imported_by(point["imported"]).strip() or point["grounds"]["text"].removeprefix("grounded on "),
             )
             for point in agent["points"]
         ]
         print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label", "grounded on"), rows)
+
+
+def _print_metrics(answer: dict[str, Any]) -> None:
+    tokens, time, questions = answer["tokens"], answer["time"], answer["questions"]
+    transfers = [(f"brief, {level}", row) for level, row in tokens["briefs"].items()]
+    transfers += [("snapshot", tokens["snapshots"]), ("report", tokens["reports"])]
+    echo("Tokens of a transfer", bold=True)
+    rows = [
+        (name, *_cells(row["transferred"]), _mean(row["full"]), _share(row["saved"]), _target("<", row["target"]))
+        for name, row in transfers
+    ]
+    print_table(("", "count", "mean", "median", "max", "whole graph", "saved", "target"), rows)
+    if not answer["exact"]:
+        echo("(tokens of reports are an upper bound: the extra `tokens` counts them exactly)")
+    echo("\nFidelity, and coverage of key facts", bold=True)
+    rows = []
+    for level, row in answer["fidelity"].items():
+        coverage = (_mean(row["coverage"], 2), _target(">", row["coverage_target"]))
+        rows.append((f"brief, {level}", *_cells(row["fidelity"], 2), _target(">", row["target"]), *coverage))
+    print_table(("", "count", "mean", "median", "max", "target", "coverage", "target"), rows)
+    echo("\nSeconds by the ledger's clock", bold=True)
+    rows = [
+        ("end of a session to the next one that resumes it", *_cells(time["pause_s"], 1)),
+        ("start of that session to its first record", *_cells(time["until_ready_s"], 1)),
+        ("approval of a handoff to its claim", *_cells(time["until_claimed_s"], 1)),
+    ]
+    print_table(("from", "count", "mean", "median", "max"), rows)
+    echo("\nQuestions that came up", bold=True)
+    rows = [
+        ("unknowns of a session that resumes another", *_cells(questions["resumed_sessions"], 2)),
+        ("unknowns of another session", *_cells(questions["other_sessions"], 2)),
+        ("unknowns and reviews of a receiver, from claim to completion", *_cells(questions["completed_handoffs"], 2)),
+    ]
+    print_table(("in", "count", "mean", "median", "max"), rows)
+
+
+def _cells(figure: dict[str, Any] | None, digits: int = 0) -> tuple[str, ...]:
+    if figure is None:
+        return ("0", "-", "-", "-")
+    return (str(figure["count"]), *(f"{figure[name]:.{digits}f}" for name in ("mean", "median", "max")))
+
+
+def _mean(figure: dict[str, Any] | None, digits: int = 0) -> str:
+    return "-" if figure is None else f"{figure['mean']:.{digits}f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _target(sign: str, value: float | None) -> str:
+    return "-" if value is None else f"{sign} {value:g}"
 
 
 def _signed(value: float | None) -> str:

@@ -145,6 +145,7 @@ TABLE: Final = dict(
             ids=("reports", "session_id"),
             sql="SELECT session_id FROM handoff_reports",
         ),
+        asked("reports.metrics", "report metrics"),
         asked("reports.overlap", "report overlap"),
         asked("reports.sessions", None, MADE),
         asked("reports.show", "report show s1", left_out=("citations",)),
