@@ -17,7 +17,7 @@ from deedbook.consumers.auditor.report import ReplayOutcome
 from deedbook.consumers.auditor.signatures import Batches, Signatures
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
-from deedbook.ledger.admission.replay import Replay, read_candidate
+from deedbook.ledger.admission.replay import Replay, read_candidate, refusal_text
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
@@ -208,7 +208,7 @@ class LogReplay(Replay):
         replayed = self.step(index, entry, candidate, has_time=has_time)
         if replayed.refused is not None:
             refusal = replayed.refused
-            self._report(index, refusal.code, f"{body.kind} on {body.stream}: {refusal.message}")
+            self._report(index, refusal.code, refusal_text(refusal, candidate))
             memory.packed[keys.skipped_key(index)] = encode_packed(refusal.code)
         elif isinstance(candidate.data, KeyCompromised):
             since = candidate.data.since

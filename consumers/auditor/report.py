@@ -20,7 +20,7 @@ from deedbook.ledger.lifecycle.gate_state import GateState, gate_text
 from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from deedbook.ledger.trust.store import TrustRecord
 
@@ -93,6 +93,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     anchored: bool = False
     compromised_signatures: list[int] = []
     compromised_signatures_total: int = 0
+    compromised_agents: list[str] = []
     resumed_at: int = 0
     trusted_size: int | None = None
     is_continued: bool = False
@@ -150,7 +151,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             scope = f"{self.stream} and authority as of head {self.size}"
         match self.outcome:
             case "INVALID":
-                where = next((f" at index {bad.index}" for bad in self.problems if bad.index is not None), "")
+                where = next((f" at entry {bad.index}" for bad in self.problems if bad.index is not None), "")
                 why = f"{where}: {self.problems_total} problem(s)"
             case "HISTORY_CHANGED":
                 why = ": this is not the history that was trusted before"
@@ -161,18 +162,25 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                     why += f" and {len(missing) - missing_named_max} more"
                 why += f"; {self._suspect}" if self.compromised_signatures_total else ""
             case "SUSPECT_KEY":
-                why = f" at index {self.compromised_signatures[0]}: {self._suspect}"
+                why = f" at entry {self.compromised_signatures[0]}: {self._suspect}"
             case "VALID":
                 why = ""
             case _:
                 assert_never(self.outcome)
         basis = f"{scope}, {self.signatures} signatures, by rule ({self.trust})"
         basis += f", complete up to the checkpoint of {self.trusted_size} entries" if self.is_continued else ""
-        return f"{self.outcome}{why}: {basis}; {gate_text(self.gate)}"
+        return f"{self.outcome}{why}: {basis}"
+
+    @property
+    def gate_line(self) -> str:
+        """The line about the gate, which belongs to each verdict."""
+        return gate_text(self.gate)
 
     @property
     def _suspect(self) -> str:
-        return f"{self.compromised_signatures_total} entries with compromised signatures"
+        total = self.compromised_signatures_total
+        count = "1 entry" if total == 1 else f"{total} entries"
+        return f"{count} signed with stolen keys of {', '.join(self.compromised_agents)}"
 
 
 class Findings:
@@ -319,6 +327,7 @@ class Anchor:
             anchored=is_root_right or is_continued,
             compromised_signatures=outcome.compromised_signatures[:problems_listed_max],
             compromised_signatures_total=len(outcome.compromised_signatures),
+            compromised_agents=_owners_of(replay, outcome.compromised_signatures),
             resumed_at=resumed_at,
             trusted_size=trusted_size,
             is_continued=is_continued,
@@ -374,6 +383,13 @@ class Anchor:
             self._findings.contradiction(0, message, end=trusted.size)
             return None, False
         return trusted.size, True
+
+
+def _owners_of(replay: Replay, indexes: Collection[int]) -> list[str]:
+    """Return the agents whose keys signed some of these entries."""
+    wanted = frozenset(indexes)
+    keys = [key.hex() for key, signed in replay.signed_by.items() if not wanted.isdisjoint(signed)]
+    return sorted({record.agent for key in keys if (record := replay.state.key(key)) is not None})
 
 
 def _agents_of(replay: Replay) -> list[AuditedAgent]:

@@ -121,6 +121,12 @@ class Replay:
         return dict(sorted(compromised.items()))
 
 
+def refusal_text(refusal: Refused, candidate: Candidate) -> str:
+    """Return why an event is refused, with its kind, author and stream, for readers of the whole log."""
+    body = candidate.body
+    return f"{body.kind} by {body.author} on {body.stream}: {refusal.message}"
+
+
 def read_entry(data: bytes) -> tuple[Entry, Candidate]:
     """Return an entry and the candidate that rules decide. Its signature is not verified.
 
@@ -199,7 +205,7 @@ class PartialReplay(Replay):
         if replayed.misplaced is not None:
             self.refused.setdefault(index, replayed.misplaced)
         if replayed.refused is not None:
-            self.doubtful[index] = replayed.refused
+            self.doubtful[index] = Refused(replayed.refused.code, refusal_text(replayed.refused, candidate))
 
     def finish(self, stream_versions: Mapping[str, int] | None = None, authority: int = 0, size: int = 0) -> None:
         """Complete the replay after the last entry.

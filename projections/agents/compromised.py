@@ -124,7 +124,7 @@ def compromised_sentences(answer: Any, also: Mapping[str, int] | None = None) ->
     return [
         f"COMPROMISED SIGNATURE: {', '.join(names[:names_listed_max])}"
         + (f" and {len(names) - names_listed_max} more" if len(names) > names_listed_max else "")
-        + f" may be forged: entry {report} reports the signing key as compromised"
+        + f" may be forged: entry {report} reports a key behind it as compromised"
         for report, names in sorted(names_by_report.items())
     ]
 

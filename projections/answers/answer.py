@@ -25,7 +25,11 @@ Cursor = Annotated[
     Any, msgspec.Meta(description="Where the next page begins: pass it as `after`. Null: this was the last page.")
 ]
 Compromised = Annotated[
-    int, msgspec.Meta(description="The entry that reports the signing key as compromised. Absent: none does.")
+    int,
+    msgspec.Meta(
+        description="The entry that reports a key behind it as compromised: the key that signed it, or one that "
+        "granted its author the role. Absent: none does."
+    ),
 ]
 
 

@@ -78,6 +78,7 @@ class App(ReadingApp):
         self._bundle = ledger
         if not self.as_json:  # a document says the same in ``source``
             echo(f"{path}: {ledger.report.verdict}", err=True, fg=None if ledger.report.ok else "red")
+            echo(ledger.report.gate_line, err=True)
             echo(f"{ledger.left_out}\n" if ledger.left_out else "", err=True, nl=False)
         return ledger
 

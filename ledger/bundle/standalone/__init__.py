@@ -10,15 +10,16 @@ revocations, rotations, removals. Those of handoffs, reviews, sessions, reasonin
 `schemas.json`. If a bundle has events of another family (Tree of Thoughts), the verdict is PARTIAL and names the
 family; `deed verify --bundle` replays its rules, too.
 
-Each problem is one line with the index of the entry and the code of the rule that is broken. The last line is the
-verdict; the exit code goes with it:
+Each problem is one line with the number of the entry (the first one has 0) and the code of the rule that is broken. The
+last line but one says whether somebody must enter a passphrase before anything is approved (`gate: closed`) or not
+(`gate: open`). The last line is the verdict; the exit code goes with it:
 
     VALID            0  everything in the bundle is correct
     SUSPECT_KEY      6  everything in it is correct, but some events were signed with a key after its compromise
     PARTIAL          6  what was checked is correct, but the named events or files are missing, or the rules of the
                         named families were not replayed
     HISTORY_CHANGED  6  the bundle is correct by itself, but contradicts the checkpoint of --checkpoint
-    INVALID          6  something is wrong: the verdict names the index or the file
+    INVALID          6  something is wrong: the verdict names the entry or the file
                      2  this is not a bundle, or not a checkpoint
 
 With --accept SUSPECT_KEY or --accept PARTIAL, that verdict exits with 0.

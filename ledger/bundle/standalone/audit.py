@@ -152,7 +152,7 @@ class Audit:
             self.page.add(index, at_ms, event.entry.key.hex(), event.body)
         except WrongError as fault:
             self.has_all_authority &= event.kind not in AUTHORITY
-            self.refusals.append((index, fault.code, str(fault)))
+            self.refusals.append((index, fault.code, f"{event.kind} by {event.author} on {event.stream}: {fault}"))
         finally:
             self.rules.remember(event)
             for name, version in zip((event.stream, ""), event.entry.versions, strict=True):
@@ -170,7 +170,7 @@ class Audit:
             self.has_all_authority = False
             if self.manifest["content"] == "log":
                 self.is_whole = False
-                self.gaps.append((index, f"index {index}, which cannot be read"))
+                self.gaps.append((index, f"entry {index}, which cannot be read"))
                 if entry is not None:
                     self.run_check(index, self.check_time, entry, "")
             raise
@@ -290,7 +290,7 @@ class Audit:
             is_log = self.manifest["content"] == "log"
             if not self.is_whole and (is_log or version > count):
                 if not is_log:
-                    self.add_gap(name, f"{version - count} of {name or 'authority'} before index {index}")
+                    self.add_gap(name, f"{version - count} of {name or 'authority'} before entry {index}")
                 count = version
             self.versions[name] = count
             if name or event.kind in AUTHORITY:
@@ -408,7 +408,7 @@ class Audit:
         """Decide whether refused events are wrong, or may only lack an entry that is missing or cannot be read."""
         if self.manifest["content"] == "stream":
             unread = {name: index for name, index in self.rules.reads.items() if not self.versions[name]}
-            self.gaps += [(index, f"{name}, which index {index} depends on") for name, index in unread.items()]
+            self.gaps += [(index, f"{name}, which entry {index} depends on") for name, index in unread.items()]
         self.gaps += [(int(name[8:28]), name) for name in self.lost if name.startswith("entries/")]
         self.missing += [text for _, text in self.gaps if text not in self.lost]
         self.compare_blobs()
@@ -417,7 +417,7 @@ class Audit:
             if first is None or index < first:
                 self.add_problem(index, message, code)
             else:
-                self.missing.append(f"the entry that allows index {index} ({code}: {message})")
+                self.missing.append(f"the entry that allows entry {index} ({code}: {message})")
         self.problems.sort(key=lambda problem: (problem[0] is None, problem[0] or 0))
 
     def compare_blobs(self) -> None:
@@ -484,14 +484,13 @@ class Audit:
             return [f"the last {self.trusted_size - self.size} of {self.trusted_size} entries"]
         return [f"a proof that the log continues the checkpoint of {self.trusted_size} entries"]
 
+    def gate(self) -> str:
+        """Return the line about the gate."""
+        is_known = self.has_all_authority and not self.problems and (self.trusted_size or 0) <= self.size
+        return f"gate: {self.authority.gate() if is_known else UNKNOWN_GATE}"
+
     def verdict(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
         """Return the exit code and the last line. ``fingerprint`` is the value of --root, ``accepted`` of --accept."""
-        exit_code, line = self.outcome(fingerprint, accepted)
-        is_known = self.has_all_authority and not self.problems and (self.trusted_size or 0) <= self.size
-        return exit_code, f"{line}; gate: {self.authority.gate() if is_known else UNKNOWN_GATE}"
-
-    def outcome(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
-        """Return the exit code, and the verdict without the state of the gate."""
         actual = blake3(bytes.fromhex(self.authority.root)).hexdigest()
         checked = ["root key matches --root"] if fingerprint else []
         checked += [f"complete up to the checkpoint of {self.trusted_size} entries"] if self.is_continued else []
@@ -499,7 +498,7 @@ class Audit:
         if self.problems and all(code == "HISTORY_CHANGED" for _, code, _ in self.problems):
             return 6, f"HISTORY_CHANGED: this is not the history of the checkpoint that you trust ({trust})"
         if self.problems:
-            where = next((f" at index {index}" for index, _, _ in self.problems if index is not None), "")
+            where = next((f" at entry {index}" for index, _, _ in self.problems if index is not None), "")
             return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
         streams = [name for name in self.versions if name and not self.rules.is_replayed(name)]
         unreplayed = sorted({name.partition("/")[0] for name in streams})
@@ -511,14 +510,15 @@ class Audit:
         reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
         reasons += [] if self.is_page_checked else ["index.html not checked"]
         compromised = self.authority.compromised_signatures()
-        suspect = f"{len(compromised)} entries with compromised signatures"
+        count = "1 entry" if len(compromised) == 1 else f"{len(compromised)} entries"
+        suspect = f"{count} signed with stolen keys of {', '.join(self.authority.compromised_owners())}"
         is_accepted = (not reasons or "PARTIAL" in accepted) and (not compromised or "SUSPECT_KEY" in accepted)
         exit_code = 0 if is_accepted else 6
         if reasons:
             reasons += [suspect] if compromised else []
             return exit_code, f"PARTIAL: {'; '.join(reasons)}: {summary}"
         if compromised:
-            return exit_code, f"SUSPECT_KEY at index {compromised[0]}: {suspect}: {summary}"
+            return exit_code, f"SUSPECT_KEY at entry {compromised[0]}: {suspect}: {summary}"
         return exit_code, f"VALID: {summary}"
 
 
@@ -574,8 +574,9 @@ def main(arguments: list[str] | None = None) -> int:
             message = f"the root key has the fingerprint {actual}, not {expected}"
             audit.add_problem(0, message, "VERIFICATION_FAILED")
     for index, code, message in audit.problems[:100]:
-        print(escape(f"{'' if index is None else f'index {index}: '}{code}: {message}"))
+        print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
     exit_code, line = audit.verdict(options.root, options.accept)
+    print(escape(audit.gate()))
     print(escape(line))
     return exit_code
 

@@ -200,6 +200,10 @@ class Authority:
         """Return the indexes of entries with a compromised signature, by all reports in the bundle."""
         return [index for index, key in self.signed if key.is_compromised(index)]
 
+    def compromised_owners(self) -> list[str]:
+        """Return the agents whose keys made the compromised signatures."""
+        return sorted({key.owner for index, key in self.signed if key.is_compromised(index)})
+
     def unprotected(self) -> list[str]:
         """Return the agents that approve, or register those who do, with a valid key that has no passphrase."""
         trusted = {name: agent.key for name, agent in self.agents.items() if agent.roles & TRUSTED}

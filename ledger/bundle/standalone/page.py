@@ -107,10 +107,11 @@ class Signed:
 
 @dataclass
 class Subject:
-    """A handoff, reasoning or session: its first event, its last texts, and its decisions by name."""
+    """A handoff, reasoning or session: its first event, its state and who set it, its last texts, its decisions."""
 
     first: Signed
     state: str = ""
+    state_by: Signed | None = None
     texts: dict[str, Any] = field(default_factory=dict)
     decisions: dict[str, Signed] = field(default_factory=dict)
     events: int = 0
@@ -140,7 +141,7 @@ class Page:
         self.needed: set[str] = set()
         self.agents: dict[str, Member] = {}
         self.delegated: dict[str, tuple[str, int]] = {}
-        self.compromised: dict[str, tuple[int, int]] = {}
+        self.compromised: dict[str, tuple[int, int, str]] = {}
         self.subjects: dict[str, dict[str, Subject]] = {"handoff": {}, "reasoning": {}, "session": {}}
         self.totals: Counter[str] = Counter()
         self.events: deque[tuple[str, Signed]] = deque(maxlen=EVENTS_MAX)
@@ -175,7 +176,8 @@ class Page:
         fields = self.tables.types[self.tables.kinds[signed.kind][1]]["properties"]
         for rule in self.tables.rules[family]["rows"]:
             if rule["kind"] == signed.kind and matches(rule.get("when", {}), data, fields):
-                subject.state = rule.get("to", subject.state)
+                if "to" in rule:
+                    subject.state, subject.state_by = rule["to"], signed
                 if rule.get("to") == "pending":  # a changed handoff needs another approval
                     subject.decisions.pop("approved", None)
                 if "approval" in rule.get("records", []):
@@ -206,7 +208,8 @@ class Page:
             case "key.delegated":
                 self.delegated[data["key"]] = (signed.key, signed.index)
             case "key.compromised":
-                self.compromised[data["key"]] = (data["since"], signed.index)
+                reason = data.get("reason", "no reason given")
+                self.compromised[data["key"]] = (data["since"], signed.index, str(reason))
             case "agent.removed":
                 self.member(data["agent"]).removed = signed.index
             case _:  # other events of authority change nothing that the page shows
@@ -216,24 +219,23 @@ class Page:
         """Return an agent, also one whose registration is not in the bundle."""
         return self.agents.setdefault(name, Member([], [], -1))
 
-    def doubt(self, key: str, index: int) -> str:
-        """Return a mark if the signature of a key at an index is compromised, by all reports in the bundle.
+    def doubt(self, signed: Signed | None, text: str = "signed by") -> str:
+        """Return a mark if the signature of an event is compromised, by all reports in the bundle.
 
         A key that a thief delegated belongs to the thief. A delegated key delegates none.
         """
-        for signer, at in ((key, index), self.delegated.get(key, ("", 0))):
+        keys = [] if signed is None else [(signed.key, signed.index), self.delegated.get(signed.key, ("", 0))]
+        for signer, at in keys:
             if signer in self.compromised and at >= self.compromised[signer][0]:
                 report = self.compromised[signer][1]
-                return f' <span class="doubt">signed by a key that entry {report} reports stolen</span>'
+                return f' <span class="doubt">{text} a key that entry {report} reports stolen</span>'
         return ""
 
     def signer(self, signed: Signed | None) -> str:
         """Return who signed an event, and where."""
         if signed is None:
             return "nobody"
-        return (
-            f"{safe(signed.author)}, entry {signed.index}, {when(signed.at_ms)}{self.doubt(signed.key, signed.index)}"
-        )
+        return f"{safe(signed.author)}, entry {signed.index}, {when(signed.at_ms)}{self.doubt(signed)}"
 
     def to_html(self, manifest: dict[str, Any]) -> bytes:
         """Return the page for the bundle with this manifest."""
@@ -303,8 +305,9 @@ class Page:
             state, texts, decisions = states.get(subject.state, {}), subject.texts, subject.decisions
             meaning = state.get("meaning", state.get("next", ""))
             events, approved, verified = of.get(name, []), decisions.get("approved"), decisions.get("verified")
+            doubt = self.doubt(subject.state_by, "rests on") or self.doubt(approved, "rests on")
             rows = [
-                ["state", f"<strong>{safe(state.get('status', subject.state))}</strong>: {safe(meaning)}"],
+                ["state", f"<strong>{safe(state.get('status', subject.state))}</strong>: {safe(meaning)}{doubt}"],
                 ["created by", self.signer(subject.first)],
                 ["given to", safe(texts.get("to") or "nobody")],
                 ["reviewer", safe(texts.get("reviewer") or "nobody but its sender")],
@@ -320,7 +323,7 @@ class Page:
 
     def event_row(self, signed: Signed) -> list[str]:
         """Return the cells of an event."""
-        key = f"{safe(signed.author)}, key <code>{signed.key[:DIGITS]}</code>{self.doubt(signed.key, signed.index)}"
+        key = f"{safe(signed.author)}, key <code>{signed.key[:DIGITS]}</code>{self.doubt(signed)}"
         return [str(signed.index), when(signed.at_ms), key, safe(signed.kind), safe(signed.text, DETAILS_MAX)]
 
     def reasonings(self) -> list[str]:
@@ -384,5 +387,8 @@ class Page:
         """Return a mark if a key was reported stolen."""
         if key not in self.compromised:
             return ""
-        since, index = self.compromised[key]
-        return f' <span class="doubt">reported stolen by entry {index}, for all events from entry {since} on</span>'
+        since, index, reason = self.compromised[key]
+        return (
+            f' <span class="doubt">reported stolen by entry {index}, for all events from entry {since} on</span>'
+            f"<br>reason: {safe(reason)}"
+        )

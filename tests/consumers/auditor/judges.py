@@ -58,7 +58,7 @@ def alone(path: Path, *arguments: str) -> Judgement:
     last = lines[-1]
     word = "INVALID" if code == 2 else last.partition(":")[0].partition(" ")[0]
     assert (code == 0) == (word == "VALID") or "--accept" in arguments, last
-    named = re.findall(r"^(?:index (\d+): |INVALID: )?([A-Z_]+): ", out.getvalue(), re.MULTILINE)
+    named = re.findall(r"^(?:entry (\d+): |INVALID: )?([A-Z_]+): ", out.getvalue(), re.MULTILINE)
     problems = [(int(index) if index else None, code) for index, code in named if index or code not in VERDICTS]
     return judged(word, problems, "\n".join(lines))
 
@@ -69,7 +69,8 @@ def ours(path: Path, checkpoint: str | None = None) -> Judgement:
         report = verify_bundle(path, trusted_checkpoint=checkpoint)
     except DeedbookError as error:
         return judged("INVALID", [(None, error.code)], str(error))
-    text = "\n".join([report.verdict, *(f"{one.index} {one.code} {one.message}" for one in report.problems)])
+    problems = [f"{one.index} {one.code} {one.message}" for one in report.problems]
+    text = "\n".join([report.gate_line, report.verdict, *problems])
     return judged(report.outcome, [(problem.index, problem.code) for problem in report.problems], text)
 
 
@@ -78,6 +79,6 @@ def judged(word: str, problems: list[tuple[int | None, str]], text: str) -> Judg
     codes: dict[int | None, set[str]] = {}
     for index, code in problems:
         codes.setdefault(index, set()).add(code)
-    gate = re.search(r"; gate: (.+)$", text, re.MULTILINE)
+    gate = re.search(r"^gate: (.+)$", text, re.MULTILINE)
     first = min((index for index in codes if index is not None), default=None)
     return Judgement(word, first, text, codes, gate and gate[1])

@@ -38,7 +38,8 @@ def test_forgeries_under_a_good_checkpoint_are_named(ledger: Ledger, tmp_path: P
     assert codes_at(report, first + 1) == {"NOT_AUTHORIZED"}
     answer = run_alone(unpacked(path, tmp_path / "unpacked"))
     assert answer.returncode == 6
-    assert f"index {first}: AUTHOR_MISMATCH: the key is bob's, not alice's" in answer.stdout
+    named = f"entry {first}: AUTHOR_MISMATCH: finding.logged by alice on {SESSION}: the key is bob's, not alice's"
+    assert named in answer.stdout
 
 
 def repacked(

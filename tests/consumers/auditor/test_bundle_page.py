@@ -16,6 +16,7 @@ from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.bundle.standalone import page
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.handoff import HandoffClaimed
 from deedbook.ledger.home.trust import fingerprint
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def test_the_page_of_one_stream_says_what_is_left_out(forge: Forge, tmp_path: Pa
 def test_an_approval_by_a_stolen_key_is_marked(forge: Forge, tmp_path: Path) -> None:
     before = Markup(page_of(forge.export(tmp_path / "before.tar"))).text
     [approver] = re.findall(r"approved by (?!nobody)(\w+) , entry", before)
-    forge.emit("root", f"agent/{approver}", KeyCompromised(key=forge.keys[approver].public.hex(), since=0))
+    stolen = forge.keys[approver].public.hex()
+    forge.emit("root", f"agent/{approver}", KeyCompromised(key=stolen, since=0, reason="the laptop was lost"))
     path = forge.export(tmp_path / "after.tar")
     shown = Markup(page_of(path)).text
     index = len(forge.entries) - 1
@@ -95,8 +97,25 @@ def test_an_approval_by_a_stolen_key_is_marked(forge: Forge, tmp_path: Path) -> 
         rf"approved by {approver} , entry \d+, [^a-z]*UTC signed by a key that entry {index} reports", shown
     )
     assert f"reported stolen by entry {index}" in shown
+    assert "reason: the laptop was lost" in shown
     assert "reports stolen" not in before
-    assert [alone(path).word, ours(path).word] == ["SUSPECT_KEY", "SUSPECT_KEY"]
+    assert re.search(rf"state approved : .* rests on a key that entry {index} reports stolen created by", shown)
+    for judgement in (alone(path), ours(path)):
+        assert judgement.word == "SUSPECT_KEY"
+        named = rf"SUSPECT_KEY at entry \d+: \d+ entr\w+ signed with stolen keys of {approver}:"
+        assert re.search(named, judgement.text)
+
+
+def test_both_verifiers_name_the_entry_and_the_person_of_work_without_approval(forge: Forge, tmp_path: Path) -> None:
+    forge.hand_over("unseen")
+    forge.emit("bob", "handoff/unseen", HandoffClaimed())
+    index = len(forge.entries) - 1
+    for stream in (None, "handoff/unseen"):
+        path = forge.export(tmp_path / "unseen.tar", stream)
+        for judgement in (alone(path), ours(path)):
+            assert judgement.codes == {index: {"NOT_APPROVED"}}
+            assert "handoff.claimed by bob on handoff/unseen: " in judgement.text
+            assert f"INVALID at entry {index}: " in judgement.text
 
 
 @pytest.mark.parametrize("bundle", ["whole", "partial"])

@@ -96,7 +96,8 @@ def test_event_by_a_key_that_was_replaced_fails_in_both(ledger: Ledger, tmp_path
     assert codes_at(verify_bundle(path), at) == {"KEY_REVOKED"}
     answer = run_alone(unpacked(path, tmp_path / "unpacked"))
     assert answer.returncode == 6
-    assert f"index {at}: KEY_REVOKED: the key of alice ended at entry" in answer.stdout
+    named = f"entry {at}: KEY_REVOKED: finding.logged by alice on {STREAM}: the key of alice ended at entry"
+    assert named in answer.stdout
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_rotation_by_who_may_not_fails_in_both(
     assert codes_at(verify_bundle(path), at) == {code}
     answer = run_alone(unpacked(path, tmp_path / "unpacked"))
     assert answer.returncode == 6
-    assert f"index {at}: " in answer.stdout
+    assert f"entry {at}: " in answer.stdout
 
 
 def test_checkpoint_counts_under_the_key_of_its_size(ledger: Ledger, tmp_path: Path) -> None:

@@ -213,11 +213,11 @@ def conclude(
     if not {"VALID", *accepted}.issuperset(report.outcomes):
         if not app.as_json:
             problems = [_line(problem) for problem in report.problems[:problems_shown_max]]
-            echo("".join(f"{line}\n" for line in problems or notes), err=True, nl=False)
+            echo("".join(f"{line}\n" for line in [*(problems or notes), report.gate_line]), err=True, nl=False)
         code = "HISTORY_CHANGED" if report.outcome == "HISTORY_CHANGED" else "VERIFICATION_FAILED"
         raise Corrupted(code, report.verdict.removeprefix("HISTORY_CHANGED: "), report=data)
 
-    text = [report.verdict + (", views equal what the log gives" if views else "")]
+    text = [report.verdict + (", views equal what the log gives" if views else ""), report.gate_line]
     if report.resumed_at:
         text.append(f"the first {report.resumed_at} entries were verified by an earlier audit, and are the same")
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]

@@ -134,4 +134,4 @@ def test_first_ledger_on_a_terminal_asks_for_passphrases_and_has_a_closed_gate(t
     run("handoff", "create", "h", "--title", "T", *PARTIES)
     signs = [("approve this version as rita?", "y"), ("Passphrase of rita: ", "hers")]
     assert "gate: closed\r\n" in run("handoff", "approve", "h", "--as", "rita", answers=signs)
-    assert "by rule (self-asserted); gate: closed" in run("verify")
+    assert "by rule (self-asserted)\r\ngate: closed\r\n" in run("verify")
