@@ -148,7 +148,7 @@ class Page:
 
     def add(self, index: int, at_ms: int, key: str, body: dict[str, Any]) -> None:
         """Add the next event: its index, its time, the key (hex) that signed it, and its body."""
-        kind, data, (family, _, name) = body["kind"], body["data"], body["stream"].partition("/")
+        kind, data, (family, _, name) = str(body["kind"]), body["data"], body["stream"].partition("/")
         signed = Signed(index, at_ms, body["author"], key, kind)
         self.count, self.last = self.count + 1, signed
         self.kinds[kind] += 1

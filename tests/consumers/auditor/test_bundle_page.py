@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from bundles import members, unpacked
-from forge import Forge
+from forge import SESSION, Forge
 from hostile_story import hostile
 from judges import alone, ours
+from msgspec.structs import replace
 
 from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.bundle.standalone import page
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.handoff import HandoffClaimed
+from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.format.envelope import decode_entry, pae
 from deedbook.ledger.home.trust import fingerprint
 
 if TYPE_CHECKING:
@@ -176,3 +179,14 @@ def test_a_missing_blob_is_named(forge: Forge, tmp_path: Path) -> None:
     assert f"1, without which an entry is incomplete {ref}" in Markup(page_of(path)).text
     assert [alone(path).word, ours(path).word] == ["PARTIAL", "PARTIAL"]
     assert "index.html not checked" not in alone(path).text
+
+
+def test_a_log_with_an_entry_that_no_gate_accepted_is_exported(forge: Forge, tmp_path: Path) -> None:
+    """Its keeper can hand it over, and both verifiers name the entry."""
+    forge.emit("alice", SESSION, FindingLogged(finding="x"))
+    entry = decode_entry(forge.entries[-1])
+    body = entry.body.replace(b'"kind":"finding.logged"', b'"kind":1.5')
+    forge.entries[-1] = replace(entry, body=body, sig=forge.keys["alice"].sign(pae(body))).encode()
+    path = forge.export(tmp_path / "wrong.tar")
+    assert [alone(path).word, ours(path).word] == ["INVALID", "INVALID"]
+    assert alone(path).index == ours(path).index == len(forge.entries) - 1
