@@ -26,8 +26,9 @@ from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState
 from deedbook.ledger.limits import decision_form_max_s
 
-# The label and style of each button; the first button of a form is its main purpose.
-BUTTONS: Final[dict[Verb, tuple[str, str]]] = {
+# The label and style of each button; the first button of a form is its main purpose. Every other operation of a
+# reviewer has its name as the label, except an amendment, which has more fields than a button can fill.
+_BUTTONS: Final[dict[Verb, tuple[str, str]]] = {
     "approve": ("Approve v{}", "yes"),
     "verify": ("Verify v{}", "yes"),
     "unblock": ("Unblock", "yes"),
@@ -36,6 +37,11 @@ BUTTONS: Final[dict[Verb, tuple[str, str]]] = {
     "reject": ("Reject", "no"),
     "log": ("Add to its log", ""),
     "cancel": ("Cancel it", "no"),
+}
+BUTTONS: Final = _BUTTONS | {
+    verb: (verb.replace("_", " ").capitalize(), "")
+    for verb, operation in OPERATIONS.items()
+    if "reviewer" in operation.by and verb != "amend" and verb not in _BUTTONS
 }
 _REFUSED: Final = "refuse"
 _DECISION: Final = re.compile(r"(([a-z_]+)(?:\.[1-9][0-9]{0,5})?):([0-9a-f]{64})", re.ASCII)
