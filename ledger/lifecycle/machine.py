@@ -183,8 +183,7 @@ def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> Non
 def void_text(name: str, void: Voided) -> str:
     """Return why a role does not count, and what makes it count again."""
     role = void.grant.role
-    data = f'{{"agent": "{name}", "role": "{role}"}}'
-    again = f"`deed emit role.granted --stream agent/{name} --data '{data}'`"
+    again = f"`deed agent grant-role {name} {role}`"
     return (
         f"its role {role} (entry {void.grant.index}) rests on a key that entry {void.report} reports as compromised. \
 An admin who knows {name} grants it again: {again}"

@@ -49,7 +49,9 @@ SECTIONS: Final = {
     },
     "Set up": {
         "init": Lazy("ledger:init", "Make a new ledger in this folder."),
-        "agent": Lazy("agents:agent", "Register, invite, list and remove agents.", is_group=True),
+        "agent": Lazy(
+            "agents:agent", "Register, invite, list and remove agents; grant and revoke roles.", is_group=True
+        ),
         "join": Lazy("join:join", "Join a ledger on another machine with an invitation code."),
         "key": Lazy("keys:key", "List signing keys; delegate, rotate and revoke them.", is_group=True),
         "trust": Lazy("trust:trust", "Trust a ledger's folder: its settings, chains and keys."),

@@ -26,7 +26,7 @@ from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.invitation import Invitation, new_token
 from deedbook.ledger.client.local import now_ms
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events.authority import AgentInvitationRevoked, AgentRemoved, Role
+from deedbook.ledger.events.authority import AgentInvitationRevoked, AgentRemoved, Role, RoleGranted, RoleRevoked
 from deedbook.ledger.home.config import check_name, check_server
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.trust import root_in
@@ -40,13 +40,21 @@ UNPROTECTED_HELP: Final = (
     "Store the key without a passphrase. Any process of this user can then sign with it. If it is the key of root, an "
     "admin, a reviewer or a human, every verdict says `gate: open`."
 )
+_ROLES: Final = click.Choice([role for role in get_args(Role) if role != NODE_ROLE])
+_RIGHTS: Final[dict[Role, str]] = {
+    "agent": "writes and receives work",
+    "reviewer": "approves and verifies work of others",
+    "human": "approves work, also its own, and answers reviews",
+    "service": "announces and forwards work",
+    "admin": "registers agents and grants roles",
+}
 let_in_wait_max_s: Final = 30.0
 let_in_poll_s: Final = 0.05
 
 
 @click.group(cls=Group)
 def agent() -> None:
-    """Register, invite, list and remove agents."""
+    """Register, invite, list and remove agents; grant and revoke roles."""
 
 
 @agent.command()
@@ -56,7 +64,7 @@ def agent() -> None:
     "roles",
     cls=ListOption,
     help="A role of the agent (default: agent). May be given more than once.",
-    type=click.Choice([role for role in get_args(Role) if role != NODE_ROLE]),
+    type=_ROLES,
 )
 @click.option("--ai-id", default="", help="A label, such as claude-sonnet-4.5. It grants no rights.")
 @click.option(
@@ -208,6 +216,66 @@ def remove(app: App, name: str, reason: str) -> None:
     app.show("agent", data, f"{name} was removed at entry {accepted.index}: its keys sign nothing any more")
 
 
+@agent.command("grant-role")
+@click.argument("name")
+@click.argument("role", type=_ROLES)
+@click.option("--unprotected", is_flag=True, help="Grant a trusted role to an agent whose key has no passphrase.")
+def grant_role(app: App, name: str, role: Role, *, unprotected: bool) -> None:
+    """Grant an agent a role: agent, reviewer, human, service or admin. Root or an admin signs.
+
+    A reviewer approves and verifies work of others. A human also approves their own handoffs and answers reviews. An
+    admin registers agents and grants roles. The key of such an agent should have a passphrase: `deed key rotate`
+    replaces one that has none. A role that rests on a stolen key counts again once somebody else grants it.
+    """
+    check_name(name)
+    author = admin_author(app)
+    protection = _protection_of(app, name)
+    if role in TRUSTED_ROLES and protection != "passphrase" and not unprotected:
+        raise Refused(
+            "USAGE",
+            f"as {role}, {name} {_RIGHTS[role]}, but the key of {name} has no passphrase, so every program of its user "
+            f"can do that: replace it first (`deed key rotate --as {name}`). With --unprotected it gets the role, and "
+            "each verdict says so",
+        )
+    accepted = author.emit(Draft(stream=f"agent/{name}", data=RoleGranted(agent=name, role=role)))[0]
+    data = {"name": name, "role": role, "roles": _roles_of(app, name), "protection": protection}
+    text = [f"{name} has the role {role} since entry {accepted.index}, and {_RIGHTS[role]}"]
+    if role in TRUSTED_ROLES:
+        sealed = "has a passphrase" if protection == "passphrase" else "has no passphrase: the gate is open"
+        text.append(f"  its key {sealed}")
+    app.show("agent", data | {"index": accepted.index}, text)
+
+
+@agent.command("revoke-role")
+@click.argument("name")
+@click.argument("role", type=_ROLES)
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+def revoke_role(app: App, name: str, role: Role, reason: str) -> None:
+    """Revoke a role of an agent. Root or an admin signs. What the agent decided before still counts."""
+    check_name(name)
+    author = admin_author(app)
+    if role not in (roles := _roles_of(app, name)):
+        has = f"it has {', '.join(roles)}" if roles else "it has no role"
+        raise Refused("NOTHING_CHANGED", f"{name} does not have the role {role}: {has}", name=name, roles=roles)
+    revoked = RoleRevoked(agent=name, role=role, reason=reason)
+    accepted = author.emit(Draft(stream=f"agent/{name}", data=revoked))[0]
+    roles = _roles_of(app, name)
+    left = f"it is still {', '.join(roles)}" if roles else "it has no role now"
+    data = {"name": name, "role": role, "roles": roles, "index": accepted.index, "reason": reason}
+    app.show("agent", data, f"{name} lost the role {role} at entry {accepted.index}: {left}")
+
+
+def _roles_of(app: App, name: str) -> list[str]:
+    return next((list(agent.roles) for agent in app.client().agents() if agent.name == name), [])
+
+
+def _protection_of(app: App, name: str) -> str | None:
+    """Return how the identity key of an agent was said to be stored."""
+    present = next((agent.key for agent in app.client().agents() if agent.name == name), None)
+    keys = app.query("agents.keys", agent=name)["items"] if present is not None else []
+    return next((row["protection"] for row in keys if row["key"] == present), None)
+
+
 @agent.command(looks_back=True)
 @click.argument("name")
 def show(app: App, name: str) -> None:
@@ -229,7 +297,7 @@ def admin_author(app: App) -> Author:
     name = app.acting()
     if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
         remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
-        message = f"only an admin registers and removes agents, and {name} is not an admin: {remedy}"
+        message = f"only an admin registers and removes agents or changes roles, and {name} is not an admin: {remedy}"
         raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
     return app.author(name)
 

@@ -229,7 +229,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
                 "Let a reviewer judge each result again: `deed handoff verify` or `deed handoff request-changes`."
             )
         if any(row["kind"] in _GRANTS for row in resting):
-            text.append("Grant a role again (`deed emit role.granted`) or remove the agent (`deed agent remove`).")
+            text.append("Grant a role again (`deed agent grant-role`) or remove the agent (`deed agent remove`).")
     app.show(
         "key",
         answer,
