@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from blake3 import blake3
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client, Progress
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.identity import Key
+
+
+# The roles of which an agent needs one for the part that a field gives it. A service could receive work, but people who
+# misspell a name do not mean one.
+_PARTS: Final = {"to": {"agent", "reviewer", "human"}, "reviewer": {"reviewer", "human"}}
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,9 +127,16 @@ class Author:
             return self.client.submit(self.sign(*drafts))
         except Refused as refusal:
             if refusal.code == "AGENT_UNKNOWN" and "index" not in refusal.details:
-                names = near(refusal.details.get("name", ""), (agent.name for agent in self.client.agents()))
-                refusal.message += did_you_mean(names)
+                name = refusal.details.get("name", "")
+                refusal.message += did_you_mean(near(name, self._fit_for(name, drafts)))
             raise
+
+    def _fit_for(self, name: str, drafts: Sequence[Draft]) -> Iterator[str]:
+        """Yield the present agents that can take the part for which the drafts name an agent that does not exist."""
+        parts = [roles for part, roles in _PARTS.items() for each in drafts if getattr(each.data, part, None) == name]
+        for agent in self.client.agents():
+            if agent.removed_index is None and all(roles & {*agent.roles} for roles in parts):
+                yield agent.name
 
     def put_blob(self, content: bytes, progress: Progress = lambda _done, _total: None) -> str:
         """Store content that is too large for an event, and return the ref by which events reference it.

@@ -47,6 +47,17 @@ def test_unknown_name_is_answered_with_the_nearest(alone_named: Deed, code: str,
     assert f"did you mean {meant}" in message
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "handoff create near-part --as a --to nobdy --reviewer rita --title t",  # like node, which receives nothing
+        "handoff create near-part --as a --to b --reviewer aa --title t",  # like a, which reviews nothing
+    ],
+)
+def test_agent_that_cannot_take_the_part_is_not_suggested(deed: Deed, words: str) -> None:
+    assert "did you mean" not in deed.refuses("AGENT_UNKNOWN", *words.split())["message"]
+
+
 @pytest.fixture
 def alone_named(deed: Deed) -> Deed:
     """A ledger that holds one thing of each name."""
