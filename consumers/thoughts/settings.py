@@ -22,6 +22,7 @@ from deedbook.ledger.events.tot import (
     SearchConfig,
     Strategy,
 )
+from deedbook.ledger.format.chinese import simplified
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.lifecycle.authority import to_ms
 
@@ -186,7 +187,7 @@ def search_config(
 
 
 def _find(aliases: Mapping[str, tuple[str, ...]], spelling: str) -> str | None:
-    spelled = re.sub(r"[\s_\-.]+", "", spelling).lower()
+    spelled = simplified(re.sub(r"[\s_\-.]+", "", spelling)).lower()
     for name, others in aliases.items():
         if spelled == name.replace("_", "").lower() or spelled in others:
             return name

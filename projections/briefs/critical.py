@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from deedbook.ledger.format.chinese import simplified
 from deedbook.projections.briefs.text import NOT, content_of, one_line, stem, words
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
@@ -148,9 +149,9 @@ def _plain(text: str) -> str:
 def _meaning(text: str) -> frozenset[str]:
     """Return the content words of a text without a label such as "Assumption unvalidated:" before them."""
     label, colon, rest = text.partition(":")
-    if colon and ("assumption" in label.lower() or "假设" in label or "假设" in label):
+    if colon and ("assumption" in label.lower() or "假设" in simplified(label)):
         text = rest
-    return frozenset(content_of(words(text))) - {stem("assumption"), "假设"}
+    return frozenset(content_of(words(simplified(text)))) - {stem("assumption"), "假设"}
 
 
 def _repeats(first: frozenset[str], other: frozenset[str]) -> bool:

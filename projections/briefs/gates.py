@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.chinese import simplified
 from deedbook.projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
 from deedbook.projections.briefs.fidelity import value_digits
 from deedbook.projections.briefs.prompt import TransferLevel
@@ -126,7 +127,7 @@ def should_fetch_full_reasoning(
 
 def domain_implied(text: str) -> str:
     """Return the high-risk domain that a word of a text implies; empty for none."""
-    stems = set(content_words(text))
+    stems = set(content_words(simplified(text)))
     return next(
         (domain for domain, terms in _DOMAIN_TERMS.items() if not stems.isdisjoint(map(stem, terms.split()))), ""
     )

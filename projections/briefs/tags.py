@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from deedbook.ledger.events.brief import Tag, TagSort
+from deedbook.ledger.format.chinese import both_scripts
 from deedbook.projections.briefs.critical import concluding_steps, fact_text, own_conclusion
 from deedbook.projections.briefs.embedding import STOP_WORDS
 from deedbook.projections.briefs.text import clauses
@@ -52,10 +53,12 @@ _FILLERS: Final = STOP_WORDS - _PREPOSITIONS - _NEGATIONS - _BREAKS | frozenset(
     )
 )
 _URGENT: Final = re.compile(
-    r"\b(immediately|urgent(?:ly)?|now|at once|asap|critical)\b|立即|立刻|马上|紧急", re.IGNORECASE
+    both_scripts(r"\b(immediately|urgent(?:ly)?|now|at once|asap|critical)\b|立即|立刻|马上|紧急"), re.IGNORECASE
 )
 _PHRASE_END: Final = re.compile(r"[.;:,!?]\s|\s\(|[：，。；！？（]|\s[-–—]\s")
-_PATIENT: Final = re.compile(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急", re.IGNORECASE)
+_PATIENT: Final = re.compile(
+    both_scripts(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急"), re.IGNORECASE
+)
 
 
 def tags_of(memory: ReasoningMemory, domain: str | None) -> list[Tag]:

@@ -22,6 +22,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from deedbook.ledger.events.brief import Veto
+from deedbook.ledger.format.chinese import both_scripts
 from deedbook.projections.briefs.anchors import anchors, number_value
 from deedbook.projections.briefs.index import GraphIndex, Source, spelled
 from deedbook.projections.briefs.text import NOT, clauses, content_of, content_words, stem, words
@@ -42,10 +43,12 @@ _PREFIXES: Final = ("un", "non")
 # Matched only at the start of a run: tried at each character, a word of 10 kB would take quadratic time.
 _PATH: Final = re.compile(r"(?<![\w.~-])[\w.~-]+(?:[/\\][\w.~-]+)+(?::\d+)?", re.ASCII)
 _CJK_HARMLESS: Final = re.compile(
-    "不仅|不但|不同|不过|不断|不管|不论|不久|不只|不止|非常|无论|无非|无数|无疑|未来|未必|莫名|莫非|别的|别人|分别|区别|级别|类别|特别"
-    "|没收|没落|除非|是非|并非没有|不得不|不可不|对不起|差不多"
+    both_scripts(
+        "不仅|不但|不同|不过|不断|不管|不论|不久|不只|不止|非常|无论|无非|无数|无疑|未来|未必|莫名|莫非|别的|别人|分别|区别|级别|类别|特别"
+        "|没收|没落|除非|是非|并非没有|不得不|不可不|对不起|差不多"
+    )
 )
-_CJK_NEGATOR: Final = re.compile("没有|并非|不是|尚未|从未|[不没未无非别勿莫否]")
+_CJK_NEGATOR: Final = re.compile(both_scripts("没有|并非|不是|尚未|从未|[不没未无非别勿莫否]"))
 
 
 def find_vetoes(text: str, index: GraphIndex) -> list[Veto]:

@@ -36,6 +36,7 @@ from deedbook.consumers.sdk.thinking.steps import (
     trimmed,
 )
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.chinese import both_scripts
 from deedbook.projections.briefs.anchors import anchors
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, steps_max
 
@@ -46,19 +47,23 @@ links_max: Final = 16
 INFERRING: Final = frozenset({"inference", "hypothesis", "conclusion"})
 _NUMBER: Final = r"[(#（]?\d{1,3}[)）]?"
 _REFERENCE: Final = re.compile(
-    r"(?:\b(?:steps?|points?|facts?|items?|premises?|observations?|assumptions?)|步骤|第)[ \t]*+"
-    rf"({_NUMBER}(?:[ \t]*+(?:,|、|and|&|和|与|及)[ \t]*+{_NUMBER})*+)|[(（](\d{{1,2}})[)）]",
+    both_scripts(
+        r"(?:\b(?:steps?|points?|facts?|items?|premises?|observations?|assumptions?)|步骤|第)[ \t]*+"
+        rf"({_NUMBER}(?:[ \t]*+(?:,|、|and|&|和|与|及)[ \t]*+{_NUMBER})*+)|[(（](\d{{1,2}})[)）]"
+    ),
     re.IGNORECASE,
 )
 _LABEL: Final = re.compile(r"(\d{1,3}|[一二三四五六七八九十①-⑳])[^\w\n]*(?:步\W*)?$")
 _ASSIGNED: Final = re.compile(
-    r"(?<![\w.])(?<![-+*/=<>^%(] )(?<![-+*/=<>^%(])([A-Za-z_]\w{0,60})[ \t]*+(?::=|=(?!=)|≈|为)", re.ASCII
+    both_scripts(r"(?<![\w.])(?<![-+*/=<>^%(] )(?<![-+*/=<>^%(])([A-Za-z_]\w{0,60})[ \t]*+(?::=|=(?!=)|≈|为)"), re.ASCII
 )
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CONNECTIVE: Final = re.compile(
-    r"\b(?:therefore|thus|hence|consequently|it follows|follows that|(?:which|this|that) means|as a result"
-    r"|in conclusion|to conclude)\b|^\W*+(?:so|then)\b(?! far)"
-    r"|因此|所以|因而|于是|可见|由此|从而|故|综上|总之|意味着",
+    both_scripts(
+        r"\b(?:therefore|thus|hence|consequently|it follows|follows that|(?:which|this|that) means|as a result"
+        r"|in conclusion|to conclude)\b|^\W*+(?:so|then)\b(?! far)"
+        r"|因此|所以|因而|于是|可见|由此|从而|故|综上|总之|意味着"
+    ),
     re.IGNORECASE,
 )
 

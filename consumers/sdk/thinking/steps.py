@@ -1,4 +1,4 @@
-"""Splits thinking into steps, and guesses the type of each, in English and Chinese.
+"""Splits thinking into steps, and guesses the type of each, in English and in Chinese of both scripts.
 
 A step is never rewritten: splitting only chooses spans. Between spans are white space and list marks, nothing else.
 
@@ -19,6 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from deedbook.ledger.format.chinese import both_scripts
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.thinking.response import Region
@@ -45,7 +47,7 @@ _abbreviation_max_chars: Final = 8
 _wrapped_min_chars: Final = 60
 _indent_max_chars: Final = 80
 _LABELS: Final = {
-    "observation": "observation|fact|观察|事实|现象",
+    "observation": "observation|fact|evidence|观察|事实|现象|证据",
     "inference": "inference|deduction|推断|推理|推论",
     "assumption": "assumption|假设|假定|前提",
     "hypothesis": "hypothesis|假说|猜想|猜测",
@@ -53,12 +55,12 @@ _LABELS: Final = {
 }
 _LABEL: Final = re.compile(
     r"[ \t#>*_]*+(?:"
-    + "|".join(f"(?P<{name}>{words})" for name, words in _LABELS.items())
+    + "|".join(f"(?P<{name}>{both_scripts(words)})" for name, words in _LABELS.items())
     + r")[ \t]*+\d{0,3}[ \t*_]*+[:：]",
     re.IGNORECASE,
 )
 _CUES: Final = {
-    name: re.compile(cue, re.IGNORECASE)
+    name: re.compile(both_scripts(cue), re.IGNORECASE)
     for name, cue in {
         "conclusion": (
             r"\b(?:in conclusion|to conclude|in summary|to sum up|(?:the|my) (?:final )?(?:answer|conclusion) is"
@@ -81,7 +83,7 @@ _CUES: Final = {
     }.items()
 }
 _REASONING_CUES: Final = {
-    name: re.compile(cue, re.IGNORECASE)
+    name: re.compile(both_scripts(cue), re.IGNORECASE)
     for name, cue in {
         "analogical": (
             r"\b(?:analog(?:y|ous|ously|ies)|similar(?:ly)? to|similarly|just (?:like|as)|in the same way|reminds me)\b"

@@ -16,6 +16,7 @@ from operator import add, mul, sub, truediv
 from typing import Final, NamedTuple, TypeAlias
 
 from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.ledger.format.chinese import both_scripts
 
 Numbers: TypeAlias = tuple[Fraction, ...]
 Say: TypeAlias = Callable[..., str]
@@ -24,8 +25,10 @@ states_known_max: Final = 200_000
 
 _NUMBER: Final = r"-?\d{1,12}(?:/\d{1,12})?"
 _CLAIM: Final = re.compile(
-    rf"\s*({_NUMBER})\s*([-−+×x*÷/])\s*({_NUMBER})\s*=\s*({_NUMBER})"
-    rf"\s*[,，;]\s*(?:剩余|left|remaining)\s*[:：]\s*({_NUMBER}(?:\s*[,，、]\s*{_NUMBER})*)\s*"
+    both_scripts(
+        rf"\s*({_NUMBER})\s*([-−+×x*÷/])\s*({_NUMBER})\s*=\s*({_NUMBER})"
+        rf"\s*[,，;]\s*(?:剩余|left|remaining)\s*[:：]\s*({_NUMBER}(?:\s*[,，、]\s*{_NUMBER})*)\s*"
+    )
 )
 _SPELLED: Final = {"−": "-", "x": "×", "*": "×", "/": "÷"}
 _OPERATORS: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {"+": add, "-": sub, "×": mul, "÷": truediv}

@@ -34,6 +34,7 @@ from deedbook.consumers.thoughts.thinkers.arithmetic import (
     steps,
 )
 from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.format.chinese import both_scripts
 
 PAIR: Final = 2
 ACTIONS: Final = {"+": "addition", "-": "subtraction", "×": "multiplication", "÷": "division"}
@@ -43,16 +44,19 @@ number_max: Final = 10_000
 alternatives_max: Final = 3
 
 _TARGET: Final = re.compile(
-    r"(?:得到|得出|凑成|凑出|算出|等于|\bmake|\bget|\breach|\bobtain|\bequals?|->|→|=)\s*(\d{1,5})(?!\d)", re.IGNORECASE
+    both_scripts(r"(?:得到|得出|凑成|凑出|算出|等于|\bmake|\bget|\breach|\bobtain|\bequals?|->|→|=)\s*(\d{1,5})(?!\d)"),
+    re.IGNORECASE,
 )
-_TITLE: Final = re.compile(r"24\s*点|游戏\s*24|\bgame of 24\b|\b24[ -]game\b", re.IGNORECASE)
+_TITLE: Final = re.compile(both_scripts(r"24\s*点|游戏\s*24|\bgame of 24\b|\b24[ -]game\b"), re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[-+]?\d[\d./]*")
 # The only words that may be beside the numbers: with other words it is another problem, for another thinker.
 _BESIDE: Final = re.compile(
-    r"(?:\b(?:the|an?|numbers?|digits?|integers?|use|using|with|from|of|out|and|to|by|play|solve|please|how|can|you|i|game"
-    r"|given|these|each|every|all|exactly|once|only|target)\b|使用|用|请|将|把|以|给定|通过|只能|这|几个|[二三四五六两]个|每个|各"
-    r"|所有|数字|整数|数|的|和|与|恰好|一次|加减乘除|四则运算|运算|计算|如何|怎么|算"
-    r"|[-\s,;:.()\[\]\"'?!+*/×÷−。、])*",
+    both_scripts(
+        r"(?:\b(?:the|an?|numbers?|digits?|integers?|use|using|with|from|of|out|and|to|by|play|solve|please|how|can|you|i|game"
+        r"|given|these|each|every|all|exactly|once|only|target)\b|使用|用|请|将|把|以|给定|通过|只能|这|几个|[二三四五六两]个|每个|各"
+        r"|所有|数字|整数|数|的|和|与|恰好|一次|加减乘除|四则运算|运算|计算|如何|怎么|算"
+        r"|[-\s,;:.()\[\]\"'?!+*/×÷−。、])*"
+    ),
     re.IGNORECASE,
 )
 _EXPRESSION: Final = re.compile(r"\d\s*[-+*/×÷−^]\s*\d")

@@ -4,7 +4,7 @@ Every element has its ``line`` (counted from 1) and, if a part of the line may b
 characters, from 0).
 
 Headings and keys are compared without case, the markup around them or a colon after a heading; each has a Chinese name,
-too. Headings and keys in none of the tables below stay as text of the file.
+too, in either script. Headings and keys in none of the tables below stay as text of the file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, join_lines
 from deedbook.ledger.events.handoff import ReceiverNotes
+from deedbook.ledger.format.chinese import both_scripts, simplified
 
 Format: TypeAlias = Literal["handoff/v1", "handoff/v2", "proposal"]
 
@@ -119,38 +120,38 @@ class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _SECTION_NAMES: Final = {
-    "Meta": ("metadata", "元資料", "元数据"),
-    "Task": ("任務", "任务"),
-    "Tasks": ("子任務", "子任务"),
-    "Acceptance Criteria": ("acceptance criterion", "驗收條件", "驗收標準", "验收条件", "验收标准"),
-    "Receiver Notes": ("notes for the receiver", "接手須知", "接手须知"),
+    "Meta": ("metadata", "元资料", "元数据"),
+    "Task": ("任务",),
+    "Tasks": ("子任务",),
+    "Acceptance Criteria": ("acceptance criterion", "验收条件", "验收标准"),
+    "Receiver Notes": ("notes for the receiver", "接手须知"),
     "Context": ("背景",),
-    "Log": ("日誌", "日志", "記錄", "记录"),
+    "Log": ("日志", "记录"),
 }
 _KEY_NAMES: Final = {
-    "Status": ("狀態", "状态"),
-    "Reviewer": ("審核", "审核"),
+    "Status": ("状态",),
+    "Reviewer": ("审核",),
     "Proposal": ("提案",),
-    "Depends-on": ("依賴", "依赖"),
+    "Depends-on": ("依赖",),
     "Reasoning": ("推理",),
 }
 _SECTION_OF: Final = {other: name for name in SECTIONS for other in (name.casefold(), *_SECTION_NAMES[name])}
 _KEY_OF: Final = {other: name for name in META_KEYS for other in (name.casefold(), *_KEY_NAMES.get(name, ()))}
-_NONE: Final = frozenset({"", "-", "–", "—", "none", "n/a", "無", "无"})
+_NONE: Final = frozenset({"", "-", "–", "—", "none", "n/a", "无"})
 _AROUND: Final = re.compile(r"^[\W_]+|[\W_]+$")
 _TITLE: Final = re.compile(r"\s*(?:(handoff|交接)|(proposal|提案))\s*[:：]\s*", re.IGNORECASE)
-_STATUS_HEADING: Final = re.compile(r"[\s*_`]*(?:status|狀態|状态)[\s*_`]*[:：][\s*_`]*(?=\S)", re.IGNORECASE)
+_STATUS_HEADING: Final = re.compile(both_scripts(r"[\s*_`]*(?:status|状态)[\s*_`]*[:：][\s*_`]*(?=\S)"), re.IGNORECASE)
 
 
 def section_name(heading: str) -> str:
     """Return the name in ``SECTIONS`` of a heading, or an empty text."""
-    return _SECTION_OF.get(" ".join(_AROUND.sub("", heading).casefold().split()), "")
+    return _SECTION_OF.get(" ".join(simplified(_AROUND.sub("", heading)).casefold().split()), "")
 
 
 def key_name(key: str) -> str:
     """Return the name in ``META_KEYS`` of a key, else the key itself in normalised spelling."""
     plain = re.sub(r"[\s_-]+", "-", key.strip().casefold())
-    return _KEY_OF.get(plain, plain)
+    return _KEY_OF.get(simplified(plain), plain)
 
 
 def split_title(heading: str) -> tuple[str | None, str]:
@@ -178,7 +179,7 @@ def status_heading(heading: str) -> int | None:
 
 def is_none(value: str) -> bool:
     """Whether a value means "none": ``(none)``, ``—``, ``-`` and the like."""
-    return value.strip().strip("()（）").strip().casefold() in _NONE
+    return simplified(value).strip().strip("()（）").strip().casefold() in _NONE
 
 
 def value_or_none(value: str) -> str | None:
