@@ -110,5 +110,5 @@ def _verify(answers: Connection, settings: Settings, views: bool) -> None:  # no
     except DeedbookError as error:
         answers.send({"status": "failed", "error": error.message})
     else:
-        computed = {name: getattr(report, name) for name in ("ok", "outcome", "verdict", "trust")}
+        computed = {name: getattr(report, name) for name in ("ok", "outcome", "verdict", "gate_line", "trust")}
         answers.send({"status": "done", "report": msgspec.to_builtins(report) | computed})

@@ -51,6 +51,7 @@ def test_an_audit_runs_beside_the_pages_and_says_what_it_checked(audited: Viewer
     assert state["report"]["size"] == state["report"]["signatures"] == size
     page = audited.page("/audit")
     assert "and the views against the log" in page
+    assert "<dt>Gate</dt><dd>open (" in page
     assert "data-polls" not in page
 
 
