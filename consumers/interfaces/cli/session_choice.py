@@ -24,9 +24,6 @@ from deedbook.ledger.home.environment import present_session
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
 
-DEFAULT_SESSION: Final = (
-    "DEEDBOOK_SESSION, or your newest open session; name one if you also used an older open one since it began"
-)
 _task_cells_max: Final = 60
 
 
