@@ -54,7 +54,7 @@ let_in_poll_s: Final = 0.05
 
 @click.group(cls=Group)
 def agent() -> None:
-    """Register, invite, list and remove agents; grant and revoke roles."""
+    """Register, invite and remove agents; change roles."""
 
 
 @agent.command()
