@@ -49,9 +49,7 @@ SECTIONS: Final = {
     },
     "Set up": {
         "init": Lazy("ledger:init", "Make a new ledger in this folder."),
-        "agent": Lazy(
-            "agents:agent", "Register, invite and remove agents; change roles.", is_group=True
-        ),
+        "agent": Lazy("agents:agent", "Register, invite and remove agents; change roles.", is_group=True),
         "join": Lazy("join:join", "Join a ledger on another machine with an invitation code."),
         "key": Lazy("keys:key", "List signing keys; delegate, rotate and revoke them.", is_group=True),
         "trust": Lazy("trust:trust", "Trust a ledger's folder: its settings, chains and keys."),

@@ -53,6 +53,8 @@ def create(app: App, /, id_: str | None, **options: Any) -> None:
 def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     """Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed.
 
+    If you are human, and sent or imported it, and it names no reviewer, then this approves all of it: read it first.
+
     --task, --criterion, --depends-on and --reasoning replace all earlier values; --add-task and --add-criterion add
     one. --tested-by, --touches, --trap and --tried add to the earlier values. The value `none` of --reviewer,
     --depends-on or --reasoning removes the earlier values, and so does `none` of --tested-by, --touches, --trap or
@@ -164,7 +166,8 @@ def emit(
     if any(isinstance(event, HandoffContent | HandoffApproved) for event in data):
         warnings = [*warnings, *_absent(app, handoff)]
         is_own = handoff["status"] == "approved" and isinstance(data[0], HandoffContent)
-        at += f"; it needs no approval: {app.acting()} is human" * is_own
+        approves = "this approves it" if isinstance(data[0], HandoffAmended) else "it needs no approval"
+        at += f"; {approves}: {app.acting()} is human" * is_own
     if refs := [ref for event in data for ref in getattr(event, "reasoning_refs", ())]:
         answer["reasoning"] = load("cited_reasoning:of_refs")(app, refs)
     answer |= _gate_of(data, handoff)

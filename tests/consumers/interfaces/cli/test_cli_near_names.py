@@ -125,6 +125,8 @@ def test_handoff_of_a_human_says_that_it_needs_no_approval(deed: Deed, fresh: Fr
     said = deed("handoff", "create", name, "--as", "rita", "--to", "b", "--title", "t")
     assert said.startswith(f"{name} is approved (entry ")
     assert "; it needs no approval: rita is human)\n" in said
+    said = deed("handoff", "amend", name, "--as", "rita", "--title", "other")
+    assert "; this approves it: rita is human)\n" in said
 
 
 def test_page_of_settings_is_read_as_settings(nowhere: Deed, tmp_path: Path) -> None:
