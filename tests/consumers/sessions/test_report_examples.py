@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from usage_examples import AFTER, ARTIFACTS, BEFORE, CONTEXT, FINDINGS, UNKNOWNS, run_session
 
-from deedbook.consumers.sessions.api import (
+from deedbook.seeds import (
     bootstrap_session,
     execute_postflight,
     generate_handoff_report,
