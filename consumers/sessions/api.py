@@ -26,7 +26,14 @@ from deedbook.consumers.sessions.generator import (
 )
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
 from deedbook.consumers.sessions.query import query_reports
-from deedbook.consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
+from deedbook.consumers.sessions.report import (
+    assess,
+    execute_phase,
+    publish_report,
+    report_at_end,
+    start_session,
+    with_report,
+)
 from deedbook.consumers.sessions.resume import resume, whole
 from deedbook.consumers.sessions.settings import FILES_FOLDER, StoredCopy, name_of
 from deedbook.ledger.client.author import Draft, now
@@ -119,9 +126,11 @@ def submit_postflight_assessment(
 
 
 def end_session(session_id: str, summary: str = "", **options: Unpack[LedgerOptions]) -> None:
-    """Close a session; its report can still be made."""
+    """Close a session, and make its report if it has findings and no report."""
     with Ledger(**options) as ledger:
-        ledger.author().emit(Draft(stream=f"session/{session_id}", data=SessionEnded(summary=summary)))
+        author = ledger.author()
+        author.emit(Draft(stream=f"session/{session_id}", data=SessionEnded(summary=summary)))
+        report_at_end(author, ledger.client.view, ledger.settings, session_id)
 
 
 def generate_handoff_report(  # noqa: PLR0917 - may be given by their places

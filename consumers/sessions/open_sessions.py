@@ -1,7 +1,8 @@
 """Chooses an agent's open session, and sweeps sessions that nobody closed or reported on.
 
 A session is *idle* since the last event in its stream, by the ledger's clock. A report is *missing* if a POSTFLIGHT, or
-a CHECK of a session that is over, has no later report: an open session may still reach its POSTFLIGHT. Only the acting
+a CHECK of a session that is over, has no later report: an open session may still reach its POSTFLIGHT. A session that
+is over and found something has no report without any assessment, too. Only the acting
 agent's sessions are swept, because nobody else may write to them, and not the imported ones. A failure for one session
 is recorded, and the sweep continues with the others.
 """
@@ -55,6 +56,7 @@ class Activity(NamedTuple):
     last_ms: int
     assessed: dict[str, int]
     report_index: int | None = None
+    has_findings: bool = False
 
 
 class SweepFailure(NamedTuple):
@@ -82,7 +84,8 @@ def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> tuple[bool
     is_over = end or not activity.is_open
     phases = REPORTING_PHASES if is_over else REPORTING_PHASES[:1]
     asking = max((activity.assessed[phase] for phase in phases if phase in activity.assessed), default=-1)
-    return end, asking > (-1 if activity.report_index is None else activity.report_index)
+    is_unreported = is_over and activity.has_findings and activity.report_index is None
+    return end, is_unreported or asking > (-1 if activity.report_index is None else activity.report_index)
 
 
 def sweep(
@@ -137,7 +140,8 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
         stream = f"session/{name}"
         report = reports.get(stream)
         is_assessed = assessments.get(stream, -1) > (-1 if report is None else report)
-        if not (is_open or is_assessed):
+        has_findings = row["findings"] > 0
+        if not (is_open or is_assessed or (has_findings and report is None)):
             continue
         # If nothing was assessed since the report, the phases do not matter.
         assessed = ask("sessions.show", {"id": name})["assessments"] if is_assessed else []
@@ -147,7 +151,7 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
             page = ask("catalog.find", since)
             last_ms, version = page["items"][-1]["accepted_ms"], page["total"]
         last_of_each_phase = {assessment["phase"]: assessment["event_index"] for assessment in assessed}
-        yield Activity(name, is_open, last_ms, last_of_each_phase, report), version
+        yield Activity(name, is_open, last_ms, last_of_each_phase, report, has_findings), version
 
 
 def _last_by_stream(ask: Ask, kind: str, agent: str) -> dict[str, int]:

@@ -75,7 +75,9 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         answer="--with TEXT|@FILE",
     ),
     "end": operation_on(
-        kinds.SessionEnded, "End a session. Its report can still be made later.", summary="--summary TEXT|@FILE"
+        kinds.SessionEnded,
+        "End a session. If it has findings and no report, its report is made.",
+        summary="--summary TEXT|@FILE",
     ),
 }
 

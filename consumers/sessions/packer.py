@@ -3,8 +3,8 @@
 The printed answer is counted, as text and as JSON, each by itself and by the strictest tokenizer
 (``projections.briefs.tokens``). Tokens are spent on (``pack``)
 
-1. the first item of every field, shortened to a share, so every field has an answer;
-2. the first words of every finding, then of every unknown, so a long one does not push out the next;
+1. the task, then a line for each finding, then one for each unknown: the longest lines that all have room;
+2. the first item of every other field, shortened to a share, so every field has an answer;
 3. at level full the Markdown report, if it fits in full;
 4. in the order of ``ORDER`` a number of each, then whatever else fits, then longer versions of shortened items;
 5. ``SessionSource.last``, only if every finding and unknown is complete: fields that repeat them, and vectors.
@@ -64,7 +64,8 @@ _gap_tokens: Final = 24  # at first: a gap's text repeats one of the findings
 _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
 _BELIEFS: Final = ("key_findings", "remaining_unknowns")
-_first_words_tokens: Final = 16
+_line_tokens: Final = (16, 12, 10, 8)
+_dead_end_tokens: Final = (20, 12, 8)  # of each of its texts, if it does not fit whole
 _misses_max: Final = 6  # after so many offers in a row that did not fit, a field gets nothing more
 
 
@@ -92,10 +93,11 @@ def pack(source: SessionSource, level: str, fits: Callable[[dict[str, Any]], boo
     """Return the session at a level of detail, with as much as ``fits`` allows."""
     packer = _Packer(source, level, fits)
     first = [name for name in packer.names if name not in source.last]
+    packer.begin("task")
+    for name in _BELIEFS:
+        packer.offer_lines(name)
     for name in first:
         packer.begin(name)
-    for name in _BELIEFS:
-        packer.spend(name, len(source.fields[name]), _first_words_tokens)
     if level == "full":
         packer.offer_markdown()
     for name in first:
@@ -121,9 +123,20 @@ class _Packer:
         self._fits_whole = fits
 
     def begin(self, name: str) -> None:
-        """Take the first item of a field, shortened to its share."""
+        """Take the first item of a field, shortened to its share, unless it has one."""
         for value in self.source.fields[name][:1]:
-            self._offer(name, 0, cut(value, _share_tokens.get(name, _other_share_tokens)))
+            if 0 not in self.taken[name]:
+                self._offer(name, 0, cut(value, _share_tokens.get(name, _other_share_tokens)))
+
+    def offer_lines(self, name: str) -> None:
+        """Take a line of each item: the longest lines with which all fit, else as many of the shortest as fit."""
+        values = self.source.fields[name]
+        for tokens in _line_tokens:
+            self.taken[name] = {position: cut(value, tokens) for position, value in enumerate(values)}
+            if self._fits_whole(self.session()):
+                return
+        self.taken[name] = {}
+        self.spend(name, len(values), _line_tokens[-1])
 
     def spend(self, name: str, count: int, tokens: int | None = None) -> None:
         """Take up to ``count`` items of a field, each shortened to ``tokens`` (by default the limit of an item)."""
@@ -220,7 +233,7 @@ def dead_ends_within(dead_ends: Iterator[dict[str, str]], limit: int) -> tuple[l
     taken: list[dict[str, str]] = []
     left = 0
     for dead_end in dead_ends:
-        for offered in (dead_end, cut(dead_end, _other_share_tokens)):
+        for offered in (dead_end, *(cut(dead_end, tokens) for tokens in _dead_end_tokens)):
             if most_tokens(printed([*taken, offered])) <= limit:
                 taken.append(offered)
                 break

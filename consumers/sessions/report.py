@@ -22,7 +22,7 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.consumers.sessions.copies import with_copies
-from deedbook.consumers.sessions.generator import ReportInputs, generate, warnings_of
+from deedbook.consumers.sessions.generator import ReportInputs, generate, uncorrected_part, warnings_of
 from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
@@ -225,6 +225,40 @@ def with_report(
         return postflight | more | {"report_error": error.to_dict()}
     report = with_copies(ask, settings, report)
     return postflight | {"handoff_report": report, "warnings": [*postflight["warnings"], *report["warnings"]]}
+
+
+def report_at_end(author: Author, ask: Ask, settings: Settings, session_id: str) -> dict[str, Any]:
+    """Return the report of a session that has ended, made now if it has none: its report, or why there is none.
+
+    ``{"status": "success", …}`` is the report with its copies; ``{"status": "exists"}``, an earlier one;
+    ``{"status": "nothing_found", "message"}``; ``{"status": "failed", "error"}``. The end is recorded in any case.
+    """
+    (row,) = ask("reports.sessions", {"id": session_id, "limit": 1})["items"]
+    session = ask("sessions.show", {"id": session_id})
+    latest = max((row["event_index"] for row in session["assessments"] if row["phase"] == "POSTFLIGHT"), default=-1)
+    if row["report"] is not None and row["report"]["event_index"] > latest:
+        return {"status": "exists"}
+    if not uncorrected_part(session)["findings"]:
+        message = "no report: nothing was found in this session (`deed report generate` makes one of your own words)"
+        return {"status": "nothing_found", "message": message}
+    # If we crash here, the session has ended without its report: `deed session sweep` makes it.
+    try:
+        return with_copies(ask, settings, publish_report(author, ask, session_id))
+    except DeedbookError as error:
+        return {"status": "failed", "error": error.to_dict()}
+
+
+def with_report_at_end(author: Author, ask: Ask, settings: Settings, end: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the answer of a recorded end with its report, or with the warning why there is none; None: it had one."""
+    report = report_at_end(author, ask, settings, end["session_id"])
+    match report["status"]:
+        case "exists":
+            return None
+        case "success":
+            return end | {"handoff_report": report, "warnings": [*end["warnings"], *report["warnings"]]}
+        case _:  # there is none, and it says why
+            why = report.get("message") or f"no report was made: {report['error']['message']}"
+            return end | {"handoff_report": None, "warnings": [*end["warnings"], why]}
 
 
 def correction(ask: Ask, entry: Retraction | Resolution, *, within: str | None = None) -> tuple[str, kinds.Correction]:

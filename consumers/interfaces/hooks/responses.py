@@ -33,6 +33,7 @@ from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import origin_of
 from deedbook.consumers.sessions.open_sessions import choose_session
+from deedbook.consumers.sessions.report import report_at_end
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
@@ -155,7 +156,9 @@ def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
             take_snapshot(_author(ledger, agent), ledger.client.view, session=session["id"])
         # If the harness's timeout kills us here, `deed session sweep` ends the session.
         if own is not None and own["author"] == agent:
-            _author(ledger, agent).emit(Draft(stream=f"session/{own['id']}", data=SessionEnded()))
+            author = _author(ledger, agent)
+            author.emit(Draft(stream=f"session/{own['id']}", data=SessionEnded()))
+            report_at_end(author, ledger.client.view, ledger.settings, own["id"])
     except DeedbookError as error:
         _log(work, error)
     return b""

@@ -47,14 +47,14 @@ from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import default_id, json_text
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.open_sessions import choose_session
-from deedbook.consumers.sessions.report import with_report
+from deedbook.consumers.sessions.report import with_report, with_report_at_end
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Author, Draft, kind_of
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted
-from deedbook.ledger.events.session import AssessmentRecorded, SessionStarted
+from deedbook.ledger.events.session import AssessmentRecorded, SessionEnded, SessionStarted
 from deedbook.ledger.home.environment import present_session, wants_traceback
 from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.search.answers import RelatedDeadEnd
@@ -197,23 +197,29 @@ class RecordTool(Tools):
         return [{name: row[name] for name in names} | {"at": time_text(row["happened_ms"])} for row in dead_ends]
 
     def _report(self, author: Author, entries: list[Work], events: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Return the result of making a POSTFLIGHT's report; a failure is a warning, as the assessment is recorded.
+        """Return the result of making the report after a POSTFLIGHT or an end; a failure is a warning.
 
         The same report made again adds nothing, so a repeated call can make a report that the first call did not.
         """
-        if not any(isinstance(entry, AssessmentRecorded) and entry.phase == "POSTFLIGHT" for entry in entries):
+        is_assessed = any(isinstance(entry, AssessmentRecorded) and entry.phase == "POSTFLIGHT" for entry in entries)
+        is_ended = any(isinstance(entry, SessionEnded) for entry in entries)
+        if not is_assessed and not is_ended:
             return None
         ledger = self._ledger
-        name = next(row["stream"] for row in events if row["kind"] == "assessment.recorded").removeprefix("session/")
+        kind = "assessment.recorded" if is_assessed else "session.ended"
+        name = next(row["stream"] for row in events if row["kind"] == kind).removeprefix("session/")
         done: dict[str, Any] = {"session_id": name, "warnings": []}
         try:
+            if not is_assessed:
+                return with_report_at_end(author, ledger.client.view, ledger.settings, done)
             return with_report(author, ledger.client.view, ledger.settings, done, ReportInputs())
         except Exception as failure:
             if wants_traceback():
                 raise
-            # The assessment is in the ledger: the author must learn that as well as the failure.
+            # The entries are in the ledger: the author must learn that as well as the failure.
             _log.exception("no report was made of session %s", name)
-            warning = f"POSTFLIGHT is recorded, but its report failed: {type(failure).__name__}"
+            what = "POSTFLIGHT" if is_assessed else "the end"
+            warning = f"{what} is recorded, but its report failed: {type(failure).__name__}"
             return {"handoff_report": None, "warnings": [f"{warning}; make it with `deed session sweep`"]}
 
     def _answer(

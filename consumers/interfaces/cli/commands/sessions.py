@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
+from deedbook.consumers.interfaces.cli.commands.session_report import print_made
 from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy
@@ -20,7 +21,7 @@ from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, shorten
 from deedbook.consumers.sessions.operations import OPERATIONS, RECORDED, Resolution, Retraction, Verb
-from deedbook.consumers.sessions.report import correct
+from deedbook.consumers.sessions.report import correct, report_at_end
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import session as kinds
@@ -142,7 +143,18 @@ def _correct(app: App, entry: Retraction | Resolution, within: str | None, what:
 def end(app: App, /, id_: str | None, **options: Any) -> None:
     """End a session."""
     data = kinds.SessionEnded(**values_of(OPERATIONS["end"].arguments, options))
-    record(app, chosen_session(app, id_), data, "end")
+    name, accepted = append(app, chosen_session(app, id_), data)
+    report = report_at_end(app.author(), app.query_with, app.settings(), name)
+
+    def text() -> None:
+        echo(f"{name}: end recorded (entry {accepted[0].index})")
+        if report["status"] == "success":
+            print_made(report)
+        elif report["status"] != "exists":
+            echo(f"  {report.get('message') or report['error']['message']}")
+
+    output.warn(() if app.as_json else report.get("warnings", ()))
+    app.show("session", {"id": name, "accepted": asdict(accepted[0]), "report": report}, text)
 
 
 @session.command(looks_back=True)
