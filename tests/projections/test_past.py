@@ -56,6 +56,10 @@ MORE: list[tuple[str, dict[str, Any]]] = [
     ("sessions.trajectory", {"id": "s2"}),
     ("search.find", {"text": "striped horses by the leaking pool", "limit": 200}),
     ("tot.show", {"id": PAUSED}),
+    ("reasoning.list", {"domain": "Security", "tag": "security_domain"}),
+    ("handoffs.next", {"domain": "Security", "limit": 2}),
+    ("handoffs.next", {"tag": "high_urgency", "agent": "bob"}),
+    ("search.find", {"text": "the leak OR secret", "domain": "security"}),
     *((f"search.{query}", {"task": "Count zebras", "limit": 500}) for query in ("related", "similar")),
 ]
 ASKED = [*((query, ARGUMENTS.get(query, {})) for query in sorted(QUERIES) if query not in RANKED), *MORE]
