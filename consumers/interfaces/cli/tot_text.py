@@ -20,7 +20,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.mermaid import Flowchart, Style
 from deedbook.consumers.sdk.text import cut, quote_text, sanitize_line
 from deedbook.consumers.thoughts.logs import ends, entries_of
-from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.consumers.thoughts.phrases import language_of, phrase
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
@@ -86,17 +86,20 @@ def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
 
 
 def print_outcome(outcome: dict[str, Any]) -> None:
-    """Print the result of a search: the answer, the steps to it, the confidence, and who verified it."""
+    """Print the result of a search in its language: the answer, the steps, the confidence, and who verified it."""
+    language = language_of(" ".join([outcome["answer"], *outcome["reasoning_trace"]]))
     echo(quote_text(outcome["answer"], "").removeprefix("\n"), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
         echo(f"  {number}. {sanitize_line(step)}")
     checked = outcome["verification"]
-    holds = "" if checked["is_valid"] or checked["by"] == "nobody" else "NOT VALID, "
-    echo(f"confidence {outcome['confidence']:.2f}, {holds}{phrase('en', 'by_' + checked['by'])}")
+    by = phrase(language, f"by_{checked['by']}")
+    holds = checked["is_valid"] or checked["by"] == "nobody"
+    verdict = by if holds else phrase(language, "outcome_invalid", checked=by)
+    echo(phrase(language, "outcome_confidence", value=outcome["confidence"], checked=verdict))
     for error in checked["validation_errors"]:
         echo(f"  ! {sanitize_line(error)}")
     for other in outcome["alternative_solutions"]:
-        echo(f"or: {sanitize_line(other)}")
+        echo(phrase(language, "outcome_other", answer=sanitize_line(other)))
 
 
 def print_end(task: dict[str, Any]) -> None:

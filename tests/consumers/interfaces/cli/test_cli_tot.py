@@ -327,6 +327,10 @@ def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: p
     print_end({"id": "t", "status": "searching", "solution": None, "failure": None})
     answer, paused = capsys.readouterr().out.split("LLM_UNAVAILABLE: ")
     assert answer == "│ Do:\n│ 1. \\x1b[2Jthis\nconfidence 0.50, checked by nobody\n"
+    steps = {"answer": "24", "reasoning_trace": ["步骤1: 用13减9得到4"], "alternative_solutions": ["4 × 6"]}
+    invalid = {"is_valid": False, "by": "program", "validation_errors": []}
+    print_end({"id": "t", "status": "solved", "solution": solution | steps | {"verification": invalid}})
+    assert capsys.readouterr().out == "24\n  1. 步骤1: 用13减9得到4\n置信度 0.50, 无效, 由程序验证\n或者: 4 × 6\n"
     assert paused.startswith("it is busy (paused: continue after 7 s with `deed tot resume t`")
     assert "`deed doctor --llm`" in paused
 
