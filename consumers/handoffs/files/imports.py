@@ -85,7 +85,7 @@ def read_records(
     """Return the records of a file, or of all files of a folder; ``step(done, total)`` reports progress.
 
     Two files of one name in different folders would be one handoff: the second is unmapped. Raises Refused:
-    ``NOT_FOUND``. Unavailable: a file cannot be read, or a blob cannot be stored.
+    ``NOT_FOUND``, or why the only file cannot be stored. Unavailable: a file cannot be read, or a blob not stored.
     """
     records: list[Record] = []
     warnings: list[FileWarning] = []
@@ -97,6 +97,8 @@ def read_records(
             source = read_source(file, path)
             batch = records_of(source, put_blob, agents)
         except Refused as refusal:
+            if file == path:
+                raise
             unread.append(Unmapped(str(file), f"{refusal.code}: {refusal.message}"))
             continue
         for record in batch.records:

@@ -20,6 +20,7 @@ from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.lines import Problem
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import replace_line_breaks, shorten
@@ -44,6 +45,11 @@ def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNam
     Raises Refused: ``TOO_LARGE`` if its lists alone do not fit into an event; ``INVALID_FIELD`` for a dependency that
     is not a valid handoff id.
     """
+    if wrong := next((id_ for id_ in file.depends_on if not is_handoff_id(id_)), None):
+        line = entry.line if (entry := file.entry("Depends-on")) else 1
+        advice = "write the name of its file, without a folder"
+        message = f"Depends-on on line {line} names {wrong!r}, which is not a valid handoff id: {advice}"
+        raise Refused("INVALID_FIELD", message, field="depends_on", line=line)
     fields: dict[str, Any] = {
         "title": shortened(file.title, title_max_chars),
         "to": agents.named(file.to),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -334,3 +335,24 @@ def test_real_folder_comes_back_byte_for_byte(folder: SyncedFolder) -> None:
         if not name.startswith("active"):
             assert folder.rendered(name.removesuffix(".md")).encode() == content
     assert add(folder).added == 0
+
+
+def test_dependency_that_is_no_id_is_told_with_its_line(folder: SyncedFolder) -> None:
+    write(folder, {"a.md": OLD.replace("* Created: 02-12 afternoon", "* Depends-on: dir/x.md").encode()})
+    counts = add(folder)
+    assert_counted(counts)
+    (record,) = counts.unmapped_records
+    assert "names 'dir/x', which is not a valid handoff id: write the name of its file" in record.reason
+    assert re.match(r"INVALID_FIELD: Depends-on on line [0-9]+ ", record.reason)
+
+
+def test_the_only_file_is_refused_if_it_cannot_be_stored(folder: SyncedFolder) -> None:
+    write(folder, {"a.md": OLD.encode()})
+
+    def put_blob(_: bytes) -> str:
+        raise Refused("SECRET_DETECTED", "it has a key")
+
+    assert len(read_records(folder.path, put_blob, agents=AgentNames()).unread) == 1
+    with pytest.raises(Refused) as refusal:
+        read_records(folder.path / "a.md", put_blob, agents=AgentNames())
+    assert refusal.value.code == "SECRET_DETECTED"
