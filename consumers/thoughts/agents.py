@@ -64,6 +64,7 @@ class Agent:
         self._threads = ThreadPoolExecutor(at_once_max)
         self._works: dict[str, Future[Refused | None]] = {}
         self._since_s: dict[str, float] = {}
+        self._position = 0
 
     def run(self, stop: threading.Event, start: int = 0) -> bool:
         """Play from ``start`` until the task is over or pauses (return True), or ``stop`` is set (return False).
@@ -100,6 +101,39 @@ class Agent:
                 return True
         return False
 
+    def advance(self) -> Task:
+        """Act until nothing follows from the log, and return the task: for callers who answer the requests themselves.
+
+        Raises as ``run``.
+        """
+        while True:
+            self._read()
+            if self._task.is_over:
+                self._keep()
+            if self._task.is_over or self._task.paused is not None:
+                return self._task
+            last_id, refusal = self._task.last_id, self._act(self._role)
+            self._read()
+            if self._task.last_id == last_id:
+                if refusal is not None:
+                    raise refusal
+                return self._task
+
+    def say(self, steps: list[Step]) -> None:
+        """Append steps as this role. Raises as ``run``."""
+        if (refusal := self._append(steps)) is not None:
+            raise refusal
+
+    def _read(self) -> None:
+        """Read the stream to its end."""
+        while True:
+            page = self._author.client.entries(self._position, stream=f"tot/{self._task.id}", wait_s=0)
+            for index, data in page.entries:
+                self._task.apply(read_event(index, data))
+            self._position = page.next_index
+            if self._position >= page.size:
+                return
+
     @property
     def is_idle(self) -> bool:
         """Whether no thread works on a request and uses the author's client."""
@@ -114,7 +148,8 @@ class Agent:
                 return self._append(steps, partial(given_up, self._task, store=self._author.put_blob))
             case "decomposer" | "generator" | "evaluator" | "synthesizer":
                 for id_, pending in self._task.waiting.items():
-                    if pending.event.data.to == role and id_ not in self._works:
+                    is_needed = not self._task.takes_best_path or role == "synthesizer"
+                    if pending.event.data.to == role and id_ not in self._works and is_needed:
                         self._works[id_] = self._threads.submit(self._answer, pending)
                 return None
             case _:
@@ -279,7 +314,8 @@ class _Recorder:
             usage=answered.usage,
         )
         try:
-            self._author.emit(*drafts(self._task.id, [Step(data, [self._request.id], f"paid:{prompt_sha256}")]))
+            key = f"paid:{self._task.resumptions}:{prompt_sha256}"
+            self._author.emit(*drafts(self._task.id, [Step(data, [self._request.id], key)]))
         except Refused as refusal:
             # Another process asked at the same time, or the search has ended: then this answer is not used either.
             if refusal.code not in _TAKEN:
@@ -311,7 +347,8 @@ def paused(role: kinds.Role, task: Task, failure: kinds.Failure, cause: str) -> 
 
 
 def _error(task: Task, failure: kinds.Failure, cause: str) -> Step:
-    return Step(kinds.TotError(sender="orchestrator", task_id=task.id, error=failure), [cause], f"error:{cause}")
+    final = msgspec.structs.replace(failure, recoverable=False)
+    return Step(kinds.TotError(sender="orchestrator", task_id=task.id, error=final), [cause], f"error:{cause}")
 
 
 def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.SearchComplete:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from deedbook.consumers.thoughts.phrases import phrase
-from deedbook.consumers.thoughts.task import Nodes, fitting, path_to
+from deedbook.consumers.thoughts.task import Nodes, cut_to_bytes, fitting, path_to
 from deedbook.consumers.thoughts.thinkers import Thinker
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events import tot as kinds
@@ -25,6 +25,10 @@ ANSWERS: Final[dict[type, type[kinds.Reply]]] = {
     kinds.EvaluateThoughts: kinds.EvaluationResults,
     kinds.SynthesizeSolution: kinds.FinalSolution,
 }
+step_size_max_bytes: Final = 2_000
+path_answer_max_bytes: Final = 12_000
+"""Sizes as JSON of a step, and of a whole path, in an answer that is the path itself."""
+
 T = TypeVar("T", bound=msgspec.Struct)
 M = TypeVar("M", bound=kinds.Message)
 
@@ -88,12 +92,26 @@ def _synthesized(
     wanted: kinds.SynthesizePayload, thinker: Thinker, language: kinds.Language
 ) -> tuple[kinds.Solution | None, kinds.Failure | None]:
     """Return the solution; if the path does not claim to be a solution, it is marked as checked by nobody."""
+    if wanted.verbatim:
+        return _path_itself(wanted.best_path, language), None
     payload, failure = _checked(thinker.synthesize(wanted), kinds.Solution)
     if payload is None or thinker.checks or thinker.is_solution(wanted.best_path):
         return payload, failure
     errors = [*payload.verification.validation_errors, phrase(language, "unchecked")]
     unproven = kinds.Verification(is_valid=False, by="nobody", validation_errors=errors)
     return msgspec.structs.replace(payload, verification=unproven), failure
+
+
+def _path_itself(path: list[kinds.ThoughtNode], language: kinds.Language) -> kinds.Solution:
+    steps = [cut_to_bytes(node.content, step_size_max_bytes) for node in path[1:]]
+    lines = steps if len(steps) == 1 else [f"{number}. {step}" for number, step in enumerate(steps, 1)]
+    judged = path[-1].evaluation
+    return kinds.Solution(
+        answer=cut_to_bytes("\n".join(lines), path_answer_max_bytes),
+        reasoning_trace=fitting(steps),
+        confidence=0.0 if judged is None else judged.confidence,
+        verification=kinds.Verification(is_valid=False, by="nobody", validation_errors=[phrase(language, "verbatim")]),
+    )
 
 
 def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.Failure | None]:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
-import msgspec
-
 from deedbook.consumers.thoughts.phrases import phrase
-from deedbook.consumers.thoughts.task import AGENTS, Step, Task
+from deedbook.consumers.thoughts.task import AGENTS, Step, Task, cut_to_bytes, json_size
 from deedbook.ledger.events import reasoning
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.fields import EventData
@@ -48,7 +46,7 @@ def remembered(task: Task) -> list[Step]:
             confidence=node.evaluation.confidence if node.evaluation else 1.0,
         )
         steps.append(_step(step, [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]))
-    answer = _cut(solution.answer, answer_size_max_bytes)
+    answer = cut_to_bytes(solution.answer, answer_size_max_bytes)
     last = reasoning.Step(
         step_number=len(steps),
         type="conclusion",
@@ -77,7 +75,8 @@ def _step(step: reasoning.Step, causes: list[str]) -> tuple[str, EventData, list
 def _alternatives(task: Task, node: kinds.ThoughtNode) -> list[str]:
     others = [other for other in task.nodes.values() if other.parent_id == node.parent_id and other.id != node.id]
     return [
-        _cut(other.content, alternative_size_max_bytes) + (f" ({other.evaluation.score:g})" if other.evaluation else "")
+        cut_to_bytes(other.content, alternative_size_max_bytes)
+        + (f" ({other.evaluation.score:g})" if other.evaluation else "")
         for other in others[:alternatives_max]
     ]
 
@@ -85,18 +84,4 @@ def _alternatives(task: Task, node: kinds.ThoughtNode) -> list[str]:
 def _first(texts: list[str], size_max_bytes: int) -> list[str]:
     """Return the first texts that have together at most ``size_max_bytes``."""
     lines = [text[:line_max_chars] for text in texts]
-    return [line for line, size in zip(lines, accumulate(map(_size, lines)), strict=True) if size <= size_max_bytes]
-
-
-def _cut(text: str, size_max_bytes: int) -> str:
-    """Return a text, shortened to ``size_max_bytes`` as JSON, in which one character may have six bytes."""
-    if _size(text) <= size_max_bytes:
-        return text
-    count, size = 0, _size("…")
-    while (size := size + _size(text[count]) - 2) <= size_max_bytes:
-        count += 1
-    return f"{text[:count]}…"
-
-
-def _size(text: str) -> int:
-    return len(msgspec.json.encode(text))
+    return [line for line, size in zip(lines, accumulate(map(json_size, lines)), strict=True) if size <= size_max_bytes]

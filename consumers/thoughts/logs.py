@@ -1,7 +1,8 @@
 """Writes the log folder of a Tree-of-Thoughts task from its events alone.
 
 All times are the ledger's (``accepted_ms``), ``seq`` is the order within a file, and the timeline is in the order of
-the log. The line of an event is in the file of the agent that signed it. An agent that never ran has no file, but the
+the log. The line of an event is in the file of the agent that signed it; that of ``decompose_task`` is in the
+decomposer's. An agent that never ran has no file, but the
 numbers 01, 02 and 03 stay those of orchestrator, decomposer and explorer. A round is one generation and its evaluation;
 file numbers continue over the rounds. The same events give the same bytes.
 """
@@ -134,6 +135,8 @@ def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
+        if isinstance(event.data, kinds.DecomposeTask):
+            role = event.data.to  # there the protocol's own timeline has this line
         number = rounds.round_of(event)
         log_file = _LogFile(role, number if role in _IN_ROUNDS else 0)
         if (event.author, event.id) not in written:
@@ -307,7 +310,7 @@ def _note_line(data: Any, config: kinds.SearchConfig | None, line: Line) -> kind
             ids = {temp_id: node.id for temp_id, node in zip(data.temp_ids, data.nodes, strict=False)}
             return line("progress", "added", {"ids": ids}, level=data.nodes[0].depth, count=len(data.nodes))
         case kinds.TotNodesMarked():
-            level = "warning" if data.status == "pruned" else "info"
+            level = "warning" if data.status == "pruned" else "info"  # a node that is not taken is no warning
             return line(level, data.status, {"nodes": data.node_ids}, count=len(data.node_ids), reason=data.reason)
         case kinds.TotBacktracked():
             return line("progress", "backtracked", node=data.node_id, to=data.to_node_id or "-", reason=data.reason)

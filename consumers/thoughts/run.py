@@ -23,8 +23,10 @@ from deedbook.consumers.sdk.service import service_author
 from deedbook.consumers.thoughts.phrases import language_of
 from deedbook.consumers.thoughts.processes import Assignment, Processes, author_of
 from deedbook.consumers.thoughts.settings import TaskOptions, read_task_type, search_config
-from deedbook.consumers.thoughts.task import AGENTS, Task
-from deedbook.consumers.thoughts.thinkers.registry import choose_thinker, thinker_named
+from deedbook.consumers.thoughts.task import AGENTS, Task, path_to_best
+from deedbook.consumers.thoughts.thinkers.absent import NOBODY
+from deedbook.consumers.thoughts.thinkers.calling_agent import AGENT
+from deedbook.consumers.thoughts.thinkers.registry import check_named, choose_thinker, is_program, thinker_named
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.factory import open_client
@@ -70,9 +72,11 @@ def run_task(
     problem; ``AGENT_UNKNOWN`` or ``KEY_REVOKED`` for an agent that cannot be bound; the codes of keys. Unavailable: the
     ledger cannot be used; ``resume_task`` continues the task.
     """
+    options = options or TaskOptions()
+    check_named(options.thinker)
     with _opened(settings, client) as ledger:
-        assignment = prepare(settings, ledger, problem, options or TaskOptions(), task_id)
-        with _locked(settings, assignment.opening.task_id):
+        assignment = prepare(settings, ledger, problem, options, task_id)
+        with locked_task(settings, assignment.opening.task_id):
             return _play(assignment, _Reading(ledger, assignment.opening.task_id, assignment.start, progress))
 
 
@@ -133,13 +137,19 @@ def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.
 
 
 def resume_task(
-    settings: Settings, task_id: str, *, progress: Progress | None = None, client: Client | None = None
+    settings: Settings,
+    task_id: str,
+    *,
+    best_path: bool = False,
+    progress: Progress | None = None,
+    client: Client | None = None,
 ) -> dict[str, Any]:
     """Continue a task, whatever state its agents are in, and return the outcome.
 
-    A task with a model continues with the model that is configured now; answered questions are not asked again. For a
-    finished task with a stored reasoning no process is started, and ``pids`` is empty. Raises as ``run_task``, and
-    ``NOT_FOUND``; ``NOT_AUTHORIZED`` if its roles' keys are not here; ``STORE_IN_USE`` if another process plays it.
+    A task with a model continues with the model that is configured now; answered questions are not asked again. With
+    ``best_path``, a paused task ends with its best path as the answer. For a finished task with a stored reasoning no
+    process is started, and ``pids`` is empty. Raises as ``run_task``, and ``NOT_FOUND``; ``NOT_AUTHORIZED`` if its
+    roles' keys are not here; ``STORE_IN_USE`` if another process plays it; ``USAGE`` without a best path to take.
     """
     with _opened(settings, client) as ledger:
         opening = read_task(ledger, task_id)[0]
@@ -154,11 +164,18 @@ def resume_task(
         if others != _others(ledger, {role: binding.agent for role, binding in others.items()}):
             message = f"an agent of {task_id} has a new key: run `deed tot stop {task_id}`, then start a new task"
             raise Refused("KEY_REVOKED", message, task=task_id)
-        with _locked(settings, task_id):
+        with locked_task(settings, task_id):
             reading.read(0)
-            thinker = thinker_named(reading.task.thinker, actions).name
+            if reading.task.thinker.startswith(f"{AGENT}:") and not best_path:
+                message = f"{reading.task.thinker} thinks about {task_id}: the agent answers its questions over MCP"
+                raise Refused("USAGE", message, task=task_id)
+            if best_path and not _has_best_path(reading.task):
+                message = "only a paused task whose thinker proves nothing has a best path to take, after its first \
+thought: leave best-path out, or end the task with `deed tot stop`"
+                raise Refused("USAGE", message, task=task_id)
+            thinker = thinker_named(NOBODY if best_path else reading.task.thinker, actions).name
             if reading.task.paused is not None:
-                resumed = kinds.TotResumed(sender="orchestrator", task_id=task_id, thinker=thinker)
+                resumed = kinds.TotResumed(sender="orchestrator", task_id=task_id, thinker=thinker, best_path=best_path)
                 _append(settings, ledger, resumed, reading.task.paused.id)
             return _play(replace(assignment, thinker=thinker), reading)
 
@@ -193,7 +210,7 @@ def _append(settings: Settings, client: Client, data: kinds.TotResumed | kinds.T
 
 
 @contextmanager
-def _locked(settings: Settings, task_id: str) -> Iterator[None]:
+def locked_task(settings: Settings, task_id: str) -> Iterator[None]:
     """Hold the lock of a task: only one process of this machine plays it."""
     path = settings.home / f"{PurePath(task_id).name}.lock"
     message = f"another process is searching {task_id}: follow it with `deed tot show {task_id} --follow`"
@@ -262,10 +279,15 @@ class _Reading:
         return next(entries, None) is not None
 
 
+def _has_best_path(task: Task) -> bool:
+    return task.paused is not None and not is_program(task.thinker) and len(task.nodes) > 1
+
+
 def outcome(task: Task) -> dict[str, Any]:
     """Return the outcome of a task; ``error`` is None if it was solved, ``stats`` if no search began.
 
-    ``paused`` is the reason of a pause (also its ``error``) and the command that continues the task; else it is None.
+    ``paused`` is the reason of a pause (also its ``error``), the command that continues the task, and the command that
+    ends it with its best path as the answer, if it has one; else it is None.
     """
     solution: kinds.Solution | None = task.solution.data.payload if task.solution is not None else None
     complete: kinds.SearchComplete | None = task.complete.data if task.complete is not None else None
@@ -278,12 +300,25 @@ def outcome(task: Task) -> dict[str, Any]:
         "confidence": None if solution is None else solution.confidence,
         "verification": None if solution is None else asdict(solution.verification),
         "alternative_solutions": [] if solution is None else solution.alternative_solutions,
+        "dimension_scores": {} if solution is None else _dimension_scores(task),
         "stats": None if complete is None else asdict(complete.payload.stats),
         "error": None if failure is None else asdict(failure),
-        "paused": None if pause is None else asdict(pause) | {"resume": f"deed tot resume {task.id}"},
+        "paused": None if pause is None else asdict(pause) | resumptions(task.id, has_path=_has_best_path(task)),
         "reasoning": None if solution is None else f"reasoning/{task.id}",
         "keys": {} if task.started is None else {binding.role: binding.key for binding in task.started.roles},
     }
+
+
+def _dimension_scores(task: Task) -> dict[str, float]:
+    """Return the scores of the answer's last thought by criterion."""
+    evaluation = path_to_best(task.nodes)[-1].evaluation
+    return {} if evaluation is None else evaluation.dimension_scores
+
+
+def resumptions(task_id: str, *, has_path: bool) -> dict[str, str | None]:
+    """Return the commands that continue a paused task, and that end it with its best path as the answer."""
+    resume = f"deed tot resume {task_id}"
+    return {"resume": resume, "best_path": f"{resume} --best-path" if has_path else None}
 
 
 def role_keys(settings: Settings, client: Client) -> dict[str, str]:

@@ -11,9 +11,11 @@ If the thinker proves answers (``checks``), only a solution counts as an answer.
 limit is an answer, too, and so is the best remaining node when a budget is spent or nothing is left to try; that answer
 says that nobody checked it. Such an answer costs one call beyond the budget, and never discards what was found.
 
-An endpoint that cannot be reached pauses the search and counts against no node. Any other failed request is repeated,
-at most ``attempts_max`` times, for the nodes without an answer, and the best ``ends_tried_max`` ends are synthesized. A
-search in which no thought was ever evaluated has exhausted nothing: it ends with its last error.
+A model that cannot be reached, or whose answers cannot be used, pauses the search and counts against no node. Any other
+failed request is repeated, at most ``attempts_max`` times, for the nodes without an answer, and the best
+``ends_tried_max`` ends are synthesized. If no answer can be written, or the user wants none, the best path itself is
+the answer, unless the thinker proves answers. A search in which no thought was ever evaluated has exhausted nothing: it
+ends with its last error.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import msgspec
 from deedbook.consumers.thoughts.answers import message
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.settings import criteria_of
-from deedbook.consumers.thoughts.task import Step, Task, attempts_max, best_path, fitting, in_order, path_to, stats
+from deedbook.consumers.thoughts.task import Step, Task, attempts_max, fitting, in_order, path_to, path_to_best, stats
 from deedbook.consumers.thoughts.thinkers import Thinker
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.tot import Failure, ThoughtNode
@@ -48,7 +50,7 @@ def next_step(task: Task, thinker: Thinker) -> Step | None:
     """Return the next step; None if the search has ended, is paused, or waits for answers."""
     if task.complete is not None or task.paused is not None:
         return None
-    if task.trouble is not None:
+    if task.trouble is not None and not task.takes_best_path:
         cause, failure = task.trouble
         return Step(kinds.TotPaused(sender="explorer", task_id=task.id, error=failure), [cause])
     if not task.nodes:
@@ -57,7 +59,9 @@ def next_step(task: Task, thinker: Thinker) -> Step | None:
         return Step(kinds.TotNodesAdded(nodes=[root]), [task.search_id])
     if task.solution is not None:
         left = [node.id for node in _pending(task)]
-        return _mark(task, left, "pruned", "reason_answered") if left else _finish(task)
+        return _mark(task, left, "not_taken", "reason_answered") if left else _finish(task)
+    if task.takes_best_path:
+        return None if _waiting(task, kinds.SynthesizeSolution) else _take_best_path(task, thinker)
     more = _alongside(task)
     if more is not None or task.requests:
         return more
@@ -66,7 +70,7 @@ def next_step(task: Task, thinker: Thinker) -> Step | None:
         or _give_up(task)
         or _evaluate(task, thinker)
         or _mark_solutions(task, thinker, _level(task))
-        or _synthesize(task)
+        or _synthesize(task, thinker)
         or _prune(task, thinker)
         or _expand(task, thinker)
     )
@@ -92,7 +96,15 @@ def _finish(task: Task, failure: Failure | None = None) -> Step:
     return Step(search_complete(task, failure), [task.search_id])
 
 
-def _mark(task: Task, ids: list[str], status: Literal["pruned", "terminal"], name: str, **values: Any) -> Step:
+def _take_best_path(task: Task, thinker: Thinker) -> Step:
+    return (
+        _add(task) or _synthesize(task, thinker) or _exhausted(task, thinker, phrase(task.language, "best_path_wanted"))
+    )
+
+
+def _mark(
+    task: Task, ids: list[str], status: Literal["pruned", "not_taken", "terminal"], name: str, **values: Any
+) -> Step:
     reason = phrase(task.language, name, **values)
     marked = kinds.TotNodesMarked(node_ids=ids[:batch_nodes_max], status=status, reason=reason)
     return Step(marked, [task.search_id])
@@ -161,14 +173,17 @@ def _mark_solutions(task: Task, thinker: Thinker, nodes: Iterable[ThoughtNode]) 
     return _mark(task, solutions, "terminal", "reason_solution") if solutions else None
 
 
-def _synthesize(task: Task) -> Step | None:
+def _synthesize(task: Task, thinker: Thinker) -> Step | None:
     ends = in_order(task.nodes, [node.id for node in task.nodes.values() if node.status == "terminal"])
     if not ends:
         return None
     open_ends = [id_ for id_ in ends if not _is_lost(task, id_)]
-    if not open_ends or len(ends) - len(open_ends) >= ends_tried_max:
+    is_tried = not open_ends or len(ends) - len(open_ends) >= ends_tried_max
+    verbatim = is_tried or task.takes_best_path
+    if verbatim and (thinker.checks or task.is_untellable):
         return _finish(task, task.fault)
-    payload = _synthesis(task, path_to(task.nodes, open_ends[0]))
+    payload = _synthesis(task, path_to(task.nodes, (open_ends or ends)[0]))
+    payload = msgspec.structs.replace(payload, verbatim=verbatim)
     return Step(message(kinds.SynthesizeSolution, task.id, payload), [task.search_id])
 
 
@@ -249,7 +264,7 @@ def _nothing_left(task: Task, thinker: Thinker) -> Step:
 
 
 def _out_of_budget(task: Task, thinker: Thinker) -> Step:
-    step = _mark_solutions(task, thinker, _pending(task)) or _synthesize(task)
+    step = _mark_solutions(task, thinker, _pending(task)) or _synthesize(task, thinker)
     if step is not None:
         return step
     config, say = task.config, partial(phrase, task.language)
@@ -257,10 +272,10 @@ def _out_of_budget(task: Task, thinker: Thinker) -> Step:
     limits += say("spent_tokens", tokens=config.tokens_max) if config.tokens_max else ""
     limits += say("spent_deadline", deadline=config.deadline) if config.deadline else ""
     text = say("spent", limits=limits, calls=task.paid.total.requests)
-    return _exhausted(task, thinker, text, is_recoverable=True)
+    return _exhausted(task, thinker, text)
 
 
-def _exhausted(task: Task, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Step:
+def _exhausted(task: Task, thinker: Thinker, text: str) -> Step:
     """Return the end of a search without a solution: the best remaining node, if the thinker proves nothing anyway."""
     cut = cut_off(task.nodes)
     left = [node for node in task.nodes.values() if node.depth and node.id not in cut]
@@ -270,11 +285,11 @@ def _exhausted(task: Task, thinker: Thinker, text: str, *, is_recoverable: bool 
         depth = max(node.depth for node in good)
         best = in_order(task.nodes, [node.id for node in good if node.depth == depth])[:1]
         return _mark(task, best, "terminal", "reason_left", why=text)
-    path = best_path(task.nodes)
+    path = path_to_best(task.nodes)
     if len(path) > 1 and path[-1].evaluation:
         ids = " → ".join(node.id for node in path)
         text += phrase(task.language, "best_path", path=ids, score=path[-1].evaluation.score)
-    return _finish(task, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=is_recoverable))
+    return _finish(task, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=False))
 
 
 def _is_spent(task: Task, payload: RequestPayload) -> bool:
@@ -352,7 +367,8 @@ def generation(task: Task, node_id: str, k: int) -> kinds.GeneratePayload:
 
 def evaluation(task: Task, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
     """Return the request to evaluate nodes."""
-    context, criteria = _context(task, nodes[0].depth), criteria_of(task.asked.task_type)
+    options = {} if task.started is None else task.started.options
+    context, criteria = _context(task, nodes[0].depth), criteria_of(task.asked.task_type, options)
     return kinds.EvaluatePayload(nodes, task.config.evaluation_strategy, context, criteria)
 
 
@@ -362,7 +378,8 @@ def _context(task: Task, depth: int) -> kinds.ThoughtContext:
 
 
 def search_complete(task: Task, failure: kinds.Failure | None) -> kinds.SearchComplete:
-    """Return the end of a search; with ``failure`` if it found no answer."""
+    """Return the end of a search; with ``failure``, which no resumption can help now, if it found no answer."""
+    failure = failure and msgspec.structs.replace(failure, recoverable=False)
     tree = kinds.ThoughtTree(
         task_id=task.id,
         problem=task.asked.problem,
@@ -372,6 +389,6 @@ def search_complete(task: Task, failure: kinds.Failure | None) -> kinds.SearchCo
         root_id=root_of(task.nodes) or "root",
         search_state=search_state(task.nodes, task.config),
     )
-    digest, path = tree_digest(node_states(task.nodes.values())), best_path(task.nodes)
+    digest, path = tree_digest(node_states(task.nodes.values())), path_to_best(task.nodes)
     payload = kinds.SearchPayload(stats=stats(task), tree_digest=digest, best_path=path, tree=tree)
     return message(kinds.SearchComplete, task.id, payload, failure)

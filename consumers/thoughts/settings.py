@@ -27,6 +27,8 @@ from deedbook.ledger.format.codec import converted
 from deedbook.ledger.lifecycle.authority import to_ms
 
 answer_wait_max_s: Final = 7 * 24 * 3600
+criteria_max: Final = 8
+_CRITERION: Final = re.compile(r"[^\W_][\w -]{0,59}")
 _FIELDS: Final = {
     "depth": "max_depth",
     "branching": "branching_factor",
@@ -70,17 +72,29 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FIELDS)
 
 
 class TaskOptions(NamedTuple):
-    """The options of a task: its type in any spelling, overrides, language, thinker, and ``bound`` agents by role."""
+    """The options of a task: its type in any spelling, overrides, language, thinker, and ``bound`` agents by role.
+
+    ``criteria`` replace those of the task type.
+    """
 
     task_type: str = "math_reasoning"
     overrides: Overrides = Overrides()
     language: Language | None = None
     thinker: str | None = None
     bound: Mapping[str, str] = MappingProxyType({})
+    criteria: tuple[str, ...] = ()
 
     def to_strings(self) -> dict[str, str]:
-        """Return the overrides as ``tot.started`` stores them."""
-        return {name: str(value) for name, value in msgspec.to_builtins(self.overrides).items()}
+        """Return the overrides and criteria as ``tot.started`` stores them. Raises Refused: ``INVALID_FIELD``."""
+        strings = {name: str(value) for name, value in msgspec.to_builtins(self.overrides).items()}
+        wrong = [name for name in self.criteria if not _CRITERION.fullmatch(name)]
+        if wrong or len(self.criteria) > criteria_max or len({*self.criteria}) != len(self.criteria):
+            message = (
+                f"give at most {criteria_max} different criteria, each a name of 1 to 60 letters, digits, blanks, \
+_ and -, such as cost or time to repair"
+            )
+            raise Refused("INVALID_FIELD", message, path="$.evaluation_criteria")
+        return strings | ({"evaluation_criteria": "\n".join(self.criteria)} if self.criteria else {})
 
 
 _SCORING: Final[EvaluationStrategy] = "independent_scoring"
@@ -142,8 +156,10 @@ def read_task_type(spelling: str) -> str:
     return _find(_TYPE_ALIASES, spelling) or spelling.strip()
 
 
-def criteria_of(task_type: str) -> list[str]:
-    """Return the criteria for thoughts about a type of problem; unknown types have those of mathematics."""
+def criteria_of(task_type: str, options: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Return the criteria in the options of ``tot.started``, else those of the type (an unknown one: mathematics)."""
+    if own := options.get("evaluation_criteria"):
+        return own.split("\n")
     return TASK_TYPES.get(task_type, TASK_TYPES["math_reasoning"]).criteria.split()
 
 

@@ -32,8 +32,9 @@ attempts_max: Final = 3
 batch_size_max_bytes: Final = 24 * 1024
 """The size of the items in a message beside the problem, as JSON."""
 
-# A missing answer of an endpoint or a bound agent is temporary: it pauses the task and counts against no node.
-PAUSING: Final = frozenset({"LLM_UNAVAILABLE", "EVALUATION_TIMEOUT"})
+# A model or a bound agent gave no answer, or the model's answers cannot be used: the task pauses, because its user can
+# change the settings or the model; nothing counts against a node.
+PAUSING: Final = frozenset({"LLM_UNAVAILABLE", "LLM_INVALID", "EVALUATION_TIMEOUT"})
 
 S = TypeVar("S")
 Nodes: TypeAlias = Mapping[str, kinds.ThoughtNode]
@@ -71,7 +72,8 @@ class Task:
     not count against it, and the request is repeated); a node in ``given_up`` failed for good. ``trouble`` is the
     answer for which the search must pause (its id and error), ``fault`` the last error, ``turned_from`` the last node
     of a backtrack, ``costs`` the cost of the whole task, and ``paid`` the cost without that of bound agents, because a
-    budget limits our own model.
+    budget limits our own model. ``answers`` are the recorded answers of models by role and prompt; a resumption drops
+    the unusable ones, so that their questions are asked again. With ``takes_best_path``, nothing more is thought.
     """
 
     def __init__(self, task_id: str) -> None:
@@ -89,6 +91,8 @@ class Task:
         self.thinker = ""
         self.paused: Event | None = None
         self.paused_for: set[str] = set()
+        self.resumptions = 0
+        self.takes_best_path = self.is_untellable = False
         self.decompositions: list[Event] = []
         self.nodes: dict[str, kinds.ThoughtNode] = {}  # replaced on each change: requests keep the version they saw
         self.drawn: list[DrawnCandidates] = []
@@ -106,6 +110,7 @@ class Task:
         self.complete: Event | None = None
         self.failure: kinds.Failure | None = None
         self.now_ms = 0
+        self.last_id = ""
 
     @property
     def is_over(self) -> bool:
@@ -137,7 +142,7 @@ class Task:
     def apply(self, event: Event) -> None:
         """Take in the next event of the task's stream."""
         data = event.data
-        self.now_ms = event.accepted_ms
+        self.now_ms, self.last_id = event.accepted_ms, event.id
         self.costs = view.costs_after(self.costs, event)
         if getattr(data, "sender", None) not in self.others:
             self.paid = view.costs_after(self.paid, event)
@@ -183,6 +188,9 @@ class Task:
                 self.paused_for |= set(event.causes)
             case kinds.TotResumed():
                 self.paused, self.trouble, self.fault, self.thinker = None, None, None, data.thinker
+                self.resumptions += 1
+                self.takes_best_path = data.best_path
+                self.answers = {key: paid for key, paid in self.answers.items() if paid.data.answer is not None}
             case kinds.TotError():
                 self.failure = data.error if data.sender == "orchestrator" else self.failure
             case _:
@@ -202,6 +210,7 @@ class Task:
             case kinds.FinalSolution() if data.payload is not None:
                 self.solution = event
             case kinds.FinalSolution() if isinstance(request, kinds.SynthesizeSolution):
+                self.is_untellable |= request.payload.verbatim
                 self._failed(event, [request.payload.best_path[-1].id], data.error)
             case kinds.SearchComplete():
                 self.complete = event
@@ -238,8 +247,8 @@ class Task:
         self.fault = failure
         if is_passing and self.paused is None:
             self.trouble = (event.id, failure)
-        if not failure.recoverable and not is_passing:
-            self.given_up.update(ids)
+        if not failure.recoverable and not is_passing and failure.code != "SEARCH_EXHAUSTED":
+            self.given_up.update(ids)  # not for a spent budget, which is no fault of a node
 
 
 def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
@@ -272,6 +281,21 @@ def fitting(items: Iterable[S]) -> list[S]:
     return batch
 
 
+def cut_to_bytes(text: str, size_max_bytes: int) -> str:
+    """Return a text, shortened to ``size_max_bytes`` as JSON, in which one character may have six bytes."""
+    if json_size(text) <= size_max_bytes:
+        return text
+    count, size = 0, json_size("…")
+    while (size := size + json_size(text[count]) - 2) <= size_max_bytes:
+        count += 1
+    return f"{text[:count]}…"
+
+
+def json_size(text: str) -> int:
+    """Return the size of a text as JSON, in bytes."""
+    return len(msgspec.json.encode(text))
+
+
 def in_order(nodes: Nodes, ids: Iterable[str]) -> list[str]:
     """Return nodes best first: by score, then confidence, then in the order of the tree."""
 
@@ -282,7 +306,7 @@ def in_order(nodes: Nodes, ids: Iterable[str]) -> list[str]:
     return sorted(ids, key=worth)
 
 
-def best_path(nodes: Nodes) -> list[kinds.ThoughtNode]:
+def path_to_best(nodes: Nodes) -> list[kinds.ThoughtNode]:
     """Return the path to the best node, by the same rule as all views (``projections.thoughts.tree``)."""
     return [nodes[id_] for id_ in view.best_path(nodes)]
 

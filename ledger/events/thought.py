@@ -14,7 +14,7 @@ Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer
 Strategy = Literal["BFS", "DFS"]
 GenerationStrategy = Literal["independent_sampling", "sequential_proposal"]
 EvaluationStrategy = Literal["independent_scoring", "comparative_voting"]
-NodeStatus = Literal["pending", "expanded", "pruned", "terminal"]
+NodeStatus = Literal["pending", "expanded", "pruned", "not_taken", "terminal"]
 TaskId = Annotated[
     str, msgspec.Meta(pattern=r"^tot-[0-9]{8}-[0-9]{6}-[0-9a-z]{6}\Z", description="tot-YYYYMMDD-HHMMSS-xxxxxx")
 ]

@@ -247,11 +247,15 @@ class EvaluationResults(Reply, frozen=True, kw_only=True):
 
 
 class SynthesizePayload(DecomposePayload, frozen=True):
-    """The path from the root to the best leaf, with the goal and constraints for its answer."""
+    """The path from the root to the best leaf, with the goal and constraints for its answer.
+
+    With ``verbatim``, the path itself is the answer: no thinker writes or checks one.
+    """
 
     best_path: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1)]
     goal: OptionalText = ""
     constraints: list[Passage] = []
+    verbatim: bool = False
 
 
 class SynthesizeSolution(Message, frozen=True, kw_only=True):
@@ -316,10 +320,10 @@ class TotNodesAdded(EventData, frozen=True):
 
 
 class TotNodesMarked(EventData, frozen=True):
-    """The explorer marks nodes as pruned or terminal."""
+    """The explorer marks nodes: as pruned, as terminal, or as not taken, because the search needed them no more."""
 
     node_ids: Annotated[list[NodeId], msgspec.Meta(min_length=1, max_length=64)]
-    status: Literal["pruned", "terminal"]
+    status: Literal["pruned", "not_taken", "terminal"]
     reason: Passage
 
 
@@ -335,7 +339,8 @@ class TotModelAnswered(Statement, frozen=True, kw_only=True):
     """One paid answer of a model, recorded before it is used, so that an equal prompt is never paid twice.
 
     ``prompt_sha256`` covers the messages and the sample number, not the model. ``answer`` is the parsed object without
-    unused fields. ``fault`` is the error in an answer that could not be parsed; the next prompt names it.
+    unused fields. ``fault`` is the error in an answer that could not be used; the next prompt names it. After
+    ``tot.resumed``, a prompt that has only a fault may be asked again.
     """
 
     is_free = True
@@ -348,18 +353,22 @@ class TotModelAnswered(Statement, frozen=True, kw_only=True):
 
 
 class TotPaused(Statement, frozen=True, kw_only=True):
-    """Pauses the task until it is resumed, because a model or agent is unavailable. It counts against no node.
+    """Pauses the task until it is resumed: a model or agent is unavailable, or a model's answers cannot be used.
 
-    The causes name the failed answer or the unanswered request.
+    It counts against no node. The causes name the failed answer or the unanswered request.
     """
 
     error: Failure
 
 
 class TotResumed(Statement, frozen=True, kw_only=True):
-    """Resumes the search with this thinker. Answered requests are not sent again."""
+    """Resumes the search with this thinker. Answered requests are not sent again.
+
+    With ``best_path``, nothing more is thought: the best path becomes the answer.
+    """
 
     thinker: Label
+    best_path: bool = False
 
 
 class TotError(Statement, frozen=True, kw_only=True):

@@ -45,7 +45,8 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     """The state of a task. ``waiting`` maps event ids to open requests; ``answered`` maps the others to their answers.
 
     ``drawn`` maps answers of the generator to the temporary ids that are not nodes yet, with digests of their thoughts.
-    ``problem``, ``config`` and ``prompts`` are digests: of the problem, the configuration, and each role's prompts.
+    ``problem``, ``config``, ``prompts`` and ``faulty`` are digests: of the problem, the configuration, and each role's
+    prompts with a usable answer of a model, and with an unusable one since the last resumption.
     """
 
     roles: dict[str, tuple[str, str]]
@@ -59,6 +60,7 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     prompts: dict[str, tuple[bytes, ...]] = {}
     problem: bytes = b""
     config: bytes = b""
+    faulty: dict[str, tuple[bytes, ...]] = {}
 
 
 # Request type → its sender, its receiver, and the type of its answer.
@@ -150,7 +152,7 @@ def _side_statement(state: TotState, event: Event, data: kinds.SideStatement) ->
                 message = f"only the orchestrator may resume {event.name}, and only while it is paused: see \
 `deed tot show {event.name}`"
                 raise Refused("TRANSITION_NOT_ALLOWED", message)
-            return replace(state, is_paused=False)
+            return replace(state, is_paused=False, faulty={})
         case _:
             assert_never(data)
 
@@ -162,12 +164,15 @@ def _paid_answer(state: TotState, event: Event, data: kinds.TotModelAnswered) ->
     if not any(parties_of(type_)[1] == data.sender for type_ in waits):
         message = f"the first cause of {event.kind} must be an open request to the {data.sender}"
         raise Refused("TRANSITION_NOT_ALLOWED", message)
-    prompt, known = bytes.fromhex(data.prompt_sha256)[:_digest_bytes], state.prompts.get(data.sender, ())
-    if prompt in known:
+    prompt, sender = bytes.fromhex(data.prompt_sha256)[:_digest_bytes], data.sender
+    usable, faulty = state.prompts.get(sender, ()), state.faulty.get(sender, ())
+    if prompt in usable or prompt in faulty:
         raise Refused("TRANSITION_NOT_ALLOWED", "this prompt is already answered: use the recorded answer")
-    if len(known) >= prompts_max:
+    if len(usable) + len(faulty) >= prompts_max:
         raise Refused("TOO_LARGE", f"a role may record at most {prompts_max} answers of a model", prompts=prompts_max)
-    return replace(state, prompts=state.prompts | {data.sender: (*known, prompt)})
+    if data.answer is None:
+        return replace(state, faulty=state.faulty | {sender: (*faulty, prompt)})
+    return replace(state, prompts=state.prompts | {sender: (*usable, prompt)})
 
 
 def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer) -> TotState:
@@ -320,7 +325,7 @@ def _require_going(state: TotState, event: Event) -> None:
 
 
 def _require_growing(id_: str, node: NodeState) -> None:
-    if node.status in ("pruned", "terminal"):
+    if node.status in ("pruned", "not_taken", "terminal"):
         raise Refused("TRANSITION_NOT_ALLOWED", f"node {id_} is {node.status} and cannot get children")
 
 

@@ -21,6 +21,8 @@ from deedbook.consumers.sdk.mermaid import Flowchart, Style
 from deedbook.consumers.sdk.text import cut, quote_text, sanitize_line
 from deedbook.consumers.thoughts.logs import ends, entries_of
 from deedbook.consumers.thoughts.phrases import language_of, phrase
+from deedbook.consumers.thoughts.run import resumptions
+from deedbook.consumers.thoughts.thinkers.registry import is_program
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
@@ -35,7 +37,14 @@ _CLASSES: Final = {
     "best": "stroke-width:3px",
     "terminal": "fill:#d7f5dd,stroke:#1a7f37",
     "pruned": "fill:#eeeeee,stroke:#8c8c8c,color:#666666",
+    "not_taken": "fill:#f6f6f6,stroke:#8c8c8c",
     "pending": "stroke-dasharray:4 3",
+}
+
+
+_ADVICE: Final = {
+    "LLM_UNAVAILABLE": "; `deed doctor --llm` tries the model",
+    "LLM_INVALID": "; before, answer_tokens_max and model in [llm] can be changed",
 }
 
 
@@ -64,6 +73,15 @@ def tree_text(tree: dict[str, Any]) -> Iterator[str]:
     for (id_, _), stem in zip(lines, stems([depth for _, depth in lines]), strict=True):
         yield f"{stem}{_node_text(nodes[id_], is_best=id_ in best)}"
     yield f"at depth {state['current_depth']}, {len(nodes)} nodes, {len(state['frontier'])} in the frontier"
+
+
+def criteria_text(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield how the end of the best path was scored by each criterion."""
+    for id_ in tree["search_state"]["best_path"][-1:]:
+        judged = (tree["nodes"].get(id_) or {}).get("evaluation") or {}
+        if scores := judged.get("dimension_scores"):
+            texts = (f"{sanitize_line(name)} {score:g}" for name, score in scores.items())
+            yield f"scores of {id_}: {', '.join(texts)}"
 
 
 def _node_text(node: dict[str, Any], *, is_best: bool) -> str:
@@ -107,7 +125,8 @@ def print_end(task: dict[str, Any]) -> None:
     if task["solution"] is not None:
         print_outcome(task["solution"])
     elif (failure := task["failure"]) is not None:
-        paused = failure | {"resume": f"deed tot resume {task['id']}"} if task["status"] == "paused" else None
+        has_path = len(task["search_state"]["best_path"]) > 1 and not is_program(task["thinker"])
+        paused = failure | resumptions(task["id"], has_path=has_path) if task["status"] == "paused" else None
         echo(f"{failure['code']}: {sanitize_line(failure['message'])}{resumption(paused)}")
 
 
@@ -116,8 +135,9 @@ def resumption(paused: dict[str, Any] | None) -> str:
     if paused is None:
         return ""
     wait = f" after {paused['retry_after_s']} s" if paused["retry_after_s"] else ""
-    tried = "; `deed doctor --llm` tries the model" if paused["code"] == "LLM_UNAVAILABLE" else ""
-    return f" (paused: continue{wait} with `{paused['resume']}`; answered requests are not sent again{tried})"
+    advice = _ADVICE.get(paused["code"], "")
+    path = f"; `{paused['best_path']}` takes the best path as the answer" if paused["best_path"] else ""
+    return f" (paused: continue{wait} with `{paused['resume']}`; answered requests are not sent again{advice}{path})"
 
 
 def print_run(outcome: dict[str, Any]) -> None:

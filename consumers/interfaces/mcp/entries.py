@@ -52,7 +52,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tree-of-thoughts search for ``problem`` (minutes), or the state of the search ``ref``."""
+    """A tree-of-thoughts search for ``problem`` (minutes), or the state of the search ``ref``.
+
+    Without a program or model that can think about the problem, you think: answer each ``question``.
+    """
 
     problem: Annotated[str, msgspec.Meta(description="The problem; a search takes minutes.")] = ""
     task_type: Annotated[
@@ -60,6 +63,10 @@ class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         msgspec.Meta(description="math_reasoning, creative_writing, planning, debugging or architecture_design."),
     ] = "math_reasoning"
     ref: Annotated[str, msgspec.Meta(description="The task_id of a search, to get its state.")] = ""
+    criteria: list[str] = []
+    question: Annotated[str, msgspec.Meta(description="The id of what you answer.")] = ""
+    answer: dict[str, Any] | None = None
+    best_path: Annotated[bool, msgspec.Meta(description="With resume: it is the answer.")] = False
     resume: Annotated[bool, msgspec.Meta(description="Continue it if it is paused or no longer running.")] = False
     after: Annotated[int, msgspec.Meta(ge=0, description="Only log lines after this index.")] = 0
 

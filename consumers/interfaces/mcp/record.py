@@ -71,6 +71,14 @@ _digest_digits: Final = 40
 _AGAIN: Final = frozenset({"IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY"})
 
 
+class AskedQuestion(Answer, frozen=True, kw_only=True):
+    """A question of a search to the calling agent, whose data ``about`` is JSON."""
+
+    id: str
+    text: Own
+    about: Untrusted
+
+
 class Recorded(Answer, frozen=True, kw_only=True):
     """The recorded events, the ids for the next call, and the results of an entry that is the only one of its call.
 
@@ -89,6 +97,7 @@ class Recorded(Answer, frozen=True, kw_only=True):
     timeline: list[Untrusted]
     verification: ShownVerification
     error: ShownFailure
+    question: AskedQuestion
 
 
 class RecordTool(Tools):

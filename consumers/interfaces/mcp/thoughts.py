@@ -1,7 +1,9 @@
 """Tree-of-thoughts searches through the tools: a call starts one, a thread runs it, later calls ask for its state.
 
 A search runs for minutes, so the call that starts it returns the task's id as soon as the task is in the ledger. If
-this server ends first, the agents stop; the entry with ``resume``, or `deed tot resume`, continues the search.
+this server ends first, the agents stop; the entry with ``resume``, or `deed tot resume`, continues the search. If no
+program reads the problem and no model is configured, the calling agent thinks: a call's answer is a question, and the
+next call answers it.
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ from typing import Any, Final
 from deedbook.consumers.interfaces.mcp.answers import shorten_list, time_text
 from deedbook.consumers.interfaces.mcp.entries import Thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
-from deedbook.consumers.sdk.text import shorten
+from deedbook.consumers.sdk.text import json_text, shorten
 from deedbook.consumers.sdk.tokens import cut_to_tokens
+from deedbook.consumers.thoughts.dialogue import AgentQuestion, Dialogue
 from deedbook.consumers.thoughts.logs import entries_of
 from deedbook.consumers.thoughts.run import new_task_id, outcome, read_task, resume_task, run_task
 from deedbook.consumers.thoughts.settings import TaskOptions
 from deedbook.consumers.thoughts.task import Task
+from deedbook.consumers.thoughts.thinkers.calling_agent import AGENT
+from deedbook.consumers.thoughts.thinkers.registry import has_thinker
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.home.trust import actions_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,15 +47,29 @@ def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
         raise Refused(
             "INVALID_FIELD", "set either problem, to start a search, or ref, to get its state", field="entries"
         )
+    question: AgentQuestion | None = None
     if not entry.ref:
         task_id = new_task_id()
-        search = partial(run_task, ledger.settings, entry.problem, TaskOptions(entry.task_type), task_id=task_id)
-        _play(ledger, task_id, search)
+        options = TaskOptions(entry.task_type, criteria=tuple(entry.criteria))
+        if has_thinker(entry.problem, entry.task_type, actions_of(ledger.settings, ledger.client)):
+            search = partial(run_task, ledger.settings, entry.problem, options, task_id=task_id)
+            _play(ledger, task_id, search)
+        else:
+            question = _dialogue(ledger, task_id).begin(entry.problem, options)
     else:
-        task_id = ledger.ask("tot.show", id=entry.ref.strip())["id"]
-        if entry.resume and not _is_played(task_id):
-            _play(ledger, task_id, partial(resume_task, ledger.settings, task_id))
-    return _report(ledger, task_id, entry.after)
+        row = ledger.ask("tot.show", id=entry.ref.strip())
+        task_id, is_open = row["id"], row["status"] in ("started", "searching")
+        if row["thinker"].startswith(f"{AGENT}:") and (is_open or entry.answer is not None):
+            dialogue = _dialogue(ledger, task_id)
+            question = dialogue.ask() if entry.answer is None else dialogue.answer(entry.question, entry.answer)
+        elif entry.resume and not _is_played(task_id):
+            _play(ledger, task_id, partial(resume_task, ledger.settings, task_id, best_path=entry.best_path))
+    asked = {} if question is None else {"question": question._asdict() | {"about": json_text(question.about)}}
+    return _report(ledger, task_id, entry.after) | asked
+
+
+def _dialogue(ledger: ToolLedger, task_id: str) -> Dialogue:
+    return Dialogue(ledger.settings, ledger.client, ledger.author().name, task_id)
 
 
 def _play(ledger: ToolLedger, task_id: str, play: Callable[..., Any]) -> None:

@@ -5,6 +5,7 @@ comma after the last entry, and write numbers as text. Paying for the answer aga
 accepts:
 
 - several objects, if one fits the type; two different ones that both fit are a fault, because either could be meant;
+- a field beside the object that it belongs into (``moved``);
 - unknown keys and ``null`` for an optional field (both ignored); lists and texts that are too long (cut); a single
   value instead of a list; numbers and lists instead of a text;
 - ``"8.5"``, ``"8/10"`` and ``"80%"`` for a number; the last two as a share of its maximum.
@@ -18,7 +19,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -35,8 +36,16 @@ _LAST_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*+[}\]])', re.DOTAL
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:(%)|(?:/|out of|of)\s*([1-9]\d{0,5}))?\s*", re.ASCII)
 
 
-def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]] = MappingProxyType({})) -> T:
-    """Return the value of type ``form`` in a model's text; ``missing`` has the defaults of optional fields, by type.
+Optional: TypeAlias = Mapping[type, dict[str, Any]]
+Moved: TypeAlias = Mapping[type, dict[str, str]]
+_NOTHING: Final[Mapping[type, Any]] = MappingProxyType({})
+
+
+def read_answer(text: str, form: type[T], missing: Optional = _NOTHING, moved: Moved = _NOTHING) -> T:
+    """Return the value of type ``form`` in a model's text.
+
+    ``missing`` has the defaults of optional fields by type, and ``moved`` the object to which fields belong that models
+    write beside it: ``{Candidate: {"is_solution": "metadata"}}``.
 
     Raises Refused: the fault, in words with which a model can correct it.
     """
@@ -51,7 +60,7 @@ def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]]
             faults[size] = value
             continue
         try:
-            fitted = convert(fit(value, kind, missing), form)
+            fitted = convert(fit(value, kind, missing, moved), form)
         except msgspec.ValidationError as error:
             faults[size] = schema_error(error)
         else:
@@ -85,23 +94,24 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
         yield position - start, value
 
 
-def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) -> Any:
+def fit(value: Any, kind: inspect.Type, missing: Optional = _NOTHING, moved: Moved = _NOTHING) -> Any:
     """Return a value converted to a type as far as its meaning is clear; the type refuses the rest."""
     match kind:
         case inspect.Metadata():
-            return fit(value, kind.type, missing)
+            return fit(value, kind.type, missing, moved)
         case inspect.StructType() if isinstance(value, dict):
-            given = missing.get(kind.cls, {}) | {name: one for name, one in value.items() if one is not None}
+            stated = _put_back({name: one for name, one in value.items() if one is not None}, moved.get(kind.cls, {}))
+            given = missing.get(kind.cls, {}) | stated
             names = {field.encode_name: field.type for field in kind.fields if field.encode_name in given}
-            fitted = {name: fit(given[name], type_, missing) for name, type_ in names.items()}
+            fitted = {name: fit(given[name], type_, missing, moved) for name, type_ in names.items()}
             optional = missing.get(kind.cls, {}).items()
             # A word for an optional number ("confidence": "high") counts as missing.
             return fitted | {name: one for name, one in optional if type(one) is float and type(fitted[name]) is str}
         case inspect.ListType() if value is not None:
             values = value if isinstance(value, list) else [value]
-            return [fit(value, kind.item_type, missing) for value in values[: kind.max_length]]
+            return [fit(value, kind.item_type, missing, moved) for value in values[: kind.max_length]]
         case inspect.DictType() if isinstance(value, dict):
-            return {key: fit(one, kind.value_type, missing) for key, one in value.items()}
+            return {key: fit(one, kind.value_type, missing, moved) for key, one in value.items()}
         case inspect.FloatType() | inspect.IntType():
             return read_number(value, kind.le)
         case inspect.StrType() if isinstance(value, str | int | float | list | dict) and not isinstance(value, bool):
@@ -109,6 +119,15 @@ def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) 
             return text[: kind.max_length]
         case _:  # any other type: the value stays as it is
             return value
+
+
+def _put_back(stated: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields with those that belong into an object put there, unless it has them."""
+    for name, owner in moved.items():
+        inner = stated.get(owner, {})
+        if name in stated and isinstance(inner, dict):
+            stated |= {owner: {name: stated[name]} | inner}
+    return stated
 
 
 def read_number(value: Any, most: float | None) -> Any:

@@ -29,6 +29,7 @@ Path: TypeAlias = Sequence[kinds.ThoughtNode]
 
 candidates_max: Final = 64
 hopeless_below: Final = 1.0
+solution_score_min: Final = 5.0
 
 
 class ModelAnswer(NamedTuple):
@@ -98,6 +99,13 @@ class PaidThinker(Thinker, Protocol):
 
     def at_work(self, *, deadline: str | None, recorder: Recorder) -> PaidThinker:
         """Return a thinker for one request; afterwards its ``usage`` is the whole cost, including failures."""
+
+
+def claims_solution(path: Path) -> bool:
+    """Return whether the last thought was proposed as a solution and not scored below ``solution_score_min``."""
+    last = path[-1]
+    judged = last.evaluation is None or last.evaluation.score >= solution_score_min
+    return len(path) > 1 and str(last.metadata.get("is_solution")).lower() == "true" and judged
 
 
 def ranked(evaluations: list[kinds.NodeEvaluation]) -> kinds.ResultsPayload:

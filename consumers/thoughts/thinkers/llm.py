@@ -2,13 +2,14 @@
 
 ``consumers.sdk.llm.reader`` reads a model's answer, which is bounded and never trusted. If it cannot be used, the
 question is asked again, ``attempts`` times in all, with the fault and the beginning of the answer as data. Then only
-that question fails (GENERATION_FAILED, INVALID_FORMAT), and the other answers of a batch are used. An endpoint that
-cannot be reached is no fault of a node: LLM_UNAVAILABLE, or EVALUATION_TIMEOUT for a late judge, pauses the search. All
-of these are recoverable, even a refused key or field: after a correction of ``[llm]`` the search continues.
+that question fails (LLM_INVALID), and the other answers of a batch are used. An endpoint that cannot be reached is
+LLM_UNAVAILABLE, or EVALUATION_TIMEOUT for a late judge. A request with no usable answer pauses the search and is no
+fault of a node. All of these are recoverable, even a refused key or field: after a change of ``[llm]`` the search
+continues. A question that the budget or the deadline prevents is SEARCH_EXHAUSTED, which no resumption can help.
 
 An answer is recorded before it is used. If we crash before that, it was paid for and is lost; after it, it is recalled
-by the digest of its prompt. The prompt has everything that distinguishes questions: a sample's number, and the fault of
-the answer before.
+by the digest of its prompt, an unusable one only until the search is resumed. The prompt has everything that
+distinguishes questions: a sample's number, and the fault of the answer before.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import data_block
 from deedbook.consumers.sdk.text import sanitize_line, shorten
 from deedbook.consumers.thoughts.task import fitting
-from deedbook.consumers.thoughts.thinkers import ModelAnswer, Path, Recorder, candidates_max, ranked
+from deedbook.consumers.thoughts.thinkers import (
+    ModelAnswer,
+    Path,
+    Recorder,
+    candidates_max,
+    claims_solution,
+    ranked,
+)
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.codec import convert
@@ -42,7 +50,6 @@ reasoning_max_chars: Final = 300
 answer_size_max_bytes: Final = 32 * 1024
 fault_max_chars: Final = 240
 retry_after_max_s: Final = 31_536_000
-solution_score_min: Final = 5.0
 
 _ROLE: Final = (
     "You are one part of a Tree-of-Thoughts search. Between <thoughts> and </thoughts> stands the problem that you work"
@@ -60,19 +67,23 @@ _AGAIN: Final = (
 )
 _UNCHECKED: Final = {"is_valid": False, "by": "nobody"}
 # A model is asked for the messages' own payloads, and may leave out these fields, which have a default.
-_MISSING: Final[dict[type, dict[str, Any]]] = {
+MISSING: Final[dict[type, dict[str, Any]]] = {
     kinds.Decomposition: {"thought_granularity": "step", "intermediate_steps": []},
     kinds.Candidate: {"temp_id": "cand_0"},
     kinds.NodeEvaluation: {"node_id": "_", "confidence": 0.5},
     kinds.Solution: {"reasoning_trace": [], "confidence": 0.5, "verification": _UNCHECKED},
     kinds.Verification: {"by": "model"},
 }
-_UNUSABLE: Final[dict[type, str]] = {kinds.GeneratedPayload: "GENERATION_FAILED"}
+# Fields that models write beside the object to which they belong.
+MOVED: Final[dict[type, dict[str, str]]] = {
+    kinds.Candidate: {"is_solution": "metadata"},
+    kinds.Solution: {"is_valid": "verification", "validation_errors": "verification"},
+}
 _LATE: Final[dict[type, str]] = dict.fromkeys((kinds.NodeEvaluation, kinds.ResultsPayload), "EVALUATION_TIMEOUT")
 F = TypeVar("F", bound=msgspec.Struct)
 
 
-class _ModelQuestion(NamedTuple, Generic[F]):
+class Question(NamedTuple, Generic[F]):
     """A question: its text, its data, and the form of the answer; ``keep`` returns the usable part, or refuses it."""
 
     text: str
@@ -82,31 +93,11 @@ class _ModelQuestion(NamedTuple, Generic[F]):
     sample: int | None = None
 
 
-@dataclass
-class LlmThinker:
-    """A thinker that asks a model; see ``Thinker``. Its verification is only the model's own claim."""
-
-    client: LlmClient
-    language: kinds.Language = "en"
-    deadline: str | None = None
-    recorder: Recorder | None = None
-    usage: kinds.Usage = field(default_factory=kinds.Usage)
-    threads: ThreadPoolExecutor | None = None
+class QuestionThinker:
+    """A thinker that is asked in words; ``_ask`` gets the answers. Its verification is only its own claim."""
 
     problems = "any problem"
     checks = False
-
-    def __post_init__(self) -> None:
-        """Share the threads of this process, so that one limit applies to all parallel questions."""
-        self._threads = self.threads or ThreadPoolExecutor(self.client.endpoint.settings.parallel_max)
-        self._until_s = inf if self.deadline is None else datetime.fromisoformat(self.deadline).timestamp()
-
-    def at_work(self, *, deadline: str | None = None, recorder: Recorder | None = None) -> LlmThinker:
-        return LlmThinker(self.client, self.language, deadline, recorder, threads=self._threads)
-
-    @property
-    def name(self) -> str:
-        return f"llm:{self.client.model}"[:200]
 
     def reads(self, problem: str, task_type: str) -> bool:
         return True
@@ -118,7 +109,7 @@ class LlmThinker:
             ' "depth_estimate": how many steps, 1 to 64, "constraints": ["what every step has to keep"],'
             ' "success_criteria": "by what one sees that the problem is solved"}'
         )
-        shapes = self._ask([_ModelQuestion(text, {"problem": problem, "task_type": task_type}, kinds.Decomposition)])
+        shapes = self._ask([Question(text, {"problem": problem, "task_type": task_type}, kinds.Decomposition)])
         return shapes if isinstance(shapes, kinds.Failure) else shapes[0]
 
     def generate(self, path: Path, request: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
@@ -138,8 +129,8 @@ class LlmThinker:
         else:
             sampled = f"Think of {k} next steps that differ in what they try, and propose only number"
             asks = [(f"{sampled} {n} of them." if k > 1 else "Propose the next step.", n) for n in range(1, k + 1)]
-        keep = partial(_used, k=k // len(asks))
-        answers = self._ask([_ModelQuestion(text + form, about, kinds.GeneratedPayload, keep, n) for text, n in asks])
+        keep = partial(_used, k=k // len(asks), is_first=len(path) == 1)
+        answers = self._ask([Question(text + form, about, kinds.GeneratedPayload, keep, n) for text, n in asks])
         if isinstance(answers, kinds.Failure):
             return answers
         return _used(kinds.GeneratedPayload([thought for answer in answers for thought in answer.candidates]), k)
@@ -158,24 +149,19 @@ class LlmThinker:
             text = f"Compare the candidates by their last steps, and evaluate every one of them. {place}"
             text += f'{{"evaluations": [{{"node_id": "the candidate\'s", {form}}}]}}'
             about |= {"candidates": [{"node_id": id_, "steps": texts} for id_, texts in steps.items()]}
-            votes = self._ask([_ModelQuestion(text, about, kinds.ResultsPayload, partial(_of_these, ids=list(steps)))])
+            votes = self._ask([Question(text, about, kinds.ResultsPayload, partial(_of_these, ids=list(steps)))])
             scores = votes if isinstance(votes, kinds.Failure) else votes[0].evaluations
         else:
-            judge = partial(
-                _ModelQuestion, f"Judge the last of the steps. {place}{{{form}}}", form=kinds.NodeEvaluation
-            )
+            judge = partial(Question, f"Judge the last of the steps. {place}{{{form}}}", form=kinds.NodeEvaluation)
             each = [(about | {"steps": texts}, partial(_of_node, id_=id_)) for id_, texts in steps.items()]
             scores = self._ask([judge(about=data, keep=keep) for data, keep in each])
         return scores if isinstance(scores, kinds.Failure) else ranked(scores)
 
     def is_solution(self, path: Path) -> bool:
-        """Return whether the last thought was proposed as a solution and not scored below ``solution_score_min``."""
-        last = path[-1]
-        judged = last.evaluation is None or last.evaluation.score >= solution_score_min
-        return len(path) > 1 and str(last.metadata.get("is_solution")).lower() == "true" and judged
+        return claims_solution(path)
 
     def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
-        """Return the model's answer and its own verdict on it; a deadline does not prevent it."""
+        """Return the answer and the thinker's own verdict on it."""
         text = (
             "Write the answer that the steps lead to, whole and by itself, as whoever posed the problem can use it;"
             f" then check it against the problem, the goal and the constraints.{_JSON}"
@@ -183,22 +169,54 @@ class LlmThinker:
             ' "verification": {"is_valid": true|false, "validation_errors": ["what does not hold; none if all does"]},'
             ' "alternative_solutions": ["another answer, in a sentence"]}'
         )
-        self._until_s = inf
         about = _known(request) | {"steps": [node.content for node in request.best_path[1:]]}
-        answers = self._ask([_ModelQuestion(text, about, kinds.Solution, _on_its_own_word)])
+        answers = self._ask([Question(text, about, kinds.Solution, _on_its_own_word)])
         return answers if isinstance(answers, kinds.Failure) else answers[0]
 
-    def _ask(self, questions: Sequence[_ModelQuestion[F]]) -> list[F] | kinds.Failure:
+    def _ask(self, questions: Sequence[Question[F]]) -> list[F] | kinds.Failure:
+        """Return the usable answers; a failure if there is none."""
+        raise NotImplementedError
+
+
+@dataclass
+class LlmThinker(QuestionThinker):
+    """A thinker that asks a model; see ``Thinker``. Its verification is only the model's own claim."""
+
+    client: LlmClient
+    language: kinds.Language = "en"
+    deadline: str | None = None
+    recorder: Recorder | None = None
+    usage: kinds.Usage = field(default_factory=kinds.Usage)
+    threads: ThreadPoolExecutor | None = None
+
+    def __post_init__(self) -> None:
+        """Share the threads of this process, so that one limit applies to all parallel questions."""
+        self._threads = self.threads or ThreadPoolExecutor(self.client.endpoint.settings.parallel_max)
+        self._until_s = inf if self.deadline is None else datetime.fromisoformat(self.deadline).timestamp()
+
+    def at_work(self, *, deadline: str | None = None, recorder: Recorder | None = None) -> LlmThinker:
+        return LlmThinker(self.client, self.language, deadline, recorder, threads=self._threads)
+
+    @property
+    def name(self) -> str:
+        return f"llm:{self.client.model}"[:200]
+
+    def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+        """Return the answer; a deadline does not prevent it."""
+        self._until_s = inf
+        return super().synthesize(request)
+
+    def _ask(self, questions: Sequence[Question[F]]) -> list[F] | kinds.Failure:
         """Return the usable answers; a failure if there is none, or if the endpoint could not be asked."""
         answers = list(self._threads.map(self._ask_until_usable, questions))
         self.usage = sum((cost for _, cost in answers), self.usage)
         usable = [answer for answer, _ in answers if not isinstance(answer, kinds.Failure)]
         failures = [answer for answer, _ in answers if isinstance(answer, kinds.Failure)]
-        final = (_UNUSABLE.get(questions[0].form, "INVALID_FORMAT"), "SEARCH_EXHAUSTED")
-        # A temporary failure comes first: the search pauses and recalls the good answers later. At a deadline it ends.
-        return next((failure for failure in failures if failure.code not in final), None) or usable or failures[0]
+        # An endpoint's failure comes first: the search pauses and recalls the good answers later.
+        away = (failure for failure in failures if failure.code not in ("LLM_INVALID", "SEARCH_EXHAUSTED"))
+        return next(away, None) or usable or failures[0]
 
-    def _ask_until_usable(self, question: _ModelQuestion[F]) -> tuple[F | kinds.Failure, kinds.Usage]:
+    def _ask_until_usable(self, question: Question[F]) -> tuple[F | kinds.Failure, kinds.Usage]:
         fault, usage, form = "", kinds.Usage(), question.form
         for tried in range(self.client.endpoint.settings.attempts):
             prompt = f"{_ROLE}{_LANGUAGES[self.language]}{_AGAIN.format(tried) if fault else ''} {question.text}"
@@ -206,7 +224,8 @@ class LlmThinker:
             messages = [Message("system", prompt), Message("user", data)]
             answered = self.recorder.recall(prompt_digest(messages)) if self.recorder else None
             if fault and answered is None and self.recorder and not self.recorder.may_ask_again():
-                break
+                text = f"the budget allows no other question; the model's answer: {fault}"
+                return kinds.Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=False), usage
             try:
                 answered = answered or self._pay(messages, question)
             except (Unavailable, Refused) as error:
@@ -216,17 +235,16 @@ class LlmThinker:
             if answered.answer is not None:
                 return question.keep(convert(answered.answer, form)), usage
             fault = answered.fault
-        code = _UNUSABLE.get(form, "INVALID_FORMAT")
-        return kinds.Failure(code=code, message=f"the model's answer: {fault}", recoverable=True), usage
+        return kinds.Failure(code="LLM_INVALID", message=f"the model's answer: {fault}", recoverable=True), usage
 
-    def _pay(self, messages: list[Message], question: _ModelQuestion[F]) -> ModelAnswer:
+    def _pay(self, messages: list[Message], question: Question[F]) -> ModelAnswer:
         if (limit_s := self._until_s - time.time()) <= 0:
             raise Unavailable("LLM_UNAVAILABLE", "the deadline of the search has passed")
         text, fault, usage = self.client.complete(messages, sample=question.sample, limit_s=limit_s)
         try:
             if fault is not None:
                 raise fault
-            answer = _storable(question.keep(read_answer(text, question.form, _MISSING)))
+            answer = storable(question.keep(read_answer(text, question.form, MISSING, MOVED)))
             answered = ModelAnswer(answer, "", usage)
         except Refused as refusal:
             answered = ModelAnswer(None, _fault_text(refusal.message, text), usage)
@@ -237,9 +255,10 @@ class LlmThinker:
     def _unavailable(self, error: Unavailable | Refused, late: str) -> kinds.Failure:
         wait_s, is_late = error.details.get("retry_after_s"), getattr(error.__cause__, "reason", None) == "late"
         # At the deadline the endpoint is not at fault, and there is nothing to wait for.
-        code = "SEARCH_EXHAUSTED" if time.time() >= self._until_s else late if is_late else "LLM_UNAVAILABLE"
+        is_over = time.time() >= self._until_s
+        code = "SEARCH_EXHAUSTED" if is_over else late if is_late else "LLM_UNAVAILABLE"
         after_s = None if wait_s is None else min(ceil(wait_s), retry_after_max_s)
-        return kinds.Failure(code=code, message=error.message[:2_000], recoverable=True, retry_after_s=after_s)
+        return kinds.Failure(code=code, message=error.message[:2_000], recoverable=not is_over, retry_after_s=after_s)
 
 
 def _known(request: kinds.ThoughtContext | kinds.SynthesizePayload) -> dict[str, Any]:
@@ -252,7 +271,7 @@ def _place(context: kinds.ThoughtContext) -> str:
     return f"It is step {context.current_depth} of at most {context.max_depth}.{last}"
 
 
-def _storable(answer: msgspec.Struct) -> dict[str, Any]:
+def storable(answer: msgspec.Struct) -> dict[str, Any]:
     """Return an answer that an event can hold: not too large, and without anything that looks like a secret."""
     plain: dict[str, Any] = msgspec.to_builtins(answer)
     if len(msgspec.json.encode(plain)) > answer_size_max_bytes:
@@ -269,8 +288,13 @@ def _fault_text(fault: str, text: str) -> str:
     return line if scan(line) is None else "it has a value that looks like a secret, which is never stored"
 
 
-def _used(thoughts: kinds.GeneratedPayload, k: int) -> kinds.GeneratedPayload:
-    """Return at most ``k`` thoughts, without repeated or too long ones; with their own temporary ids, unless taken."""
+def _used(thoughts: kinds.GeneratedPayload, k: int, *, is_first: bool = False) -> kinds.GeneratedPayload:
+    """Return at most ``k`` thoughts, without repeated or too long ones; with their own temporary ids, unless taken.
+
+    No thought is a dead end, but not for the first step: there the search would end before it began.
+    """
+    if is_first and not thoughts.candidates:
+        raise Refused("INVALID_FORMAT", "it has no candidate for the first step")
     used: dict[str, kinds.Candidate] = {}
     for thought in thoughts.candidates:
         content, taken = thought.content.strip(), {candidate.temp_id for candidate in used.values()}

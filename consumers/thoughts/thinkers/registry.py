@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.thoughts.thinkers import Thinker
+from deedbook.consumers.thoughts.thinkers.absent import NOBODY, AbsentThinker
+from deedbook.consumers.thoughts.thinkers.calling_agent import AGENT, CallingAgent
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.home.config import Actions
@@ -24,13 +26,11 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
     """Return the thinker ``named``, else a program that reads the problem, else the model. Raises Refused ``USAGE``."""
     if named is not None:
         return thinker_named(named, actions)
-    programs = list[Thinker]()
-    for point in registered().values():
-        programs.append(program := _made(point))
-        if _called(point, partial(program.reads, problem, task_type)):
-            return program
+    if (program := _reader(problem, task_type)) is not None:
+        return program
     if actions.llm:
         return thinker_named(MODEL, actions)
+    programs = [_made(point) for point in registered().values()]
     known = "; ".join(f"{program.name} reads {program.problems}" for program in programs)
     message = (
         f"no program reads this {task_type} problem, and no model is configured: add a table [llm] to config.toml "
@@ -39,15 +39,50 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
     raise Refused("USAGE", message, thinkers=[program.name for program in programs])
 
 
+def has_thinker(problem: str, task_type: str, actions: Actions) -> bool:
+    """Return whether a program reads the problem or a model is configured."""
+    return bool(actions.llm) or _reader(problem, task_type) is not None
+
+
+def _reader(problem: str, task_type: str) -> Thinker | None:
+    """Return the first program that reads the problem."""
+    for point in registered().values():
+        program = _made(point)
+        if _called(point, partial(program.reads, problem, task_type)):
+            return program
+    return None
+
+
 def thinker_named(name: str, actions: Actions) -> Thinker:
     """Load and return a thinker by its name in ``tot.started`` (``llm:MODEL`` is the configured model)."""
     if name.partition(":")[0] == MODEL:
         return LlmThinker(named_client(actions))
+    if name == NOBODY:
+        return AbsentThinker(NOBODY)
+    if name.partition(":")[0] == AGENT:
+        return CallingAgent(name)
     points = registered()
     if name not in points:
-        alike = did_you_mean(near(name, points))
-        raise Refused("USAGE", f"no thinker is named {name[:60]!r}, choose from {', '.join([*points, MODEL])}{alike}")
+        raise _unknown(name)
     return _made(points[name])
+
+
+def check_named(name: str | None) -> None:
+    """Refuse a name that no user can choose: of nobody, or of an agent that must call by itself."""
+    if name is not None and name.partition(":")[0] in (AGENT, NOBODY):
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> Refused:
+    points = registered()
+    alike = did_you_mean(near(name, points))
+    message = f"no thinker is named {name[:60]!r}, choose from {', '.join([*points, MODEL])}{alike}"
+    return Refused("USAGE", message)
+
+
+def is_program(name: str) -> bool:
+    """Return whether a thinker in ``tot.started`` is a program."""
+    return name.partition(":")[0] not in (MODEL, AGENT, NOBODY)
 
 
 def registered() -> dict[str, EntryPoint]:
@@ -59,7 +94,7 @@ def registered() -> dict[str, EntryPoint]:
         # `python -m` puts the working folder first, and a stranger's folder may look like a package.
         if point.dist is not None and Folder(str(point.dist.locate_file(""))).resolve() == Folder.cwd():
             continue
-        if point.name == MODEL or point.name in points:
+        if not is_program(point.name) or point.name in points:
             raise _unusable(point, "another thinker has the same name")
         points[point.name] = point
     return points

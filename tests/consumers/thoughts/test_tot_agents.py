@@ -142,7 +142,7 @@ def test_failures_that_pass_are_asked_again(ledger: Ledger) -> None:
 def test_decomposition_that_fails_three_times_ends_the_task(ledger: Ledger) -> None:
     found = play(ledger, Sick(decompose=[LATE] * 3))
     assert (found["error"]["code"], found["stats"], found["answer"]) == ("GENERATION_FAILED", None, None)
-    assert read(ledger, found["task_id"]).failure == LATE
+    assert read(ledger, found["task_id"]).failure == msgspec.structs.replace(LATE, recoverable=False)
     with ledger.client() as client, Reader(client, ledger.settings()) as reader:
         shown = reader.answer("tot.show", {"id": found["task_id"]})
     assert (shown["status"], shown["failure"]["code"]) == ("failed", "GENERATION_FAILED")

@@ -61,15 +61,16 @@ def test_what_others_wrote_cannot_end_its_block(model: ThinkingModel) -> None:
     assert all(sent.body["messages"][1]["content"].count("</thoughts>") == 1 for sent in model.received)
 
 
-def test_node_whose_answers_cannot_be_read_fails_alone(model: ThinkingModel) -> None:
+def test_judge_whose_answers_cannot_be_read_pauses_the_search_and_no_other_score_is_lost(model: ThinkingModel) -> None:
     def bad(received: Any, number: int, answer: Any) -> Any:
         return "I cannot help with that." if data_of(received).get("steps") == ["step 1, way 1"] else answer
 
     model.behaviour = bad
     solved = searched(model, evaluation="scoring")
-    assert solved.solution is not None
-    assert solved.solution.answer == "step 1, way 2 → step 2, way 1"
-    assert [node.status for node in solved.state.nodes.values() if node.content == "step 1, way 1"] == ["pruned"]
+    assert (solved.failure.code, solved.failure.recoverable) == ("LLM_INVALID", True)
+    assert solved.state.paused is not None
+    scores = {node.content: node.evaluation and node.evaluation.score for node in solved.state.nodes.values()}
+    assert scores == {PROBLEM: None, "step 1, way 1": None, "step 1, way 2": 8}
 
 
 def task(ledger: Ledger, model: ThinkingModel) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 from test_tot_search import Costly, actions_of, admit
 from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 
-from deedbook.consumers.thoughts.settings import Overrides, search_config
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, criteria_of, search_config
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.lifecycle.tot import tree_digest
@@ -131,6 +132,82 @@ def test_search_of_which_nothing_is_left_names_the_best_path_that_it_had() -> No
     exhausted = write(Proving({1: [7.0, 8.0, 1.0, 1.0]}))
     assert exhausted.failure.code == "SEARCH_EXHAUSTED"
     assert exhausted.failure.message.endswith("; the best path is root → node_1_2 (score 8)")
+
+
+class Mute(Modest):
+    """Writes no answer; ``failure`` says how it fails."""
+
+    def __init__(self, failure: kinds.Failure) -> None:
+        super().__init__()
+        self.failure = failure
+
+    def synthesize(self, asked):
+        return self.failure
+
+
+SPOILED = kinds.Failure(code="LLM_INVALID", message="it was cut off", recoverable=True)
+
+
+def going_on(found: Solved, **fields: Any) -> list[Spoken]:
+    """Return the entries of a paused search, and its resumption."""
+    resumed = kinds.TotResumed(sender="orchestrator", task_id=TASK_ID, thinker="nobody", **fields)
+    return [*found.entries, Spoken(f"e{len(found.entries) + 1}", KIND_OF[kinds.TotResumed], resumed, [])]
+
+
+def test_answer_that_cannot_be_used_pauses_the_search_and_is_all_that_is_asked_again() -> None:
+    paused = write(Mute(SPOILED))
+    assert (paused.state.paused is not None, paused.failure) == (True, SPOILED)
+    found = write(Modest(), entries=going_on(paused))
+    assert found.solution is not None
+    later = [entry.kind for entry in found.entries[len(paused.entries) + 1 :]]
+    assert later == ["tot.synthesize_solution", "tot.final_solution", "tot.nodes_marked", "tot.search_complete"]
+
+
+@pytest.mark.parametrize("strategy", ["BFS", "DFS"])
+def test_best_path_itself_is_the_answer_when_the_user_takes_it(strategy: str) -> None:
+    paused = write(Mute(SPOILED), strategy=strategy)
+    found = write(Mute(SPOILED), entries=going_on(paused, best_path=True), strategy=strategy)
+    steps = [node.content for node in found.entries[-1].data.payload.best_path[1:]]
+    assert found.solution.answer == "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+    assert found.solution.reasoning_trace == steps
+    assert (found.solution.verification.by, found.solution.verification.is_valid) == ("nobody", False)
+    assert "the best path itself" in found.solution.verification.validation_errors[0]
+    assert (found.failure, found.solution.confidence) == (None, 0.5)
+
+
+def test_best_path_of_a_search_that_was_paused_in_its_middle_is_its_best_thought() -> None:
+    class Failing(Modest):
+        def generate(self, path, asked):
+            return SPOILED if len(path) == 2 else super().generate(path, asked)
+
+    paused = write(Failing({1: [7.0, 9.0]}))
+    assert paused.state.paused is not None
+    found = write(Failing(), entries=going_on(paused, best_path=True))
+    assert [node.evaluation and node.evaluation.score for node in found.entries[-1].data.payload.best_path] == [
+        None,
+        9.0,
+    ]
+    assert found.solution.answer == found.entries[-1].data.payload.best_path[-1].content
+
+
+def test_best_path_is_the_answer_where_the_thinker_can_write_none() -> None:
+    found = write(Mute(kinds.Failure(code="INVALID_FORMAT", message="no words", recoverable=False)))
+    assert (found.failure, found.solution.verification.by) == (None, "nobody")
+
+
+def test_nodes_that_the_answer_did_not_need_are_not_taken_and_the_rejected_are_pruned() -> None:
+    found = write(Modest({1: [9.0, 8.0, 7.0, 1.0]}), strategy="DFS")
+    nodes = found.entries[-1].data.payload.tree.nodes.values()
+    first = {node.evaluation.score: node.status for node in nodes if node.depth == 1}
+    assert first == {9.0: "expanded", 8.0: "not_taken", 7.0: "not_taken", 1.0: "pruned"}
+
+
+def test_criteria_of_ones_own_replace_those_of_the_type() -> None:
+    options = TaskOptions("planning", criteria=("cost", "time to repair")).to_strings()
+    assert criteria_of("planning", options) == ["cost", "time to repair"]
+    for wrong in (("cost", "cost"), ('a"b',), ("",), ("x" * 61,), tuple("abcdefghi")):
+        with pytest.raises(Refused, match="different criteria"):
+            TaskOptions(criteria=wrong).to_strings()
 
 
 @pytest.mark.parametrize("strategy", ["BFS", "DFS"])

@@ -86,6 +86,25 @@ def test_question_is_paid_once_by_each_role_and_no_role_answers_or_uses_up_those
     assert transition(later, spoken("evaluator", paid(sender="evaluator"), index=990, causes=(EVALUATE,)))
 
 
+def test_question_with_an_unusable_answer_is_paid_again_once_the_search_is_resumed() -> None:
+    faulty, asked = paid(answer=None, fault="it is prose"), ("generator", paid("b"), (GENERATE,))
+    state = after(GENERATE + 1, ("generator", faulty, (GENERATE,)), asked)
+    assert code_of(state, "generator", paid(), GENERATE) == "TRANSITION_NOT_ALLOWED"
+    state = transition(state, spoken("explorer", paused(), index=991, causes=(GENERATE,)))
+    state = transition(state, spoken("orchestrator", resumed(), index=992))
+    again = transition(state, spoken("generator", paid(), index=993, causes=(GENERATE,)))
+    assert (len(again.prompts["generator"]), again.faulty) == (2, {})
+    assert code_of(state, "generator", paid("b"), GENERATE) == "TRANSITION_NOT_ALLOWED"
+
+
+def test_node_that_is_not_taken_gets_no_children() -> None:
+    marked = kinds.TotNodesMarked(node_ids=[N11.id], status="not_taken", reason="answered")
+    state = transition(after(9), spoken("explorer", marked, index=990, causes=(3,)))
+    assert state.nodes[N11.id].status == "not_taken"
+    asked = next(event for event in EVENTS[9:] if event.kind == "tot.generate_thoughts")
+    assert code_of(state, "explorer", asked.data, 3) == "TRANSITION_NOT_ALLOWED"
+
+
 @pytest.mark.parametrize("fields", [{"answer": None}, {"fault": "it is prose"}])
 def test_paid_answer_was_read_or_has_a_fault(fields: dict[str, Any]) -> None:
     assert code_of(ASKED, "generator", paid(**fields), GENERATE) == "INVALID_FIELD"

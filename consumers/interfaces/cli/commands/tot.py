@@ -102,6 +102,13 @@ def tot() -> None:
     metavar="NAME",
     help="A registered agent of yours that judges thoughts instead of Deedbook's, in the same way.",
 )
+@click.option(
+    "--criterion",
+    "criteria",
+    multiple=True,
+    metavar="NAME",
+    help="What thoughts are judged by, instead of the criteria of the task type, such as cost. Repeatable.",
+)
 @_logs_option
 @_no_logs_option
 def run(
@@ -117,6 +124,7 @@ def run(
     scorer: str | None,
     generator: str | None,
     evaluator: str | None,
+    criteria: tuple[str, ...],
     logs: Path | None,
     no_logs: bool,
     **overrides: Any,
@@ -133,7 +141,7 @@ def run(
     until = None if deadline is None else parse_deadline(deadline, datetime.now(UTC))
     bound = {role: name for role, name in (("generator", generator), ("evaluator", evaluator)) if name is not None}
     who = thinker if scorer is None else _SCORERS[scorer]
-    options = TaskOptions(task_type, Overrides(**overrides, deadline=until), language, who, bound)
+    options = TaskOptions(task_type, Overrides(**overrides, deadline=until), language, who, bound, criteria)
     task_id = new_task_id()
     folder = None if no_logs else logs or default_logs(app)
     progress = tot_text.progress(app)
@@ -142,15 +150,17 @@ def run(
 
 @tot.command()
 @click.argument("task", metavar="TASK")
+@click.option("--best-path", is_flag=True, help="Ask nothing more: the best path so far is the answer.")
 @_logs_option
 @_no_logs_option
-def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
+def resume(app: App, task: str, logs: Path | None, *, best_path: bool, no_logs: bool) -> None:
     """Continue a task that is paused or was interrupted. Answered requests are not sent again.
 
     A task that `deed tot stop` ended cannot continue: start a new one.
     """
     folder, task_id, progress = None if no_logs else logs or default_logs(app), find(app, task), tot_text.progress(app)
-    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=progress, client=app.client()))
+    how: dict[str, Any] = {"best_path": best_path, "progress": progress, "client": app.client()}
+    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, **how))
 
 
 @tot.command()
@@ -181,6 +191,7 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool) -> None:
     def text() -> None:
         echo("\n".join(drawn(tree)))
         if not mermaid:
+            print_lines(*tot_text.criteria_text(tree))
             tot_text.print_end(app.query("tot.show", id=task))
 
     app.show("tot.tree", tree, text)
@@ -245,7 +256,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
 
     def run_text() -> None:
         tot_text.print_run(outcome)
-        print_lines(*tot_text.tree_text(tree))
+        print_lines(*tot_text.tree_text(tree), *tot_text.criteria_text(tree))
 
     if failure is not None or ran["answer"] is None:
         steps = [tree["nodes"][id_]["content"] for id_ in tree["search_state"]["best_path"][1:]]

@@ -10,7 +10,8 @@ from deedbook.ledger.errors import Refused
 
 tasks_shown_max: Final = 50
 nodes_drawn_max: Final = 200
-_GLYPHS: Final = {"best": "✓", "frontier": "○", "pruned": "✕", "": ""}
+_STATES: Final = {"not_taken": ""}
+_GLYPHS: Final = {"best": "✓", "frontier": "○", "pruned": "✕", "not_taken": "–", "": ""}
 
 
 def tasks(context: PageContext) -> Page:
@@ -23,7 +24,7 @@ def thoughts(context: PageContext) -> Page:
 
     ``steps`` has the indexes of the task's ``first``, ``previous``, ``next`` and ``last`` entry around ``at``, and the
     number of ``all`` entries. ``nodes`` are in order of creation, each with a ``mark``: ``best`` (on the best path),
-    ``frontier``, ``pruned`` or none. Raises Refused: ``NOT_FOUND`` if ``at`` is before the first entry.
+    ``frontier``, ``pruned``, ``not_taken`` or none. Raises Refused: ``NOT_FOUND`` if ``at`` is before the first entry.
     """
     task = context.ask("tot.show", id=context.params["id"])
     stream, first = f"tot/{task['id']}", task["started_index"]
@@ -57,6 +58,8 @@ def _nodes(answer: dict[str, Any]) -> list[dict[str, Any]]:
         names.extend(nodes[name]["children_ids"])
         if nodes[name]["status"] == "pruned" or marks.get(nodes[name]["parent_id"]) == "pruned":
             marks[name] = "pruned"
+        elif nodes[name]["status"] == "not_taken":
+            marks[name] = "not_taken"
     score = {name: (nodes[name]["evaluation"] or {"score": None})["score"] for name in names}
     return [nodes[name] | {"score": score[name], "mark": marks.get(name, "")} for name in names]
 
@@ -66,6 +69,8 @@ def _drawing(nodes: list[dict[str, Any]]) -> Drawing:
     for node in nodes:
         mark, score = node["mark"], "" if node["score"] is None else node["score"]
         figure = f"{_GLYPHS[mark]} {score}".strip()
-        boxes.append(Node(node["id"], node["content"], figure=figure, state=mark, is_faded=mark == "pruned"))
+        boxes.append(
+            Node(node["id"], node["content"], figure=figure, state=_STATES.get(mark, mark), is_faded=mark == "pruned")
+        )
         lines.append(Edge(node["parent_id"] or "", node["id"], "ok" if mark == "best" else "", mark == "pruned"))
     return layered(boxes, lines, "tree", ONE_LINE)

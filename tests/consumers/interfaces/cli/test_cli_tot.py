@@ -271,7 +271,7 @@ def test_problem_of_a_file_is_thought_about_by_the_exhaustive_scorer_in_chinese(
     words = ["--scorer", "exhaustive", "--language", "zh", "--deadline", "1d", "--logs", tmp_path]
     said = shell("tot", "run", f"@{tmp_path}/problem.txt", *words)
     assert "步骤1: 用" in said
-    assert "checked by the program" in said
+    assert "置信度 1.00, 由程序验证" in said
     (folder,) = tmp_path.glob("tot-*")
     timeline = (folder / "99-merged-timeline.log").read_text("utf-8")
     assert "# ToT 执行时间线" in timeline
@@ -323,7 +323,8 @@ def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: p
     solution = {"answer": "Do:\n1. \x1b[2Jthis", "reasoning_trace": [], "confidence": 0.5, "verification": checked}
     print_end({"id": "t", "status": "unverified", "solution": solution | {"alternative_solutions": []}})
     failure = {"code": "LLM_UNAVAILABLE", "message": "it is busy", "retry_after_s": 7}
-    print_end({"id": "t", "status": "paused", "solution": None, "failure": failure})
+    tree = {"search_state": {"best_path": ["root", "node_1_1"]}, "thinker": "llm:m"}
+    print_end({"id": "t", "status": "paused", "solution": None, "failure": failure} | tree)
     print_end({"id": "t", "status": "searching", "solution": None, "failure": None})
     answer, paused = capsys.readouterr().out.split("LLM_UNAVAILABLE: ")
     assert answer == "│ Do:\n│ 1. \\x1b[2Jthis\nconfidence 0.50, checked by nobody\n"
@@ -333,6 +334,7 @@ def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: p
     assert capsys.readouterr().out == "24\n  1. 步骤1: 用13减9得到4\n置信度 0.50, 无效, 由程序验证\n或者: 4 × 6\n"
     assert paused.startswith("it is busy (paused: continue after 7 s with `deed tot resume t`")
     assert "`deed doctor --llm`" in paused
+    assert "`deed tot resume t --best-path` takes the best path as the answer" in paused
 
 
 def test_shown_task_ends_with_its_answer(shell: Deed, task: str) -> None:

@@ -135,3 +135,22 @@ def test_megabyte_around_an_object_is_passed_over() -> None:
 )
 def test_number_is_a_number_or_what_it_was(text: Any, number: Any) -> None:
     assert read_number(text, 10) == number
+
+
+class Named(msgspec.Struct):
+    name: str
+    details: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("text", "details"),
+    [
+        ('{"name": "a", "size": 3}', {"size": 3}),
+        ('{"name": "a", "size": 3, "details": {"colour": "red"}}', {"size": 3, "colour": "red"}),
+        ('{"name": "a", "size": 3, "details": {"size": 4}}', {"size": 4}),
+        ('{"name": "a", "size": 3, "details": null}', {"size": 3}),
+        ('{"name": "a"}', {}),
+    ],
+)
+def test_field_beside_the_object_that_it_belongs_into_is_put_there(text: str, details: dict[str, Any]) -> None:
+    assert read_answer(text, Named, moved={Named: {"size": "details"}}) == Named("a", details)
