@@ -85,6 +85,7 @@ class MachineRunner:
         before = layer.stream(event.stream) or StreamRecord(0, -1)
         if event.kind in OF_KIND:
             after = OF_KIND[event.kind](event, layer, None)
+            layer.forget_authority()
         else:
             after = MACHINES[event.stream.partition("/")[0]].decide(before.state, event, layer)
         layer.put(stream_key(event.stream), replace(before, version=before.version + 1, state=after))

@@ -207,7 +207,7 @@ def _count(body: Body, layer: Layer, index: int, version: int, state: StreamStat
     layer.put(stream_key(body.stream), StreamRecord(version + 1, index, state))
     if body.kind in AUTHORITY_KINDS:
         layer.authority_version += 1
-        layer.signer = None
+        layer.forget_authority()
 
 
 def _versions(layer: Layer, stream: str) -> tuple[int, int]:

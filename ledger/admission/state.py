@@ -125,8 +125,9 @@ class Layer:
         self.ledger: str | None = below.ledger
         self.now_ms: int | None = below.now_ms
         self.authority_version: int = below.authority_version
-        # An identity key and its agent: valid for all events of that agent until authority changes.
+        # Checks that hold until authority changes: an identity key is its agent's, and agents have one of some roles.
         self.signer: tuple[bytes, str] | None = None
+        self.role_holders: set[tuple[str, frozenset[str]]] = set()
 
     def record(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key, or None."""
@@ -174,7 +175,13 @@ class Layer:
         """Drop the changes since the last ``merge_down``."""
         self.size, self.ledger, self.now_ms = self.below.size, self.below.ledger, self.below.now_ms
         self.authority_version = self.below.authority_version
+        self.forget_authority()
         self._clear()
+
+    def forget_authority(self) -> None:
+        """Check keys and roles anew, because authority changed."""
+        self.signer = None
+        self.role_holders.clear()
 
     def _clear(self) -> None:
         for changes in (self.records, self.indexes, self.signers):

@@ -30,7 +30,13 @@ class StreamInLedger(Protocol):
 
 
 class LedgerState(Protocol):
-    """The other streams that a condition may read, as they are before the event."""
+    """The other streams that a condition may read, as they are before the event.
+
+    ``role_holders`` are agents with a set of roles, one of which they have by a grant that counts. Any change of
+    authority empties it.
+    """
+
+    role_holders: set[tuple[str, frozenset[str]]]
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
@@ -169,6 +175,9 @@ def wrong_state(rules: Rules, row: Row, name: str, id_: str) -> Refused:
 
 def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> None:
     """Refuse an author that has none of ``roles``. Raises Refused: ``NOT_AUTHORIZED``."""
+    holder = (event.author, roles)
+    if holder in ledger.role_holders:
+        return
     agent = ledger.agent(event.author)
     if agent is None or roles.isdisjoint(agent.roles):
         needed = " or ".join(sorted(roles))
@@ -178,6 +187,7 @@ def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> Non
         message = f"{event.author} may not sign {event.kind}: {void_text(event.author, void)}"
         details = {"role": void.grant.role, "granted": void.grant.index, "compromised": void.report}
         raise Refused("NOT_AUTHORIZED", message, name=event.author, **details)
+    ledger.role_holders.add(holder)
 
 
 def void_text(name: str, void: Voided) -> str:

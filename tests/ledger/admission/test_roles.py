@@ -35,6 +35,21 @@ def test_roles_are_granted_and_revoked_by_admins(ledger: Ledger) -> None:
     assert refusal(ledger, ROOT, "agent/root", RoleRevoked(agent="root", role="admin")) == "NOT_AUTHORIZED"
 
 
+def test_role_that_a_batch_revokes_does_not_count_after_it(ledger: Ledger) -> None:
+    ledger.register("ada", "admin", "agent")
+    before = ledger.head()
+    first, revoked, second = (
+        Draft(stream="session/s1", data=SessionStarted()),
+        Draft(stream="agent/ada", data=RoleRevoked(agent="ada", role="agent")),
+        Draft(stream="session/s2", data=SessionStarted()),
+    )
+    refused = ledger.refusal_of(lambda: ledger.submit(ledger.sign("ada", first, revoked, second)))
+    assert (refused.code, refused.details["role"]) == ("NOT_AUTHORIZED", "agent or human or reviewer or service")
+    assert [event["position"] for event in refused.details["events"]] == [2]
+    assert ledger.head() == before
+    ledger.submit(ledger.sign("ada", first, second, revoked))
+
+
 def test_agent_revokes_its_own_key_and_not_anothers(ledger: Ledger) -> None:
     revoked = KeyRevoked(key=ledger.keys["alice"].public.hex())
     assert refusal(ledger, "bob", "agent/alice", revoked) == "NOT_AUTHORIZED"
