@@ -455,7 +455,7 @@ def tidy(schema: Any) -> Any:
         case dict():
             tidied = {name: tidy(value) for name, value in schema.items()}
             if isinstance(tidied.get("pattern"), str):
-                tidied["pattern"] = _portable(tidied["pattern"])
+                tidied["pattern"] = portable(tidied["pattern"])
             if isinstance(tidied.get("description"), str):
                 tidied["description"] = re.sub(r"\s+", " ", tidied["description"]).replace("``", "`").strip()
             return tidied
@@ -465,6 +465,6 @@ def tidy(schema: Any) -> Any:
             return schema
 
 
-def _portable(pattern: str) -> str:
+def portable(pattern: str) -> str:
     r"""Return a pattern in the dialect of JSON Schema (ECMA 262), whose ``$`` is what Python spells ``\Z``."""
-    return pattern.removesuffix(r"\Z") + "$" if pattern.endswith(r"\Z") else pattern
+    return pattern.replace(r"\Z", "$")

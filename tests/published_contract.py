@@ -24,7 +24,7 @@ import msgspec
 from asyncapi import document
 from handoff_page import handoff_page
 from msgspec import inspect
-from openapi import description, tidy
+from openapi import description, portable, tidy
 from operations_page import operations_page
 from python_queries import python_modules
 from sql_page import sql_page
@@ -35,7 +35,7 @@ from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
 from deedbook.ledger.format.envelope import DsseEnvelope
-from deedbook.ledger.format.forms import ID
+from deedbook.ledger.format.forms import ID, OF_ONE_SCRIPT
 
 FOLDER: Final = Path(__file__).parent.parent / "proto"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -211,7 +211,7 @@ def _stream_pattern(kind: str) -> str:
         return "^ledger$"
     if kind == "record.imported":
         family = "(" + "|".join(sorted({family, *(KINDS[mapped].stream for mapped in MAPPED)})) + ")"
-    return f"^{family}/{ID}$"
+    return portable(rf"^{family}/{OF_ONE_SCRIPT}{ID}\Z")
 
 
 def _definitions(*types: type[msgspec.Struct]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ _GREEK: Final = (
 # Coptic, Armenian, Cherokee, Canadian syllabics, Lisu, Deseret and Osage, as one.
 _OTHERS: Final = "\u03e2-\u03ef\u0531-\u058f\u13a0-\u167f\u2c80-\u2cff\ua4d0-\ua4ff\uab70-\uabbf\U00010400-\U000104ff"
 _SCRIPTS: Final = (_LATIN, _CYRILLIC, _GREEK, _OTHERS)
-_OF_ONE_SCRIPT: Final = (
+OF_ONE_SCRIPT: Final = (
     "(?=" + "|".join(rf"[^{''.join(other for other in _SCRIPTS if other != script)}]*\Z" for script in _SCRIPTS) + ")"
 )
 
@@ -59,9 +59,9 @@ LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
 ID: Final = rf"[^\- {NOT_IN_IDS}](?: ?[^ {NOT_IN_IDS}])*"
 STATEMENT_PATTERN: Final = rf"[^ {BREAKS}{_UNSEEN}\t\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]"
 STORE_PATTERN: Final = r"^postgres(ql)?://(?![^/?#]*:[^/?#]*@)(?!.*[?&](ssl)?password=)[!-~]+\Z"
-STREAM_PATTERN: Final = rf"^[a-z]+(/{_OF_ONE_SCRIPT}{ID})?\Z"
-ID_PATTERN: Final = rf"^(?:{_OF_ONE_SCRIPT}{ID})?\Z"
-FILE_ID_PATTERN: Final = rf"^{_OF_ONE_SCRIPT}[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
+STREAM_PATTERN: Final = rf"^[a-z]+(/{OF_ONE_SCRIPT}{ID})?\Z"
+ID_PATTERN: Final = rf"^(?:{OF_ONE_SCRIPT}{ID})?\Z"
+FILE_ID_PATTERN: Final = rf"^{OF_ONE_SCRIPT}[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
 
 _VISIBLE: Final = (
     "without invisible or ambiguous characters, without Latin, Cyrillic or Greek letters together, and with no dash or "
