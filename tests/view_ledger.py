@@ -84,11 +84,11 @@ class ViewLedger(Ledger):
             step = reasoning.Step(step_number=number, type=sort, content=f"Step {number} of {name}")
             rests_on = {number: [number - 1]} if number > 1 else {}
             self.emit("bob", stream, reasoning.ReasoningExtended(steps=[step], dependencies=rests_on))
-        self.emit("bob", stream, reasoning.ReasoningExtended(assumptions_updated={2: "Validated: encrypted"}))
+        self.emit("bob", stream, reasoning.AssumptionSettled(step=2, holds=True, how="Validated: encrypted"))
         self.emit("bob", stream, reasoning.ReasoningConcluded(conclusion="It is.", confidence_in_reasoning=0.8))
         graph = GraphState()
         for index in range(first, self.size):
-            graph = apply_event(graph, self.event(index).data)
+            graph = apply_event(graph, self.event(index).data, "bob")
         return ref_of(graph)
 
     def validate(self, name: str, ref: str, *, by: str = "scribe", **fields: Any) -> Accepted:

@@ -26,6 +26,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from deedbook.consumers.importers.records import batches
 from deedbook.consumers.sdk.thinking.response import first_text
@@ -162,6 +164,9 @@ def _line_of(refusal: Refused, text: bytes) -> int | None:
 
 def _graph(item: _Item, position: int) -> ReadGraph:
     memory, unmapped = memory_from_dict(item.value)
+    # Each agent signs their own settlements: a file cannot say that another agent settled an assumption.
+    unmapped |= {f"steps[{at}].settled": step.settled for at, step in enumerate(memory.steps) if step.settlements()}
+    memory = replace(memory, steps=[replace(step, settled=UNSET) for step in memory.steps])
     # A reasoning_id that is a ref names the content, not the stream.
     name = "" if memory.reasoning_id.startswith(_REF_PREFIX) else memory.reasoning_id
     hints = Hints(
@@ -284,7 +289,7 @@ def _event(kind: type[T], values: dict[str, Any], field: str) -> T:
 def _check_ref(events: list[EventData], memory: ReasoningMemory) -> None:
     state = GraphState()
     for event in events:
-        state = apply_event(state, event)
+        state = apply_event(state, event, "")
     wanted, folded = compute_reasoning_ref(memory), ref_of(state)
     if wanted != folded:
         message = "events cannot hold this graph: without a conclusion it must not have a confidence or limitations"

@@ -18,7 +18,7 @@ from deedbook.consumers.reasoning.validator.trees import open_tree
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.events.brief import Brief, Fidelity
-from deedbook.projections.briefs.critical import critical_numbers, is_open_assumption, is_refuted
+from deedbook.projections.briefs.critical import critical_numbers, is_open_assumption, is_refuted, marks_of
 from deedbook.projections.briefs.fidelity import measure
 from deedbook.projections.briefs.sentences import (
     CONCLUSION,
@@ -39,12 +39,13 @@ _NOTHING: Final = r"(?!)"
 def explain_brief(received: ReceivedBrief) -> dict[str, Any]:
     """Return the brief beside its graph: the text in ``sections``, the fidelity, and each step with its fate.
 
-    A step is ``kept`` if it is a fact, ``in_text`` if the text has it; its ``state`` is open, refuted or empty.
+    A step is ``kept`` if it is a fact, ``in_text`` if the text has it; its ``state`` is open, refuted, "rests on a
+    refuted assumption", or empty.
     """
     brief, memory, prompt = received.brief, received.memory, received.prompt
     sections = sections_of(brief, memory, prompt.expanded)
     in_text = {piece["step"] for section in sections for line in section["lines"] for piece in line}
-    facts, critical = {fact.step for fact in brief.facts}, critical_numbers(memory)
+    facts, critical, marks = {fact.step for fact in brief.facts}, critical_numbers(memory), marks_of(memory)
     steps = []
     for step in memory.steps:
         number = step.step_number
@@ -56,7 +57,7 @@ def explain_brief(received: ReceivedBrief) -> dict[str, Any]:
                 "step": number,
                 "rests_on": memory.dependencies.get(number, []),
                 "why": _why(step, memory, **flags),
-                "state": "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else "",
+                "state": _state(step, marks.get(number, "")),
             }
         )
     measured = _measured(canonical_json(memory), prompt.prompt)
@@ -79,6 +80,12 @@ def explain_brief(received: ReceivedBrief) -> dict[str, Any]:
 @lru_cache(briefs_kept_max)
 def _measured(canonical: bytes, text: str) -> Fidelity:
     return measure(read_graph(canonical), text)
+
+
+def _state(step: ReasoningStep, mark: str) -> str:
+    if mark or is_open_assumption(step):
+        return mark.lower() or "open"
+    return "refuted" if is_refuted(step) else ""
 
 
 def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: bool, in_text: bool) -> str:
@@ -118,7 +125,7 @@ def look_again(
     """Return what a validator finds now in the work tree ``root``; without a tree, what the last validation found.
 
     ``counts`` is the number of ``evidence`` items that are fresh, changed since the author read them, gone, or
-    not_checkable; fresh ones come last. Each of ``assumptions`` is held, refuted, settled by the author or not_checked.
+    not_checkable; fresh ones come last. Each of ``assumptions`` is held, refuted, settled by agents or not_checked.
     """
     with open_tree(root) if root is not None else nullcontext() as tree:
         report = ReasoningValidator(tree, knows=partial(is_known, view)).validate(memory)

@@ -11,7 +11,7 @@ import msgspec
 from deedbook.consumers.sdk.operations import Operation, operation_on
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as kinds
-from deedbook.ledger.events.fields import Passage, StepNumber
+from deedbook.ledger.events.fields import StepNumber
 
 OptionalNumber = Annotated[StepNumber | None, msgspec.Meta(description="Its number (default: the next).")]
 Verb: TypeAlias = Literal["start", "step", "assume", "settle", "conclude"]
@@ -28,22 +28,12 @@ class NewStep(kinds.Step, frozen=True, kw_only=True):
 
     def extension(self, number: int) -> kinds.ReasoningExtended:
         """Return the event that adds the step under a number. An assumption needs validation unless it says no."""
-        fields = {name: getattr(self, name) for name in kinds.Step.__struct_fields__}
+        given = {name: getattr(self, name) for name in kinds.Step.__struct_fields__}
+        fields = {name: value for name, value in given.items() if value is not None}
         if self.type == "assumption" and self.needs_validation is None:
             fields["needs_validation"] = True
         step = kinds.Step(**fields | {"step_number": number})
         return kinds.ReasoningExtended(steps=[step], dependencies={number: self.rests_on} if self.rests_on else {})
-
-
-class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settles an assumption."""
-
-    step: Annotated[StepNumber, msgspec.Meta(description="The number of the assumption.")]
-    how: Annotated[Passage, msgspec.Meta(description="How it was settled, such as 'Validated: logs are encrypted'.")]
-
-    def extension(self) -> kinds.ReasoningExtended:
-        """Return the event that settles it."""
-        return kinds.ReasoningExtended(assumptions_updated={self.step: self.how})
 
 
 def following_number(reasoning: Mapping[str, Any]) -> int:
@@ -107,7 +97,13 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         content="TEXT",
         validation_method="--check",
     ),
-    "settle": operation_on(Settlement, "Record how an assumption was settled.", signs=_EXTENDED),
+    "settle": operation_on(
+        kinds.AssumptionSettled,
+        "Record whether an assumption came out true or false. Any agent may.",
+        ("step", "holds", "how", "evidence"),
+        holds="--holds/--refuted",
+        evidence="--evidence PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
+    ),
     "conclude": operation_on(
         kinds.ReasoningConcluded,
         "Record the conclusion. The compressor then publishes briefs.",

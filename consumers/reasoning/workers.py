@@ -49,7 +49,7 @@ from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
 
 log = structlog.get_logger("deedbook.compressor")
 
-KINDS: Final = ("reasoning.concluded",)
+KINDS: Final = ("reasoning.concluded", "reasoning.assumption_settled")
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
 stop_wait_s: Final = 0.1
 prose_missing_max_chars: Final = 500
@@ -90,7 +90,10 @@ class ProseStore(Subscriptions):
 
 
 class _Worker:
-    """Reacts to every concluded reasoning under the subscription ``name``, as ``author`` (role service)."""
+    """Reacts to every concluded reasoning, and to its assumptions that are settled later, as ``author`` (role service).
+
+    ``name`` is that of its subscription.
+    """
 
     name: str
     is_from_start: bool
@@ -104,10 +107,17 @@ class _Worker:
         """Work until ``stop`` is set, or until everything before index ``until`` was handled. Raises Unavailable."""
         with closing(ProseStore(self._store)) as subscriptions:
             reactor = Reactor(self._author.client, subscriptions, self.name, wait_s=stop_wait_s)
-            reactor.on(*KINDS)(self._react)
+            reactor.on(*KINDS)(self._react_if_concluded)
             if self.is_from_start:
                 reactor.start_at(0)
             reactor.run(stop, until=until)
+
+    def _react_if_concluded(self, event: Event, db: sqlite3.Connection) -> None:
+        if event.kind == "reasoning.assumption_settled":
+            reasoning = self._reader.answer("reasoning.show", {"id": event.name})
+            if reasoning["status"] != "concluded" or reasoning["imported"] is not None:
+                return
+        self._react(event, db)
 
     def _react(self, event: Event, _: sqlite3.Connection) -> None:
         raise NotImplementedError
@@ -242,5 +252,7 @@ class ValidatorWorker(_Worker):
 
     def _react(self, event: Event, _: sqlite3.Connection) -> None:
         with open_tree(self._tree) as tree:
-            validated = validate_ref(self._reader.answer, event.name, tree=tree, judge=self._judge)
+            validated = validate_ref(
+                self._reader.answer, event.name, tree=tree, judge=self._judge, validator=self._author.name
+            )
         publish(self._author, self._reader.answer, validated)

@@ -41,6 +41,7 @@ KindName: TypeAlias = Literal[
     "ledger.created",
     "ledger.history_reset",
     "ledger.term_started",
+    "reasoning.assumption_settled",
     "reasoning.briefed",
     "reasoning.concluded",
     "reasoning.extended",

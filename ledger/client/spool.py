@@ -44,6 +44,7 @@ REPORTS: Final = frozenset(
         "handoff.criterion_checked",
         "handoff.logged",
         "handoff.task_checked",
+        "reasoning.assumption_settled",
         "reasoning.concluded",
         "reasoning.extended",
         "reasoning.started",

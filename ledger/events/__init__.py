@@ -108,6 +108,7 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
         {
             "reasoning.started": "ReasoningStarted",
             "reasoning.extended": "ReasoningExtended",
+            "reasoning.assumption_settled": "AssumptionSettled",
             "reasoning.concluded": "ReasoningConcluded",
             "reasoning.briefed": "ReasoningBriefed",
             "reasoning.validated": "ReasoningValidated",

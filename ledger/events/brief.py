@@ -22,6 +22,7 @@ Band: TypeAlias = Literal["lossless", "high", "medium", "low"]
 Level: TypeAlias = Literal["minimal", "standard", "full"]
 RemarkSort: TypeAlias = Literal["limitation", "alternative", "assumption_stated"]
 TagSort: TypeAlias = Literal["finding", "action", "urgency", "domain"]
+FactMark: TypeAlias = Literal["", "REFUTED", "RESTS ON A REFUTED ASSUMPTION"]
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,6 +63,21 @@ class Fact(Part, frozen=True):
     assumed: bool = False
     check: OptionalText = ""
     rests_on: list[StepNumber] = []
+    mark: FactMark = ""
+
+
+class RefutedAssumption(Part, frozen=True):
+    """A refuted assumption: its step, its text, the agent who refutes it, and how.
+
+    ``rests`` are the steps that rest on it; ``is_ground`` says whether the conclusion does.
+    """
+
+    step: StepNumber
+    text: OptionalText
+    by: Label
+    how: OptionalText
+    rests: list[StepNumber] = []
+    is_ground: bool = True
 
 
 class Remark(Part, frozen=True):
@@ -163,3 +179,4 @@ class Brief(Part, frozen=True):
     budget_needed_for_090: Tokens | None = msgspec.field(name="budget_needed_for_0.90", default=None)
     whole_graph: OptionalText = ""
     embedding: PackedEmbedding | None = None
+    refuted: list[RefutedAssumption] = []

@@ -110,19 +110,35 @@ class ReasoningStarted(EventData, frozen=True):
 
 
 class ReasoningExtended(EventData, frozen=True):
-    """The difference between two versions of a graph: new steps, their dependencies, and settled assumptions."""
+    """The difference between two versions of a graph: new steps and their dependencies."""
 
     steps: list[Step] = []
     dependencies: dict[StepNumber, list[StepNumber]] = {}
-    assumptions_updated: dict[StepNumber, Passage] = {}
+
+
+class AssumptionSettled(EventData, frozen=True):
+    """Says whether an assumption came out true or false. Any agent may settle it; the signature says who did.
+
+    ``evidence_digests`` are of the texts that the signer's tool read as evidence.
+    """
+
+    step: Annotated[StepNumber, msgspec.Meta(description="The number of the assumption's step.")]
+    holds: Annotated[bool, msgspec.Meta(description="Whether the assumption holds (true), or is refuted (false).")]
+    how: Annotated[Passage, msgspec.Meta(description="How it was settled, such as 'logs are encrypted since 2024-10'.")]
+    evidence: Annotated[list[Passage], msgspec.Meta(description="Evidence, such as config/logging.yaml:5.")] = []
+    evidence_digests: list[CitedDigest] | None = None
 
 
 class ReasoningConcluded(EventData, frozen=True):
-    """The conclusion of a reasoning, and its known limitations."""
+    """The conclusion of a reasoning. Concluded again, a graph keeps the confidence and limitations that are absent."""
 
     conclusion: Annotated[Text, msgspec.Meta(description="The conclusion, in one sentence.")]
-    confidence_in_reasoning: Confidence = 1.0
-    known_limitations: Annotated[list[Passage], msgspec.Meta(description="A limitation.")] = []
+    confidence_in_reasoning: Annotated[
+        Unit | None, msgspec.Meta(description="Confidence, from 0 to 1 (default: as before, at first 1).")
+    ] = None
+    known_limitations: Annotated[
+        list[Passage] | None, msgspec.Meta(description="A limitation (default: as before).")
+    ] = None
 
 
 class ReasoningBriefed(EventData, frozen=True):

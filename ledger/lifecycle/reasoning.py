@@ -1,9 +1,9 @@
 """The state machine of a reasoning graph: started, extended, concluded; always acyclic and without dangling steps.
 
 A step may rest only on steps that came before it or with it, so a graph has no cycle if every extension was checked
-alone. A concluded graph may still be extended (an assumption was settled since) and concluded again: each is another
-version with another ref. Briefs and validations are about the graph and do not change it. Only imports extend an
-imported graph. The rules are ``proto/rules/reasoning.json``.
+alone. A concluded graph may still be extended, and concluded again, and any agent may settle its assumptions: each is
+another version with another ref. Briefs and validations are about the graph and do not change it. Only imports extend
+an imported graph. The rules are ``proto/rules/reasoning.json``.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ def _has_steps(question: Question[ReasoningState]) -> Unmet | None:
 
 
 def _extension_is_not_empty(question: Question[ReasoningState]) -> Unmet | None:
-    is_empty = not question.data.steps and not question.data.assumptions_updated
-    return Unmet("the extension is empty: add a step or update an assumption") if is_empty else None
+    return None if question.data.steps else Unmet("the extension is empty: add a step")
 
 
 def _steps_are_new(question: Question[ReasoningState]) -> Unmet | None:
@@ -62,10 +61,10 @@ def _steps_are_new(question: Question[ReasoningState]) -> Unmet | None:
     return None
 
 
-def _assumptions_exist(question: Question[ReasoningState]) -> Unmet | None:
-    present = _steps_before(question) | _new_steps(question.data)
-    missing = next((number for number in question.data.assumptions_updated if number not in present), None)
-    return None if missing is None else Unmet(f"there is no assumption {missing} to update", {"step": missing})
+def _assumption_exists(question: Question[ReasoningState]) -> Unmet | None:
+    number = question.data.step
+    is_present = number in _steps_before(question)
+    return None if is_present else Unmet(f"there is no step {number} to settle", {"step": number})
 
 
 def _dependencies_are_of_new_steps(question: Question[ReasoningState]) -> Unmet | None:
@@ -98,7 +97,7 @@ _CONDITIONS: Final[dict[str, Callable[[Question[ReasoningState]], Unmet | None]]
     "has_steps": _has_steps,
     "extension_is_not_empty": _extension_is_not_empty,
     "steps_are_new": _steps_are_new,
-    "assumptions_exist": _assumptions_exist,
+    "assumption_exists": _assumption_exists,
     "dependencies_are_of_new_steps": _dependencies_are_of_new_steps,
     "steps_form_no_cycle": _steps_form_no_cycle,
 }

@@ -1,8 +1,8 @@
 """The critical set of a graph, which a brief must keep: four kinds of key facts, each a ``Unit``.
 
 - The steps that the conclusion rests on, and the conclusion itself.
-- Unvalidated assumptions: steps, and the ``assumptions`` that a critical step states.
-- Known limitations, except one that only repeats an assumption ("Assumption unvalidated: …").
+- Unvalidated and refuted assumptions: steps, and the ``assumptions`` that a critical step states.
+- Known limitations, except one that only repeats an assumption ("Assumption unvalidated: …"), settled or not.
 - Refuted alternatives: those that a critical step considered and did not choose.
 
 If a graph has no dependencies, no step can be called dispensable, so every step is critical. If only the conclusion has
@@ -16,9 +16,16 @@ from typing import Final
 
 import msgspec
 
+from deedbook.ledger.events.brief import FactMark, RefutedAssumption
 from deedbook.ledger.format.chinese import simplified
 from deedbook.projections.briefs.text import NOT, content_of, one_line, stem, words
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.projections.reasoning.outcomes import (
+    is_refuted_assumption,
+    outcome_of,
+    outcome_text,
+    refutations_in,
+)
 
 STEP_WEIGHT: Final = 1.0
 REMARK_WEIGHT: Final = 0.5
@@ -48,9 +55,46 @@ def own_conclusion(step: ReasoningStep) -> str:
     return "" if conclusion == fact_text(step) else conclusion
 
 
-def is_open_assumption(step: ReasoningStep) -> bool:
-    """Return whether a step is an assumption that still needs validation (the default of an assumption)."""
+def closing(step: ReasoningStep) -> str:
+    """Return a step's own conclusion and the outcome of its assumption; empty if it has neither."""
+    return "; ".join(filter(None, [own_conclusion(step), outcome_text(step)]))
+
+
+def is_assumption(step: ReasoningStep) -> bool:
+    """Return whether a step is an assumption that its author calls unvalidated (the default of an assumption)."""
     return step.needs_validation is True or (step.type == "assumption" and step.needs_validation is not False)
+
+
+def is_open_assumption(step: ReasoningStep) -> bool:
+    """Return whether a step is an assumption that still needs validation: nobody settled it."""
+    return is_assumption(step) and outcome_of(step) is None
+
+
+def refutations(memory: ReasoningMemory) -> list[RefutedAssumption]:
+    """Return the refuted assumptions of a graph, with what rests on each."""
+    if not any(map(is_refuted_assumption, memory.steps)):
+        return []
+    concluding = [step.step_number for step in concluding_steps(memory)]
+    return [
+        RefutedAssumption(
+            found.step.step_number,
+            fact_text(found.step),
+            found.settlement.by,
+            found.settlement.how,
+            found.rests,
+            found.is_concluded_from,
+        )
+        for found in refutations_in(memory, concluding)
+    ]
+
+
+def marks_of(memory: ReasoningMemory) -> dict[int, FactMark]:
+    """Return the marks of the steps of a graph that are refuted, or rest on a refuted assumption."""
+    refuted = refutations(memory)
+    resting: dict[int, FactMark] = {
+        number: "RESTS ON A REFUTED ASSUMPTION" for each in refuted for number in each.rests
+    }
+    return resting | {each.step: "REFUTED" for each in refuted}
 
 
 def is_refuted(step: ReasoningStep) -> bool:
@@ -80,7 +124,9 @@ def critical_numbers(memory: ReasoningMemory) -> set[int]:
     targets = {step.step_number for step in concluding_steps(memory)}
     if not any(memory.dependencies.get(number) for number in targets):
         targets |= {step.step_number for step in memory.steps if step.type != "observation"}
-    open_assumptions = {step.step_number for step in memory.steps if is_open_assumption(step)}
+    open_assumptions = {
+        step.step_number for step in memory.steps if is_open_assumption(step) or is_refuted_assumption(step)
+    }
     refuted = {step.step_number for step in memory.steps if is_refuted(step)}
     return ancestors(memory.dependencies, targets) | open_assumptions | refuted
 
@@ -95,11 +141,12 @@ def critical_units(memory: ReasoningMemory, critical: set[int]) -> list[Unit]:
         number = step.step_number
         kind = "assumption" if is_open_assumption(step) else "step"
         units.append(Unit(kind, number, fact_text(step), STEP_WEIGHT))
-        units.append(Unit("step_conclusion", number, own_conclusion(step), REMARK_WEIGHT))
+        units.append(Unit("step_conclusion", number, closing(step), REMARK_WEIGHT))
         remarks += [Unit("assumption_stated", number, text.strip(), REMARK_WEIGHT) for text in step.assumptions]
         remarks += [Unit("alternative", number, text.strip(), REMARK_WEIGHT) for text in step.alternatives_considered]
     limits = [Unit("limitation", None, text.strip(), REMARK_WEIGHT) for text in memory.known_limitations]
-    return _without_repeats(unit for unit in (*units, *remarks, *limits) if unit.text)
+    settled = [fact_text(step) for step in memory.steps if is_assumption(step) and not is_open_assumption(step)]
+    return _without_repeats((unit for unit in (*units, *remarks, *limits) if unit.text), settled)
 
 
 def critical_edges(memory: ReasoningMemory, critical: set[int]) -> list[tuple[int, int]]:
@@ -124,11 +171,11 @@ def ancestors(dependencies: Mapping[int, Iterable[int]], starts: Iterable[int]) 
     return reached
 
 
-def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
-    """Drop a unit with the same words as an earlier one, and remarks that repeat an assumption."""
+def _without_repeats(units: Iterable[Unit], settled: Iterable[str]) -> list[Unit]:
+    """Drop a unit with the same words as an earlier one, and remarks that repeat an assumption, open or ``settled``."""
     distinct: list[Unit] = []
     seen: set[tuple[str, ...]] = set()
-    assumed: list[frozenset[str]] = []
+    assumed = [_meaning(text) for text in settled]
     for unit in units:
         spelled = tuple(words(unit.text))
         meaning = _meaning(unit.text)

@@ -17,11 +17,11 @@ from deedbook.ledger.format.chinese import simplified
 from deedbook.projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
 from deedbook.projections.briefs.fidelity import value_digits
 from deedbook.projections.briefs.prompt import TransferLevel
-from deedbook.projections.briefs.text import content_words, stem
+from deedbook.projections.briefs.text import content_words, one_line, stem
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
 if TYPE_CHECKING:
-    from deedbook.projections.validations.answers import LatestVerdict, Voice
+    from deedbook.projections.validations.answers import LatestVerdict, Refuted, Voice
 
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
 MIN_FIDELITY_FOR_STANDARD: Final = 0.75
@@ -30,6 +30,7 @@ MAX_INFORMATION_LOSS_TOLERANCE: Final = 0.15
 THRESHOLDS_TO_FETCH: Final = {"UNCERTAINTY": 0.5, "IMPACT": 0.7}
 LOW_FIDELITY: Final = "low_fidelity"
 HIGH_RISK_DOMAINS: Final = frozenset({"medical", "legal", "security"})
+_NOT_VALIDATED: Final = "No validation by another than its author has passed."
 verdict_age_max_s: Final = 30 * 86_400
 CRITICAL_EVIDENCE_WORDS: Final = ("secret", "credential")
 _DOMAIN_TERMS: Final = {
@@ -109,7 +110,9 @@ def should_fetch_full_reasoning(
     assessed = {name.upper(): value for name, value in (vectors or {}).items() if value is not None}
     similarity, not_compared = _similarity(embedding, task, own_task)
     not_assessed = [name for name in THRESHOLDS_TO_FETCH if name not in assessed]
-    fired = [FetchRule("found_wrong", wrong)] if (wrong := _wrong(verdict)) else []
+    refuted = [] if verdict is None else verdict.refuted_grounds
+    fired = [FetchRule("refuted_assumption", refuted_reason(refuted[0]))] if refuted else []
+    fired += [FetchRule("found_wrong", wrong)] if (wrong := _found_wrong(verdict)) else []
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
     if not (domain or "").strip() and (implied := domain_implied(text)):
         fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words imply {implied}."))
@@ -143,7 +146,7 @@ def check_level(
 ) -> GateAnswer:
     """Return whether a level passes its gate, and the lowest level that does.
 
-    No level of a reasoning that was found wrong passes, however faithful: its brief repeats the error.
+    No level of a reasoning that was found wrong, or rests on a refuted assumption, passes: its brief repeats the error.
     """
     if wrong := _wrong(verdict):
         return GateAnswer("failed", level.value, "", wrong)
@@ -165,9 +168,12 @@ def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | N
 
     The sentences name entries and no ages, so equal citations give one request to a human at any time.
     """
-    if verdict is None or verdict.latest is None:
-        return None, ["No validation by another than its author has passed."]
-    against = [
+    if verdict is None:
+        return None, [_NOT_VALIDATED]
+    against = list(map(refuted_reason, verdict.refuted_grounds))
+    if verdict.latest is None:
+        return None, [*against, _NOT_VALIDATED]
+    against += [
         f"{voice.by} found it wrong (entry {voice.event_index}): {'; '.join(voice.problems)}"
         for voice in verdict.voices("failed")
     ]
@@ -180,7 +186,18 @@ def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | N
     return passing, against
 
 
+def refuted_reason(refuted: Refuted) -> str:
+    """Return a sentence on a refuted assumption on which the conclusion rests."""
+    how = one_line(refuted.how).rstrip(".。")
+    return f"{refuted.by} refuted the assumption of step {refuted.step} (entry {refuted.event_index}): {how}."
+
+
 def _wrong(verdict: LatestVerdict | None) -> str:
+    refuted = [] if verdict is None else verdict.refuted_grounds
+    return refuted_reason(refuted[0]) if refuted else _found_wrong(verdict)
+
+
+def _found_wrong(verdict: LatestVerdict | None) -> str:
     failed = [] if verdict is None else verdict.voices("failed")
     return "".join(f"{voice.by} found it wrong (entry {voice.event_index}): {voice.counted}." for voice in failed[:1])
 

@@ -7,10 +7,19 @@ from collections import Counter, defaultdict
 
 import msgspec
 
+from deedbook.ledger.events.brief import FactMark
 from deedbook.projections.briefs.anchors import anchors, evidence_location
-from deedbook.projections.briefs.critical import Unit, critical_edges, critical_numbers, critical_units, fact_text
+from deedbook.projections.briefs.critical import (
+    Unit,
+    critical_edges,
+    critical_numbers,
+    critical_units,
+    fact_text,
+    marks_of,
+)
 from deedbook.projections.briefs.text import clauses, content_of, words
 from deedbook.projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.reasoning.outcomes import outcome_text
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -42,6 +51,7 @@ class GraphIndex(msgspec.Struct, frozen=True):
     critical_anchors: frozenset[str]
     edges: list[tuple[int, int]]
     step_spelled: dict[int, str]
+    marks: dict[int, FactMark]
 
     def weight_of(self, word: str) -> float:
         """Return the inverse document frequency of a content word; a word that the graph lacks weighs most."""
@@ -79,6 +89,7 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
         critical_anchors=frozenset().union(*map(anchors, critical_texts)),
         edges=critical_edges(memory, critical),
         step_spelled={step.step_number: spelled(words(fact_text(step))) for step in steps},
+        marks=marks_of(memory),
     )
 
 
@@ -96,6 +107,7 @@ def _all_texts(memory: ReasoningMemory) -> list[str]:
     for step in memory.steps:
         texts += [step.content, *step.premises, *step.alternatives_considered, *step.assumptions]
         texts += [text for text in (step.conclusion, step.validation_method) if isinstance(text, str)]
+        texts += [outcome_text(step), *(settlement.how for settlement in step.settlements())]
         for evidence in step.evidence:
             texts += [evidence, evidence_location(evidence)]
     return [text for text in dict.fromkeys(texts) if text.strip()]

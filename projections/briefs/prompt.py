@@ -3,13 +3,15 @@
 A prompt never exceeds its budget, and has one of two forms:
 
 - *roomy*, if everything fits: all sections by their names, in sentences;
-- *tight*, if it does not: CONTEXT, CONCLUSION and the statements in ``shorthand``, without TAGS, EVIDENCE and FIDELITY,
-  which are in the envelope. Statements that still do not fit are left out one by one, the least needed first.
+- *tight*, if it does not: REFUTED, CONTEXT, CONCLUSION and the statements in ``shorthand``, without TAGS, EVIDENCE and
+  FIDELITY, which are in the envelope. Statements that still do not fit are left out one by one, the least needed first.
   ``expand`` writes the shorthand out under the full headings: people read the result, and the metric measures it.
 
 Facts are under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
 (measured: .65 against .92 at 200 tokens). CONTEXT takes what the other sections leave, up to a quarter of the budget
 and at least a line: the sender's summary must not displace facts (at 200 tokens a full quarter cost three of them).
+
+REFUTED comes first and is never left out: it names the refuted assumptions, and what rests on them.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from deedbook.projections.briefs.sentences import (
     OTHER_STEPS,
     POINTER,
     REASONING_BRIEF,
+    REFUTED,
     TAGS,
     TOP_ASSUMPTIONS,
     evidence_detail,
@@ -43,6 +46,7 @@ from deedbook.projections.briefs.sentences import (
     fact_sentence,
     is_concluded,
     own_line,
+    refuted_line,
     remark_line,
 )
 from deedbook.projections.briefs.text import CJK_MARKS, is_between_signs, one_line
@@ -52,6 +56,7 @@ REF_HEX_DIGITS: Final = 12
 context_tokens_min: Final = 16
 context_share_max: Final = 0.25
 conclusion_share_max: Final = 0.5
+refuted_share_max: Final = 0.4
 _margin_tokens: Final = 2
 
 
@@ -191,6 +196,7 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     stated = [remark for remark in brief.remarks if remark.sort == "assumption_stated"]
     others = [fact for fact in brief.facts if fact.step in layout.others]
     lines = {
+        REFUTED: [refuted_line(brief.refuted)],
         CONTEXT: [one_line(brief.context)],
         CONCLUSION: [_conclusion_line(brief)],
         TAGS: [", ".join(tag.tag for tag in brief.tags)] if layout.tags else [],
@@ -221,7 +227,8 @@ def _sections(brief: Brief, level: TransferLevel, inline: str | None) -> dict[st
 
 def _frame(brief: Brief, level: TransferLevel, inline: str | None) -> dict[str, list[str]]:
     """Return the sections of both forms: those before the statements, and those after them."""
-    lines = {CONTEXT: one_line(brief.context), CONCLUSION: _conclusion_line(brief)}
+    lines = {REFUTED: refuted_line(brief.refuted), CONTEXT: one_line(brief.context)}
+    lines[CONCLUSION] = _conclusion_line(brief)
     sections = {heading: [line] for heading, line in lines.items() if line}
     whole = inline if inline is not None and level is TransferLevel.FULL else brief.whole_graph
     if whole:
@@ -236,8 +243,9 @@ def _joined(sections: dict[str, list[str]]) -> str:
 
 
 def _shorten(sections: dict[str, list[str]], budget: int, context_share: float, *, keep: bool) -> list[str]:
-    """Cut CONCLUSION to half of the budget, and CONTEXT to its share or, if no share is reserved, to the rest."""
-    cut = {CONCLUSION: _cut_section(sections, CONCLUSION, int(budget * conclusion_share_max))}
+    """Cut REFUTED and CONCLUSION to their shares, and CONTEXT to its own or, if no share is reserved, to the rest."""
+    cut = {REFUTED: _cut_section(sections, REFUTED, int(budget * refuted_share_max))}
+    cut |= {CONCLUSION: _cut_section(sections, CONCLUSION, int(budget * conclusion_share_max))}
     room = int(budget * context_share)
     if not keep and CONTEXT in sections:
         rest = {heading: lines for heading, lines in sections.items() if heading != CONTEXT}
@@ -293,20 +301,24 @@ def _tight(brief: Brief, sections: dict[str, list[str]], budget: int) -> tuple[s
     count = greatest(0, len(listed), lambda count: count_tokens(text(count)) <= budget)
     headings = {head: expand(f"{head}: x").partition(":")[0] for head in shorthand.HEADS}
     shown_headings = {headings[head] for head, _ in listed[:count]} - {headings[head] for head, _ in listed[count:]}
-    return text(count), shown_headings | {
-        name for name in (CONTEXT, CONCLUSION, FULL_REASONING) if any(sections.get(name, ()))
-    }
+    framing = (REFUTED, CONTEXT, CONCLUSION, FULL_REASONING)
+    return text(count), shown_headings | {name for name in framing if any(sections.get(name, ()))}
 
 
 def _around(sections: dict[str, list[str]], statements: shorthand.Statements) -> str:
-    before = _joined({name: lines for name, lines in sections.items() if name in {CONTEXT, CONCLUSION}})
+    before = _joined({name: lines for name, lines in sections.items() if name in {REFUTED, CONTEXT, CONCLUSION}})
     behind = _joined({name: lines for name, lines in sections.items() if name == FULL_REASONING})
     return "\n".join(filter(None, [before, shorthand.shorten(statements, before), behind]))
 
 
 def _wanted(brief: Brief, level: TransferLevel) -> set[str]:
     """Return the headings for which a brief has content, whether or not its prompt has space for it."""
-    has_content = {CONTEXT: bool(brief.context), CONCLUSION: bool(brief.conclusion), TAGS: bool(brief.tags)}
+    has_content = {
+        REFUTED: bool(brief.refuted),
+        CONTEXT: bool(brief.context),
+        CONCLUSION: bool(brief.conclusion),
+        TAGS: bool(brief.tags),
+    }
     has_content[REASONING_BRIEF] = bool(brief.reasoning_brief)
     # A whole graph contains these.
     has_content[TOP_ASSUMPTIONS] = bool(brief.top_assumptions) and not brief.whole_graph

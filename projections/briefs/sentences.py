@@ -5,20 +5,22 @@ section.
 
 ``expand`` writes a prompt in shorthand out, and ``readable_text`` returns only the parts that convey the graph. So
 anybody can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are
-routing labels, FIDELITY and FULL REASONING are about the brief: none of them counts as kept reasoning.
+routing labels, REFUTED, FIDELITY and FULL REASONING are about the reasoning or the brief: none of them counts as kept
+reasoning.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, get_args
 
-from deedbook.ledger.events.brief import Fact, Layout, Remark
+from deedbook.ledger.events.brief import Fact, FactMark, Layout, RefutedAssumption, Remark
 from deedbook.projections.briefs import shorthand
 from deedbook.projections.briefs.anchors import evidence_location
 from deedbook.projections.briefs.text import count_sentences, one_line
 
+REFUTED: Final = "REFUTED"
 CONTEXT: Final = "CONTEXT"
 CONCLUSION: Final = "CONCLUSION"
 TAGS: Final = "TAGS"
@@ -27,7 +29,17 @@ REASONING_BRIEF: Final = "REASONING BRIEF"
 EVIDENCE: Final = "EVIDENCE"
 FIDELITY: Final = "FIDELITY"
 FULL_REASONING: Final = "FULL REASONING"
-HEADINGS: Final = (CONTEXT, CONCLUSION, TAGS, TOP_ASSUMPTIONS, REASONING_BRIEF, EVIDENCE, FIDELITY, FULL_REASONING)
+HEADINGS: Final = (
+    REFUTED,
+    CONTEXT,
+    CONCLUSION,
+    TAGS,
+    TOP_ASSUMPTIONS,
+    REASONING_BRIEF,
+    EVIDENCE,
+    FIDELITY,
+    FULL_REASONING,
+)
 
 LIMITATION: Final = "Limitation: "
 ALTERNATIVE: Final = "Alternative considered: "
@@ -46,13 +58,16 @@ _WRITTEN_OUT: Final = {
 }
 """The heading and the label that each head of the shorthand abbreviates."""
 
-_UNCOUNTED: Final = frozenset({CONTEXT, TAGS, FIDELITY, FULL_REASONING})
+_UNCOUNTED: Final = frozenset({REFUTED, CONTEXT, TAGS, FIDELITY, FULL_REASONING})
+_MARKS: Final = "|".join(filter(None, get_args(FactMark)))
 _HEADING: Final = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]?", re.MULTILINE)
 _COUNTS: Final = r"The graph has \d+ steps?\.|Of these, \d+ (?:is|are) critical\.|This brief leaves out \d+ of them\."
 _LABELS: Final = re.compile(
-    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|{_COUNTS}|{CUT}", re.MULTILINE
+    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|\((?:{_MARKS})\)|{_COUNTS}|{CUT}", re.MULTILINE
 )
 
+refuted_shown_max: Final = 3
+refuted_max_chars: Final = 120
 lead_sentences_min: Final = 3
 lead_sentences_max: Final = 6
 
@@ -68,9 +83,10 @@ def fact_sentence(fact: Fact, layout: Layout) -> str:
 
 
 def fact_line(fact: Fact, layout: Layout) -> str:
-    """Return a fact as one line without a full stop, with the evidence and the check that the layout shows for it."""
+    """Return a fact as one line without a full stop, with its mark and the evidence and check that the layout shows."""
     evidence = evidence_detail(fact) if fact.step in layout.evidence else ""
-    return fact_statement(fact) + evidence + (check_detail(fact) if fact.step in layout.checks else "")
+    check = check_detail(fact) if fact.step in layout.checks else ""
+    return fact_statement(fact) + evidence + check + (f" ({fact.mark})" if fact.mark else "")
 
 
 def fact_statement(fact: Fact) -> str:
@@ -96,6 +112,26 @@ def evidence_detail(fact: Fact) -> str:
 def check_detail(fact: Fact) -> str:
     """Return the check of an assumption in parentheses, to be added to its text; empty if it has none."""
     return f" ({CHECK}{one_line(fact.check)})" if fact.check else ""
+
+
+def refuted_line(refuted: Sequence[RefutedAssumption]) -> str:
+    """Return in one line which assumptions were refuted, by whom and how, and what rests on them."""
+    lines = []
+    for each in refuted[:refuted_shown_max]:
+        marked = ["the conclusion"] * each.is_ground
+        marked += [f"step{'s' * (len(each.rests) > 1)} {', '.join(map(str, each.rests))}"] * bool(each.rests)
+        verb = "rest" if len(marked) > 1 or len(each.rests) > 1 else "rests"
+        grounds = " and ".join(marked or ["nothing"])
+        text, how = (_shortened(one_line(text)) for text in (each.text, each.how))
+        stop = "" if how.endswith(ENDS) else "."
+        begins = f"{grounds[0].upper()}{grounds[1:]} {verb} on an assumption that {each.by} refuted"
+        lines.append(f'{begins}: "{text}" (step {each.step}). {how}{stop}')
+    more = len(refuted) - refuted_shown_max
+    return " ".join([*lines, *([f"And {more} more."] if more > 0 else [])])
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= refuted_max_chars else text[: refuted_max_chars - 1] + CUT
 
 
 def remark_line(remark: Remark) -> str:

@@ -11,6 +11,7 @@ from deedbook.projections.briefs.critical import concluding_steps, fact_text, ow
 from deedbook.projections.briefs.embedding import STOP_WORDS
 from deedbook.projections.briefs.text import clauses
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.projections.reasoning.outcomes import is_refuted_assumption
 
 tags_max: Final = 8
 tag_words_max: Final = 5
@@ -118,6 +119,7 @@ def _findings(memory: ReasoningMemory, concluding: list[ReasoningStep]) -> list[
     premises = {number for step in concluding for number in memory.dependencies.get(step.step_number, ())}
     direct = [step for step in memory.steps if step.step_number in premises]
     candidates = direct or [step for step in memory.steps if step.type != "conclusion"]
+    candidates = [step for step in candidates if not is_refuted_assumption(step)]
     return sorted(candidates, key=lambda step: step.type != "inference")[:_findings_max]
 
 

@@ -14,7 +14,8 @@ _ACTS: Final = (
     *dict.fromkeys(
         row.kind for row in rules_of("handoff").rows if row.to is not None and row.kind != "record.imported"
     ),
-    *("reasoning.concluded", "reasoning.validated", "report.generated", "review.requested", "review.answered"),
+    *("reasoning.assumption_settled", "reasoning.concluded", "reasoning.validated"),
+    *("report.generated", "review.requested", "review.answered"),
     *("tot.started", "tot.search_complete", "key.compromised"),
 )
 # The agent that has to act next.

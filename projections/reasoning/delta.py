@@ -28,6 +28,7 @@ from deedbook.projections.reasoning import graph
 from deedbook.projections.reasoning.memory import (
     ReasoningMemory,
     ReasoningStep,
+    Settlement,
     compute_reasoning_ref,
     memory_from_dict,
 )
@@ -100,8 +101,9 @@ def describe_change(base: ReasoningMemory, target: ReasoningMemory) -> dict[str,
             for step in change.steps_added
         ],
         "assumptions_settled": [
-            {"step": number, "content": before[number].content, "settled": text}
-            for number, text in change.assumptions_updated.items()
+            {"step": number, "content": before[number].content} | msgspec.to_builtins(settlement)
+            for number, settlements in change.assumptions_updated.items()
+            for settlement in settlements
         ],
         "steps_changed": [
             {"step": step.step_number, "before": before[step.step_number].to_dict(), "after": step.whole().to_dict()}
@@ -154,15 +156,16 @@ def find_change(base: ReasoningMemory, target: ReasoningMemory) -> graph.Reasoni
     """Return the changes from one graph to another."""
     kept_steps = _unchanged_steps(base, target)
     before = {step.step_number: step for step in base.steps}
-    updated: dict[int, str] = {}
+    updated: dict[int, list[Settlement]] = {}
     changed: list[ReasoningStep] = []
     for step in kept_steps:
         if step != (old := before[step.step_number]):
-            update = _find_update(old, step)
-            if update is None:
-                changed.append(step)
+            known = len(old.settlements())
+            further = step.settlements()[known:]
+            if further and step == replace(old, settled=[*old.settlements(), *further]):
+                updated[step.step_number] = further
             else:
-                updated[step.step_number] = update
+                changed.append(step)
     numbers = {step.step_number for step in kept_steps}
     linked = {number: rests_on for number, rests_on in base.dependencies.items() if number in numbers}
     return graph.ReasoningDelta(
@@ -192,16 +195,6 @@ def _unchanged_steps(base: ReasoningMemory, target: ReasoningMemory) -> list[Rea
         steps.append(step)
         last = index
     return steps
-
-
-def _find_update(old: ReasoningStep, new: ReasoningStep) -> str | None:
-    """Return the text that settles the assumption ``old`` into ``new``; None if anything else changed."""
-    before, after = old.conclusion or "", new.conclusion
-    if after is UNSET:
-        return None
-    update = after.removeprefix(graph.settle(before, ""))
-    settled = replace(old, needs_validation=False, conclusion=graph.settle(before, update))
-    return update if settled == new else None
 
 
 def _is_named(ref: str, whole: str) -> bool:

@@ -132,7 +132,7 @@ class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
 def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
     """Return the record with the version that the event makes."""
     data = read_as(event).data
-    graph = apply_event(state.graph, data)
+    graph = apply_event(state.graph, data, event.author)
     state = msgspec.structs.replace(
         state,
         graph=graph,
@@ -156,6 +156,8 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
             return msgspec.structs.replace(state, status="concluded")
         case kinds.ReasoningExtended():
             return msgspec.structs.replace(state, status="open")
+        case kinds.AssumptionSettled():
+            return state  # a conclusion stands as its author drew it, marked if it rests on a refuted assumption
         case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
 
@@ -177,14 +179,22 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
     if state is None:
         return ()
     event, steps = logged.event, len(state.graph.steps)
-    delta = encode_change(change_of(read_as(event).data)).decode()
+    delta = encode_change(change_of(read_as(event).data, event.author)).decode()
     return (GraphVersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
 
 
 VIEW: Final = Projection(
     name="reasoning",
     version=VIEW_VERSIONS["reasoning"],
-    handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),
+    handles=frozenset(
+        {
+            "reasoning.started",
+            "reasoning.extended",
+            "reasoning.assumption_settled",
+            "reasoning.concluded",
+            "record.imported",
+        }
+    ),
     tables=(REASONINGS, VERSIONS),
     state=ReasoningRecord,
     keys=names_of("reasoning"),

@@ -3,10 +3,9 @@
 Each event makes a new version of the graph, and each version has its ref. Hashing a graph of n steps again at every
 step would cost n² encodings, so a ``GraphState`` stores each step as its text in the canonical form.
 
-An update that confirms or refutes an assumption sets ``needs_validation`` to false and appends its text to the step's
-own ``conclusion`` (separated by "; "). So ``content`` stays as stated, the ref covers the outcome, briefs show it, and
-``evidence`` holds only references that a validator can check. An extension leaves an earlier conclusion unchanged until
-the graph is concluded again.
+A settled assumption adds a ``Settlement`` to ``settled`` of its step. So the step stays as stated, and the ref covers
+the outcome and who says so. An extension leaves an earlier conclusion unchanged until the graph is concluded again, and
+concluding again keeps the confidence and the limitations that it does not name.
 
 The JSON of a ``ReasoningDelta`` is sent often, so it is short: an absent field did not change, and a step omits fields
 with default values. The defaults return before the graph is hashed, so the short form never affects a ref.
@@ -23,7 +22,7 @@ from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.format.codec import json_decoder
-from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, Settlement
 
 _dump: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=True, allow_nan=False).encode
 _step_decoder: Final = json_decoder(ReasoningStep)
@@ -46,6 +45,7 @@ class SentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     validation_method: str | UnsetType = UNSET
     conclusion: str | UnsetType = UNSET
     evidence_digests: list[str] | UnsetType = UNSET
+    settled: list[Settlement] | UnsetType = UNSET
 
     def whole(self) -> ReasoningStep:
         """Return the step with its defaults."""
@@ -56,9 +56,8 @@ class SentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The changes between two versions; an absent field stays as it is.
 
-    ``steps_added`` follow the steps that are kept. ``assumptions_updated`` maps a step to the text that confirms or
-    refutes its assumption; the text is appended to the step's conclusion, as by an update event. ``steps_removed``
-    lose their dependencies too.
+    ``steps_added`` follow the steps that are kept. ``assumptions_updated`` maps a step to the settlements of its
+    assumption, which are added to those that it has. ``steps_removed`` lose their dependencies too.
     """
 
     task: str | UnsetType = UNSET
@@ -66,7 +65,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     reasoning_strategy: str | UnsetType = UNSET
     steps_added: list[SentStep] = []
     dependencies: dict[int, list[int]] = {}
-    assumptions_updated: dict[int, str] = {}
+    assumptions_updated: dict[int, list[Settlement]] = {}
     conclusion: str | UnsetType = UNSET
     confidence_in_reasoning: float | UnsetType = UNSET
     known_limitations: list[str] | UnsetType = UNSET
@@ -92,9 +91,9 @@ class GraphState(msgspec.Struct, frozen=True, array_like=True):
     dependencies: dict[int, tuple[int, ...]] = {}
 
 
-def apply_event(state: GraphState, data: Any) -> GraphState:
-    """Return the version after the data of a ``reasoning.started``, ``.extended`` or ``.concluded``."""
-    return apply_change(GraphState() if isinstance(data, kinds.ReasoningStarted) else state, change_of(data))
+def apply_event(state: GraphState, data: Any, author: str) -> GraphState:
+    """Return the version after the data of an event of a graph (``change_of``), which ``author`` signed."""
+    return apply_change(GraphState() if isinstance(data, kinds.ReasoningStarted) else state, change_of(data, author))
 
 
 def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
@@ -167,14 +166,9 @@ def memory_of(state: GraphState, reasoning_id: str) -> ReasoningMemory:
     )
 
 
-def _updated(text: str, update: str) -> str:
+def _updated(text: str, settlements: list[Settlement]) -> str:
     values = json.loads(text)
-    return _dump(values | {"needs_validation": False, "conclusion": settle(values.get("conclusion", ""), update)})
-
-
-def settle(before: str, update: str) -> str:
-    """Return a step's conclusion after an update of its assumption: ``before``, followed by the text of ``update``."""
-    return f"{before}; {update}" if before else update
+    return _dump(values | {"settled": [*values.get("settled", []), *msgspec.to_builtins(settlements)]})
 
 
 def sent_step(step: ReasoningStep | kinds.Step) -> SentStep:
@@ -189,24 +183,27 @@ def sent_confidence(confidence: float) -> float | UnsetType:
     return UNSET if confidence == 1.0 else confidence + 0.0  # -0.0 has another spelling
 
 
-def change_of(data: Any) -> ReasoningDelta:
-    """Return the changes by the data of a ``reasoning.started``, ``.extended`` or ``.concluded``; none for others."""
+def change_of(data: Any, author: str) -> ReasoningDelta:
+    """Return the changes by the data of an event that ``author`` signed; none for kinds that change no graph."""
     match data:
         case kinds.ReasoningStarted():
             return ReasoningDelta(
                 task=data.task, ai_id=data.ai_id or UNSET, reasoning_strategy=data.reasoning_strategy or UNSET
             )
         case kinds.ReasoningConcluded():
+            confidence, limitations = data.confidence_in_reasoning, data.known_limitations
             return ReasoningDelta(
                 conclusion=data.conclusion,
-                confidence_in_reasoning=data.confidence_in_reasoning + 0.0,  # -0.0 has another spelling
-                known_limitations=data.known_limitations,
+                confidence_in_reasoning=UNSET if confidence is None else confidence + 0.0,  # -0.0 is spelled otherwise
+                known_limitations=UNSET if limitations is None else limitations,
             )
         case kinds.ReasoningExtended():
             return ReasoningDelta(
                 steps_added=[sent_step(step) for step in data.steps],
                 dependencies=data.dependencies,
-                assumptions_updated=data.assumptions_updated,
             )
+        case kinds.AssumptionSettled():
+            settlement = Settlement(author, data.holds, data.how, data.evidence, data.evidence_digests or [])
+            return ReasoningDelta(assumptions_updated={data.step: [settlement]})
         case _:  # the data of any other kind
             return ReasoningDelta()

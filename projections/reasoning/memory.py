@@ -1,8 +1,8 @@
 """A reasoning graph: its shape, its ref, and how foreign JSON becomes one.
 
-Four fields of a step are absent by default: ``needs_validation``, ``validation_method``, its own ``conclusion``, and
-the ``evidence_digests`` that its author's tool recorded. An absent field is ``msgspec.UNSET`` and does not change the
-hash. The rules of this module:
+Five fields of a step are absent by default: ``needs_validation``, ``validation_method``, its own ``conclusion``, the
+``evidence_digests`` that its author's tool recorded, and ``settled``: what agents said about its assumption. An absent
+field is ``msgspec.UNSET`` and does not change the hash. The rules of this module:
 
 - One graph has one ref: ``compute_reasoning_ref`` hashes the ``json.dumps`` form with ``reasoning_id`` empty.
   Dependency keys stay integers until the dump, so step 2 sorts before step 10. As strings, "10" would come first, and
@@ -37,6 +37,19 @@ ReasoningType = Annotated[str, msgspec.Meta(pattern=r"^(deductive|inductive|abdu
 _STEP_ALIASES: Final = {"step": "step_number", "evidence_refs": "evidence"}
 
 
+class Settlement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An agent's statement about an assumption: whether it ``holds``, how that was found out, and the evidence."""
+
+    by: str
+    holds: bool
+    how: Untrusted
+    evidence: list[Untrusted] = []
+    evidence_digests: list[str] = []
+
+    if not TYPE_CHECKING:
+        __getattr__ = refuse_name
+
+
 class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One step of a reasoning graph."""
 
@@ -53,10 +66,16 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     validation_method: Untrusted | UnsetType = UNSET
     conclusion: Untrusted | UnsetType = UNSET
     evidence_digests: list[str] | UnsetType = UNSET
+    settled: list[Settlement] | UnsetType = UNSET
+
+    def settlements(self) -> list[Settlement]:
+        """Return what agents said about the step's assumption, the oldest first."""
+        return [] if self.settled is UNSET else self.settled
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as it is hashed: every field, the optional ones only if present."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
+        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
+        return fields if self.settled is UNSET else fields | {"settled": msgspec.to_builtins(self.settled)}
 
     if not TYPE_CHECKING:
         __getattr__ = refuse_name

@@ -84,7 +84,6 @@ def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
     for step in data.steps:
         yield from (step.content, step.conclusion or "", *step.evidence, *step.premises)
         yield from (*step.alternatives_considered, *step.assumptions, step.validation_method or "")
-    yield from (text for _, text in sorted(data.assumptions_updated.items()))
 
 
 def _report(data: session.ReportGenerated) -> Iterable[str]:
@@ -133,7 +132,8 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     session.ReportGenerated: _report,
     reasoning.ReasoningStarted: lambda data: (data.task, data.domain),
     reasoning.ReasoningExtended: _extended,
-    reasoning.ReasoningConcluded: lambda data: (data.conclusion, *data.known_limitations),
+    reasoning.AssumptionSettled: lambda data: (data.how, *data.evidence),
+    reasoning.ReasoningConcluded: lambda data: (data.conclusion, *(data.known_limitations or ())),
     snapshot.SnapshotTaken: _snapshot,
     review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
     review.ReviewAnswered: _remark,

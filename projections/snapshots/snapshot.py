@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
-from deedbook.ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark, Sizes, Tag
+from deedbook.ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, RefutedAssumption, Remark, Sizes, Tag
 from deedbook.ledger.events.snapshot import SnapshotTaken
 from deedbook.projections.briefs.embedding import Embedding, unpack
 from deedbook.projections.briefs.fidelity import band_of
@@ -48,7 +48,8 @@ _LOSING: Final = frozenset({REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING})
 class EnhancedEpistemicSnapshot:
     """An agent's knowledge at one time; ``briefs`` has the reasoning at each level that was made.
 
-    ``rejected`` is set if the signed reasoning did not match its graph and was made again from the graph.
+    ``rejected`` is set if the signed reasoning did not match its graph and was made again from the graph; ``refuted``
+    are the assumptions that were refuted by now, if the reader looked them up.
     """
 
     snapshot_id: str
@@ -73,6 +74,7 @@ class EnhancedEpistemicSnapshot:
     event_id: str = ""
     briefs: list[Brief] = field(default_factory=list)
     rejected: RejectedBrief | None = None
+    refuted: list[RefutedAssumption] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", AssessedVectors(self.vectors))
@@ -96,7 +98,9 @@ class EnhancedEpistemicSnapshot:
         own_level = TransferLevel.STANDARD if level is TransferLevel.FULL else level
         by_level = {TransferLevel(brief.level): brief for brief in self.briefs}
         brief = by_level.get(own_level) or (None if self.level is None else by_level.get(self.level))
-        return _bare_brief(self) if brief is None else replace(brief, context=self.context_summary)
+        if brief is None:
+            return _bare_brief(self)
+        return replace(brief, context=self.context_summary, refuted=self.refuted or brief.refuted)
 
 
 def snapshot_of(
@@ -162,6 +166,7 @@ def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
         compressor_version="1",
         tokenizer=tokenizer().name,
         exact=tokenizer().exact,
+        refuted=snapshot.refuted,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.events.reasoning import ReasoningValidated, TreeSort
-from deedbook.projections.answers.answer import Checked, Compromised, Head, Index, Marked, Ms, Page, Untrusted
+from deedbook.projections.answers.answer import Answer, Checked, Compromised, Head, Index, Marked, Ms, Page, Untrusted
 
 Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
 
@@ -60,10 +60,27 @@ class Voice(Marked, frozen=True, kw_only=True):
     text: str
 
 
+class Refuted(Answer, frozen=True, kw_only=True):
+    """A refuted assumption of a graph version: its step and text, and the event by which an agent refuted it, and how.
+
+    ``rests`` are the steps that rest on it; ``is_ground`` says whether the conclusion does.
+    """
+
+    reasoning_id: str
+    event_index: Index
+    step: int
+    text: Untrusted
+    by: str
+    how: Untrusted
+    rests: list[int]
+    is_ground: bool
+
+
 class LatestVerdict(Checked, frozen=True, kw_only=True):
     """The verdict on a graph version; ``latest`` is null if nobody independent validated this version.
 
-    ``differing`` has the newest reports of other validators with another outcome than ``latest``.
+    ``differing`` has the newest reports of other validators with another outcome than ``latest``. ``refuted`` are the
+    assumptions of this version that were refuted, in this version or since.
     """
 
     reasoning_ref: str
@@ -71,6 +88,12 @@ class LatestVerdict(Checked, frozen=True, kw_only=True):
     text: str
     latest: Voice | None = None
     differing: list[Voice] = []
+    refuted: list[Refuted] = []
+
+    @property
+    def refuted_grounds(self) -> list[Refuted]:
+        """The refuted assumptions on which the conclusion rests."""
+        return [refuted for refuted in self.refuted if refuted.is_ground]
 
     def voices(self, outcome: Outcome) -> list[Voice]:
         """Return the voices with an ``outcome``, the latest first."""

@@ -2,7 +2,8 @@
 
 **The verdict is one value**, which every reader of a reasoning shows. It is the outcome of the newest independent
 report. If the newest report of another validator has another outcome, ``differing`` has that one too. One voice against
-is enough for ``failed``: a human decides who is right. A report is ``unchecked`` if it found nothing wrong but could
+is enough for ``failed``: a human decides who is right. A refuted assumption on which the conclusion rests is enough,
+too, whoever refuted it, in this version or later. A report is ``unchecked`` if it found nothing wrong but could
 not look up a reference or an assumption, or if its key was later reported compromised.
 
 A report is *independent* if it is on a reasoning with this very version, and its author owns no reasoning with it. The
@@ -14,14 +15,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from msgspec.structs import asdict, replace
+
+from deedbook.ledger.events.brief import RefutedAssumption
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
 from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.lifecycle.authority import Agents, report_on_signature
 from deedbook.projections.answers.query import Arguments, ById, Limit, age_of
 from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.briefs.critical import refutations
 from deedbook.projections.reasoning.fold import VERSIONS
-from deedbook.projections.reasoning.queries import find_version, with_version
-from deedbook.projections.validations.answers import LatestVerdict, Outcome, ValidationLine, Validations, Voice
+from deedbook.projections.reasoning.graph import decode_change
+from deedbook.projections.reasoning.queries import find_version, get_graph, with_version
+from deedbook.projections.validations.answers import (
+    LatestVerdict,
+    Outcome,
+    Refuted,
+    ValidationLine,
+    Validations,
+    Voice,
+)
 from deedbook.projections.validations.fold import VALIDATIONS
 
 _STRONGER: Final[tuple[Outcome, ...]] = ("none", "unchecked", "passed", "failed")
@@ -61,14 +74,50 @@ def _line(row: dict[str, Any]) -> ValidationLine:
 def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
     """Return the verdict on a version."""
     ref = find_version(source, args.id).ref
-    voices = _voices(source, ref)
-    if not voices:
-        return LatestVerdict(reasoning_ref=ref, outcome="none", text="not validated")
-    latest = voices[0]
-    differing = [voice for voice in voices if voice.outcome != latest.outcome]
-    strongest = max((latest, *differing), key=lambda voice: _STRONGER.index(voice.outcome))
-    text = "; but ".join(voice.text for voice in (latest, *differing))
-    return LatestVerdict(reasoning_ref=ref, outcome=strongest.outcome, text=text, latest=latest, differing=differing)
+    refuted, voices = refuted_in(source, ref), _voices(source, ref)
+    latest = next(iter(voices), None)
+    differing = [voice for voice in voices[1:] if latest is not None and voice.outcome != latest.outcome]
+    heard = [voice for voice in (latest, *differing) if voice is not None]
+    outcome: Outcome = max((voice.outcome for voice in heard), key=_STRONGER.index, default="none")
+    texts = [each.text for each in heard] or ["not validated"]
+    verdict = LatestVerdict(reasoning_ref=ref, outcome=outcome, text="", latest=latest, differing=differing)
+    verdict = replace(verdict, refuted=refuted)
+    if grounds := verdict.refuted_grounds:
+        return replace(verdict, outcome="failed", text="; ".join([*map(refuted_sentence, grounds), *texts]))
+    return replace(verdict, text="; but ".join(texts))
+
+
+def refuted_sentence(refuted: Refuted) -> str:
+    """Return in words that an assumption is refuted, without the words of its author."""
+    by = f"{refuted.by} refuted (entry {refuted.event_index})"
+    return f"the conclusion rests on an assumption (step {refuted.step}) that {by}"
+
+
+def refuted_in(source: RowSource, ref: str) -> list[Refuted]:
+    """Return the refuted assumptions of a graph version, as each reasoning with this version has settled them."""
+    settling = source.select(
+        VERSIONS,
+        "event_index",
+        reasoning_id=[row["id"] for row in with_version(source, ref)],
+        kind="reasoning.assumption_settled",
+    )
+    if not settling:
+        return []
+    asked = get_graph(source, ref).memory
+    found: dict[tuple[int, str], Refuted] = {}
+    for name in dict.fromkeys(row["reasoning_id"] for row in settling):
+        later = {step.step_number: step.settled for step in get_graph(source, f"reasoning/{name}").memory.steps}
+        steps = [replace(step, settled=later.get(step.step_number, step.settled)) for step in asked.steps]
+        for each in refutations(replace(asked, steps=steps)):
+            # The newest refutation by this agent: the one that counts.
+            index = max(row["event_index"] for row in settling if _refutes(row, name, each))
+            found[each.step, each.by] = Refuted(reasoning_id=name, event_index=index, **asdict(each))
+    return list(found.values())
+
+
+def _refutes(row: dict[str, Any], name: str, refuted: RefutedAssumption) -> bool:
+    settlements = decode_change(row["delta"]).assumptions_updated.get(refuted.step, [])
+    return row["reasoning_id"] == name and any(each.by == refuted.by and not each.holds for each in settlements)
 
 
 def _voices(source: RowSource, ref: str) -> list[Voice]:
@@ -92,17 +141,18 @@ def _report_on(row: dict[str, Any], agents: Agents) -> int | None:
 def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
     data = read_json(row["data"], ReasoningValidated)
     counts = data.counts
-    missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
+    # An assumption that only others settled was not checked here: an author must not raise trust by settling their own.
+    missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted
     is_whole = (
         0 < counts.evidence == counts.evidence_ok and not missing
     )  # without evidence, a report vouches for nothing
     is_sure = is_whole and compromised is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = evidence_summary(counts, data.evidence)
-    if counts.assumptions_settled:
-        stand += f", {counts.assumptions_settled} settled by its author"
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
+    if counts.assumptions_settled:
+        stand += f" ({counts.assumptions_settled} settled, but not by this validator)"
     if compromised is not None:
         stand += f", rests on a key that entry {compromised} reports as compromised"
     tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"

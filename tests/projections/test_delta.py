@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.reasoning import (
+    AssumptionSettled,
+    ReasoningConcluded,
+    ReasoningExtended,
+    ReasoningStarted,
+    Step,
+)
 from deedbook.projections.reasoning.delta import (
     Delta,
     apply_chain,
@@ -36,14 +42,16 @@ from deedbook.projections.reasoning.graph import (
     ref_of,
     state_of,
 )
-from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
+from deedbook.projections.reasoning.memory import Settlement, canonical_json, compute_reasoning_ref, memory_from_dict
 
 STARTED = ReasoningStarted(task="Is it safe? 登入", ai_id="bob-1")
 EXTENDED = ReasoningExtended(
     steps=[Step(step_number=number, type="assumption", content=f"Step {number}") for number in (1, 2, 10)],
     dependencies={2: [1], 10: [1, 2]},
 )
-UPDATED = ReasoningExtended(assumptions_updated={2: "Validated: logs encrypted since 2024-10"})
+# The assumption says that logs are not encrypted, so this check refutes it.
+UPDATED = AssumptionSettled(step=2, holds=False, how="Validated: logs encrypted since 2024-10")
+REFUTED = Settlement("bob", holds=False, how="Validated: logs encrypted since 2024-10")
 CONCLUDED = ReasoningConcluded(conclusion="Yes", confidence_in_reasoning=0.8, known_limitations=["one", "two"])
 
 
@@ -54,9 +62,9 @@ def apply_delta(base, delta):
 
 def versions(*data):
     """Return the version after each event, the start first."""
-    states = [apply_event(GraphState(), STARTED)]
+    states = [apply_event(GraphState(), STARTED, "bob")]
     for one in data:
-        states.append(apply_event(states[-1], one))
+        states.append(apply_event(states[-1], one, "bob"))
     return [memory_of(state, "r") for state in states]
 
 
@@ -78,7 +86,11 @@ def test_delta_has_the_seeds_shape_and_names_only_what_changed():
     delta = make_delta(STEPS, SETTLED).to_dict()
     assert delta == {
         "reasoning_ref": compute_reasoning_ref(STEPS),
-        "reasoning_delta": {"assumptions_updated": {"2": "Validated: logs encrypted since 2024-10"}},
+        "reasoning_delta": {
+            "assumptions_updated": {
+                "2": [{"by": "bob", "holds": False, "how": "Validated: logs encrypted since 2024-10"}]
+            }
+        },
         "target": compute_reasoning_ref(SETTLED),
     }
     added = make_delta(STARTS, STEPS).to_dict()["reasoning_delta"]
@@ -89,12 +101,11 @@ def test_delta_has_the_seeds_shape_and_names_only_what_changed():
 
 
 def test_squashed_delta_settles_twice_updated_assumptions_once():
-    twice = ReasoningExtended(assumptions_updated={2: "Refuted: not the old ones; nor backups"})
+    twice = AssumptionSettled(step=2, holds=True, how="not the old ones; nor backups")
     first, last = versions(EXTENDED, UPDATED, twice)[1::2]
     change = make_delta(first, last).reasoning_delta
-    assert change == ReasoningDelta(
-        assumptions_updated={2: "Validated: logs encrypted since 2024-10; Refuted: not the old ones; nor backups"}
-    )
+    again = Settlement("bob", holds=True, how="not the old ones; nor backups")
+    assert change == ReasoningDelta(assumptions_updated={2: [REFUTED, again]})
     assert canonical_json(apply_delta(first, make_delta(first, last))) == canonical_json(last)
 
 
@@ -116,7 +127,7 @@ TAMPERED = {
     "a step left out": replace(HONEST, steps_added=HONEST.steps_added[1:]),
     "a step given twice": replace(HONEST, steps_added=HONEST.steps_added * 2),
     "a link": replace(HONEST, dependencies={2: [1], 10: [2]}),
-    "a settled assumption": replace(HONEST, assumptions_updated={1: "Validated"}),
+    "a settled assumption": replace(HONEST, assumptions_updated={1: [REFUTED]}),
     "a conclusion": replace(HONEST, conclusion="No"),
     "a number that is none": replace(HONEST, confidence_in_reasoning=float("nan")),
     "nothing": ReasoningDelta(),
@@ -177,7 +188,8 @@ def test_each_version_has_its_delta_and_base():
     rows = rows_of(REASONING_VIEW, "r", events)
     stored = rows["reasoning_versions"]
     assert [row["base"] for row in stored] == [None, *(row["ref"] for row in stored[:-1])]
-    assert json.loads(stored[2]["delta"]) == {"assumptions_updated": {"2": "Validated: logs encrypted since 2024-10"}}
+    refuted = {"by": "bob", "holds": False, "how": "Validated: logs encrypted since 2024-10"}
+    assert json.loads(stored[2]["delta"]) == {"assumptions_updated": {"2": [refuted]}}
     assert "登入" in stored[0]["delta"]
 
 
@@ -225,8 +237,10 @@ def events(draw):
             if draw(st.booleans()):
                 dependencies[number] = draw(st.lists(st.sampled_from(numbers), max_size=2)) if numbers else []
             numbers.append(number)
-        updates = draw(st.dictionaries(st.sampled_from(numbers), st.sampled_from(["a", "b; c", "; "]), max_size=2))
-        found.append(ReasoningExtended(steps=steps, dependencies=dependencies, assumptions_updated=updates))
+        found.append(ReasoningExtended(steps=steps, dependencies=dependencies))
+        for number in draw(st.lists(st.sampled_from(numbers), max_size=2)):
+            how, evidence = draw(st.sampled_from(["a", "b; c", "; "])), draw(TEXTS)
+            found.append(AssumptionSettled(step=number, holds=draw(st.booleans()), how=how, evidence=evidence))
     return found
 
 

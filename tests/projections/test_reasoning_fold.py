@@ -7,20 +7,27 @@ import hashlib
 from folding import facts, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.reasoning import (
+    AssumptionSettled,
+    ReasoningConcluded,
+    ReasoningExtended,
+    ReasoningStarted,
+    Step,
+)
 from deedbook.projections.reasoning.fold import VIEW as REASONING_VIEW
 from deedbook.projections.reasoning.graph import GraphState, apply_event, canonical_text, memory_of, ref_of
-from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
+from deedbook.projections.reasoning.memory import Settlement, canonical_json, compute_reasoning_ref, memory_from_dict
 
 STARTED = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy="top-down", domain="security")
 
 
 def graph(*data):
     """Return the graph after a start and ``data``."""
-    state = apply_event(GraphState(), STARTED)
+    state = apply_event(GraphState(), STARTED, "bob")
     for one in data:
-        state = apply_event(state, one)
+        state = apply_event(state, one, "bob")
     return state
 
 
@@ -57,27 +64,41 @@ def test_the_graph_of_the_events_is_the_graph_of_the_seeds_json():
 
 def test_the_domain_is_never_part_of_the_ref():
     other = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy="top-down", domain="")
-    assert ref_of(apply_event(GraphState(), other)) == ref_of(graph())
+    assert ref_of(apply_event(GraphState(), other, "bob")) == ref_of(graph())
 
 
-def test_an_updated_assumption_keeps_its_content_and_needs_no_validation():
+def test_a_settled_assumption_keeps_its_step_and_says_by_whom_it_was_settled_and_how():
     assumption = step(3, type="assumption", content="Logs are not encrypted", needs_validation=True)
     before = graph(ReasoningExtended(steps=[assumption]))
-    after = apply_event(before, ReasoningExtended(assumptions_updated={3: "Validated: logs encrypted since 2024-10"}))
+    settled = AssumptionSettled(step=3, holds=False, how="logs encrypted since 2024-10", evidence=["logging.yaml:4"])
+    after = apply_event(before, settled, "rita")
     (updated,) = memory_of(after, "r").steps
-    assert updated.content == "Logs are not encrypted"
-    assert updated.needs_validation is False
-    assert updated.conclusion == "Validated: logs encrypted since 2024-10"
+    settlement = Settlement("rita", holds=False, how="logs encrypted since 2024-10", evidence=["logging.yaml:4"])
+    assert updated == replace(memory_of(before, "r").steps[0], settled=[settlement])
     assert ref_of(after) != ref_of(before)
+    again = memory_of(apply_event(after, replace(settled, holds=True, evidence=[]), "bob"), "r")
+    assert [(said.by, said.holds) for said in again.steps[0].settlements()] == [("rita", False), ("bob", True)]
 
 
-def test_a_second_update_is_added_to_the_first():
-    after = graph(
-        ReasoningExtended(steps=[step(1, type="assumption")]),
-        ReasoningExtended(assumptions_updated={1: "Validated"}),
-        ReasoningExtended(assumptions_updated={1: "Refuted again"}),
+def test_concluding_again_keeps_the_confidence_and_limitations_that_it_does_not_name():
+    first = ReasoningConcluded(conclusion="Yes", confidence_in_reasoning=0.8, known_limitations=["one"])
+    again = memory_of(graph(first, ReasoningConcluded(conclusion="No")), "r")
+    assert (again.conclusion, again.confidence_in_reasoning, again.known_limitations) == ("No", 0.8, ["one"])
+    other = ReasoningConcluded(conclusion="No", confidence_in_reasoning=1.0, known_limitations=[])
+    last = memory_of(graph(first, other), "r")
+    assert (last.confidence_in_reasoning, last.known_limitations) == (1.0, [])
+
+
+def test_a_settlement_leaves_a_conclusion_as_it_is():
+    given = facts(
+        "reasoning/r",
+        ("bob", STARTED),
+        ("bob", ReasoningExtended(steps=[step(1, type="assumption")])),
+        ("bob", ReasoningConcluded(conclusion="Yes")),
+        ("rita", AssumptionSettled(step=1, holds=False, how="it was measured")),
     )
-    assert memory_of(after, "r").steps[0].conclusion == "Validated; Refuted again"
+    (row,) = rows_of(REASONING_VIEW, "r", given)["reasonings"]
+    assert (row["status"], row["conclusion"], row["author"], row["version"]) == ("concluded", "Yes", "bob", 4)
 
 
 def test_each_event_makes_a_version_based_on_the_one_before():
@@ -114,7 +135,7 @@ def test_a_concluded_graph_that_is_extended_is_open_again():
 
 def test_versions_of_a_large_graph_cost_their_deltas_and_not_copies():
     data = [ReasoningExtended(steps=[step(number, content="x" * 500)]) for number in range(1, 201)]
-    data += [ReasoningExtended(assumptions_updated={number: "settled"}) for number in range(1, 31)]
+    data += [AssumptionSettled(step=number, holds=True, how="settled") for number in range(1, 31)]
     rows = rows_of(REASONING_VIEW, "r", facts("reasoning/r", ("bob", STARTED), *(("bob", one) for one in data)))
     whole = len(canonical_text(graph(*data)))
     assert len(rows["reasoning_versions"]) == 231
@@ -153,7 +174,8 @@ def deltas(draw):
                 found.append(ReasoningExtended(steps=[one], dependencies={number: rests_on}))
                 numbers.append(number)
             case "update" if numbers:
-                found.append(ReasoningExtended(assumptions_updated={draw(st.sampled_from(numbers)): draw(TEXT)}))
+                number, how = draw(st.sampled_from(numbers)), draw(TEXT)
+                found.append(AssumptionSettled(step=number, holds=draw(st.booleans()), how=how, evidence=draw(TEXTS)))
             case _:
                 found.append(
                     ReasoningConcluded(

@@ -54,7 +54,7 @@ def test_whatever_can_be_imported_is_searched():
         (session.DeadEndLogged(approach="restart", why_failed="comes back"), "restart\ncomes back"),
         (session.AssessmentRecorded(phase="CHECK", vectors=session.Vectors(), reasoning="nearly"), "nearly"),
         (reasoning.ReasoningStarted(task="Is it safe?", domain="security"), "Is it safe?\nsecurity"),
-        (reasoning.ReasoningExtended(assumptions_updated={2: "held", 1: "refuted"}), "refuted\nheld"),
+        (reasoning.AssumptionSettled(step=2, holds=False, how="refuted", evidence=["a.py:1"]), "refuted\na.py:1"),
         (reasoning.ReasoningConcluded(conclusion="It is.", known_limitations=["one host"]), "It is.\none host"),
         (snapshot.SnapshotTaken(**FIGURES, context_summary="seen", top_evidence_refs=["a.py:1"]), "seen\na.py:1"),
         (review.ReviewRequested(question="Go on?", rule="high_impact", reasons=["risk"]), "Go on?\nrisk"),

@@ -40,16 +40,22 @@ def _parameter(argument: Argument) -> click.Parameter:
 
 
 def values_of(arguments: Iterable[Argument], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the options that were given, lists as lists; texts may come from files."""
+    """Return the values of the options that were given, lists as lists; texts may come from files.
+
+    Raises Refused: ``USAGE`` if a flag that must be given is absent.
+    """
     known = {argument.name: argument for argument in arguments}
     values: dict[str, Any] = {}
     for name, value in options.items():
-        if value in (None, ()) or (value is False and name in known):
-            continue
         argument = known.get(name)
+        if value in (None, ()) or (value is False and argument is not None and not argument.is_needed):
+            continue
         if argument is not None and "@FILE" in (argument.metavar or ""):
             value = read_text(value, argument.option)  # noqa: PLW2901
         values[name] = list(value) if isinstance(value, tuple) else value
+    for argument in known.values():
+        if argument.is_needed and argument.form == "flag" and argument.name not in values:
+            raise Refused("USAGE", f"say {argument.option.replace('/', ' or ')}", field=argument.name)
     return values
 
 

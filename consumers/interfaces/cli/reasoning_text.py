@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
+from deedbook.projections.briefs.critical import marks_of, refutations
+from deedbook.projections.reasoning.memory import memory_from_dict
 
 _SCALARS: Final = {
     "task": "task",
@@ -31,6 +33,8 @@ def print_reasoning(reasoning: dict[str, Any]) -> None:
 def print_steps(memory: Mapping[str, Any]) -> None:
     """Print the steps of a graph, then its conclusion and its limitations."""
     dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
+    graph, _ = memory_from_dict(memory)
+    marks, refuted = marks_of(graph), refutations(graph)
     for step in memory["steps"]:
         rests_on = dependencies.get(step["step_number"], [])
         after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
@@ -38,14 +42,31 @@ def print_steps(memory: Mapping[str, Any]) -> None:
         echo(f"     {quote_text(step['content'])}")
         for evidence in step["evidence"]:
             echo(f"       {quote_text(evidence)}")
-        if step.get("needs_validation"):
+        if step.get("needs_validation") and not step.get("settled"):
             echo(f"       to be validated: {quote_text(step.get('validation_method') or 'no method is given')}")
         if step.get("conclusion"):
             echo(f"       → {quote_text(step['conclusion'])}")
+        for settlement in step.get("settled", []):
+            _print_settlement(settlement)
+        if mark := marks.get(step["step_number"]):
+            echo(f"     {mark.lower()}", fg="red")
     if memory["conclusion"]:
         echo(f"conclusion: {quote_text(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
+    grounds = ", ".join(str(each.step) for each in refuted if each.is_ground)
+    if memory["conclusion"] and grounds:
+        echo(f"  rests on a refuted assumption (step {grounds})", fg="red")
     for limitation in memory["known_limitations"]:
         echo(f"limitation: {quote_text(limitation)}")
+
+
+def _print_settlement(settlement: Mapping[str, Any]) -> None:
+    echo(f"       {_outcome_of(settlement)}: {quote_text(settlement['how'])}")
+    for evidence in settlement.get("evidence", []):
+        echo(f"         {quote_text(evidence)}")
+
+
+def _outcome_of(settlement: Mapping[str, Any]) -> str:
+    return f"{'holds, says' if settlement['holds'] else 'refuted by'} {settlement['by']}"
 
 
 def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
@@ -141,7 +162,7 @@ def _print_steps(change: dict[str, Any]) -> None:
     for step in change["steps_removed"]:
         _line("-", f"{step['step_number']}. {step['type']}", step["content"])
     for settled in change["assumptions_settled"]:
-        _line("~", f"{settled['step']}. assumption settled: {settled['settled']}", settled["content"])
+        _line("~", f"{settled['step']}. assumption {_outcome_of(settled)}: {settled['how']}", settled["content"])
     for changed in change["steps_changed"]:
         _print_step(changed)
     for linked in change["links_changed"]:
@@ -173,6 +194,8 @@ def _value_text(value: Any) -> str:
         case float():
             return f"{value:.2f}"
         case list():
-            return "; ".join(map(str, value))
+            return "; ".join(map(_value_text, value))
+        case {"holds": _, "by": _, "how": how}:
+            return f"{_outcome_of(value)}: {how}"
         case _:  # any other value
             return str(value)

@@ -13,12 +13,12 @@ import msgspec
 
 from deedbook.consumers.interfaces.mcp.arguments import text_of
 from deedbook.consumers.reasoning import operations as of_reasoning
-from deedbook.consumers.reasoning.operations import NewStep, Settlement
+from deedbook.consumers.reasoning.operations import NewStep
 from deedbook.consumers.sdk.operations import Argument, Operation, operation_on, read_values, with_lists
 from deedbook.consumers.sessions import operations as of_session
 from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.events.fields import EventData, Line, Passage
+from deedbook.ledger.events.fields import EventData, Line, Passage, Unit
 from deedbook.ledger.events.reasoning import ReasoningConcluded, StepType
 from deedbook.ledger.format.codec import converted
 from deedbook.projections.snapshots.vectors import read_vectors
@@ -29,7 +29,10 @@ STEPS: Final[tuple[StepType, ...]] = get_args(StepType)
 class StepEntry(NewStep, frozen=True, kw_only=True):
     """A step of a reasoning; a conclusion also concludes it."""
 
-    known_limitations: Annotated[list[Passage], msgspec.Meta(description="Where the conclusion may be wrong.")] = []
+    confidence: Annotated[Unit | None, msgspec.Meta(description="Confidence, from 0 to 1.")] = None  # type: ignore[assignment]  # the event always has one
+    known_limitations: Annotated[
+        list[Passage] | None, msgspec.Meta(description="Where the conclusion may be wrong.")
+    ] = None
 
     def events(self, number: int) -> list[EventData]:
         """Return the events that record the step under a number; a conclusion has a second event."""
@@ -74,7 +77,7 @@ class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 Alone: TypeAlias = Retraction | Resolution | Judgement | Thoughts
 """An entry that must be the only one of its call."""
 
-Work: TypeAlias = EventData | StepEntry | Settlement
+Work: TypeAlias = EventData | StepEntry
 """An entry that is signed together with others: of the session, or of the reasoning."""
 
 _STEP: Final = operation_on(

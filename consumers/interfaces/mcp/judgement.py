@@ -44,7 +44,7 @@ def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
     """Validate against the server's work tree; the report is published if the author may do so."""
     tree = work_tree(Path.cwd())
     with open_tree(tree) if tree is not None else nullcontext() as opened:
-        done = validate_ref(view, ref, tree=opened)
+        done = validate_ref(view, ref, tree=opened, validator=author.name)
     report, counts = done.report, done.report.counts()
     answer = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
     problems = [issue.message for issue in report.issues[:problems_max]]

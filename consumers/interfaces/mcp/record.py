@@ -42,7 +42,7 @@ from deedbook.consumers.interfaces.mcp.judgement import judged
 from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.thoughts import search_thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
-from deedbook.consumers.reasoning.operations import Settlement, check_assumption, following_number
+from deedbook.consumers.reasoning.operations import check_assumption, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import default_id, json_text
 from deedbook.consumers.sessions.generator import ReportInputs
@@ -53,7 +53,7 @@ from deedbook.ledger.client.author import Author, Draft, kind_of
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted
+from deedbook.ledger.events.reasoning import AssumptionSettled, ReasoningExtended, ReasoningStarted
 from deedbook.ledger.events.session import AssessmentRecorded, SessionEnded, SessionStarted
 from deedbook.ledger.home.environment import present_session, wants_traceback
 from deedbook.projections.answers.answer import Answer, Untrusted
@@ -62,7 +62,7 @@ from deedbook.projections.thoughts.answers import ShownFailure, ShownVerificatio
 
 _log: Final = logging.getLogger(__name__)
 
-OfReasoning: TypeAlias = StepEntry | Settlement
+OfReasoning: TypeAlias = StepEntry | AssumptionSettled
 entries_max: Final = 100
 plans_max: Final = 4
 warnings_max: Final = 8
@@ -343,7 +343,7 @@ def target_of(  # noqa: PLR0917 - what a call gives
         session = _session(ledger, agent, session_id, task, seed)
     if not of_reasoning:
         return Target(*session, None, None, 1)
-    settled = [entry.step for entry in of_reasoning if isinstance(entry, Settlement)]
+    settled = [entry.step for entry in of_reasoning if isinstance(entry, AssumptionSettled)]
     reasoning, start, following = _reasoning(ledger, agent, reasoning_id, task, session[0], settled)
     return Target(*session, reasoning, start, following)
 
@@ -359,8 +359,8 @@ def plan(entries: Sequence[Work], target: Target, *, corr: str | None, key: str 
             step = entry.step_number or following
             following = max(following, step + 1)
             planned += [(reasoning, data, number) for data in entry.events(step)]
-        elif isinstance(entry, Settlement):
-            planned.append((reasoning, entry.extension(), number))
+        elif isinstance(entry, AssumptionSettled):
+            planned.append((reasoning, entry, number))
         else:
             planned.append((session, entry, number))
     drafts = [

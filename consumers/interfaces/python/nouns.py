@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
 from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer
-from deedbook.consumers.reasoning.operations import NewStep, Settlement
+from deedbook.consumers.reasoning.operations import NewStep
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.batch import present_batch
 from deedbook.consumers.sessions.operations import Resolution, Retraction
@@ -319,10 +319,7 @@ class Reasoning(Noun):
                 steps = author.client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
                 numbers += [step["step_number"] for step in steps]
             extended = new_step.extension(new_step.step_number or max(numbers, default=0) + 1)
-            cited, warned = cite([extended], partial(ask, author.client))
-            for warning in warned:
-                logging.getLogger("deedbook").warning(warning)
-            return [*cited]
+            return self._cited(author, extended)
 
         return self._ledger.publish_from(self.stream, make)
 
@@ -330,15 +327,32 @@ class Reasoning(Noun):
         """Add an assumption that needs validation; ``check`` says how somebody can validate it."""
         return self.step(content, type="assumption", validation_method=check)
 
-    def settle(self, step: int, how: str) -> list[Accepted]:
-        """Record how an assumption was settled."""
-        return self._publish(Settlement(step=step, how=how).extension())
+    def settle(self, step: int, how: str, *, holds: bool, evidence: Sequence[str] = ()) -> list[Accepted]:
+        """Record whether an assumption ``holds`` or is refuted, how that was found out, and the evidence."""
+        _check_lists({"evidence": evidence})
+        data = reasonings.AssumptionSettled(step=step, holds=holds, how=how, evidence=list(evidence))
+        return self._ledger.publish_from(self.stream, lambda author: self._cited(author, data))
 
-    def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> list[Accepted]:
-        """Record the conclusion, the confidence in it (0 to 1), and its known limitations."""
+    @staticmethod
+    def _cited(author: Author, data: EventData) -> list[EventData]:
+        """Return the data with the digests of the evidence, after a warning for each piece that is missing."""
+        cited, warned = cite([data], partial(ask, author.client))
+        for warning in warned:
+            logging.getLogger("deedbook").warning(warning)
+        return [*cited]
+
+    def conclude(
+        self, conclusion: str, *, confidence: float | None = None, limitations: Sequence[str] | None = None
+    ) -> list[Accepted]:
+        """Record the conclusion, the confidence in it (0 to 1), and its known limitations.
+
+        Concluded again, a reasoning keeps the confidence and the limitations that you leave out.
+        """
         _check_lists({"limitations": limitations})
         data = reasonings.ReasoningConcluded(
-            conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
+            conclusion=conclusion,
+            confidence_in_reasoning=confidence,
+            known_limitations=None if limitations is None else list(limitations),
         )
         return self._publish(data)
 

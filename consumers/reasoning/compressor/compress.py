@@ -86,7 +86,7 @@ class _Choice:
     def __init__(self, index: GraphIndex, empty: Brief) -> None:
         self.index = index
         self.conclusion = prompt_conclusion(empty)
-        self._facts = {step.step_number: make_fact(step, index.memory) for step in index.memory.steps}
+        self._facts = {step.step_number: make_fact(step, index) for step in index.memory.steps}
         self._remarks = remarks_of(index)
         self._lines = list(self._all_lines())
         self.order = list(Order(index, self._lines, self.conclusion).picks())

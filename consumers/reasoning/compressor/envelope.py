@@ -19,10 +19,12 @@ from deedbook.ledger.events.brief import (
     Sizes,
 )
 from deedbook.projections.briefs.critical import (
+    closing,
     critical_numbers,
     fact_text,
     is_open_assumption,
     own_conclusion,
+    refutations,
 )
 from deedbook.projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
 from deedbook.projections.briefs.index import GraphIndex, spelled
@@ -83,26 +85,28 @@ def empty_brief(
         compressor_version=COMPRESSOR_VERSION,
         tokenizer=tokenizer().name,
         exact=tokenizer().exact,
+        refuted=refutations(memory),
     )
 
 
-def make_fact(step: ReasoningStep, memory: ReasoningMemory) -> Fact:
+def make_fact(step: ReasoningStep, index: GraphIndex) -> Fact:
     """Return the fact of a step, byte-equal to its trimmed text."""
     return Fact(
         step=step.step_number,
         text=fact_text(step),
         evidence=list(step.evidence),
-        conclusion=own_conclusion(step),
+        conclusion=closing(step),
         assumed=is_open_assumption(step),
         check=step.validation_method.strip() if isinstance(step.validation_method, str) else "",
-        rests_on=list(memory.dependencies.get(step.step_number, ())),
+        rests_on=list(index.memory.dependencies.get(step.step_number, ())),
+        mark=index.marks.get(step.step_number, ""),
     )
 
 
 def with_facts(brief: Brief, index: GraphIndex, steps: Collection[int], remarks: list[Remark], layout: Layout) -> Brief:
     """Return a brief with these steps and remarks, its sentences rendered according to the layout."""
     chosen = {*steps, *layout.others}
-    facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in chosen]
+    facts = [make_fact(step, index) for step in index.memory.steps if step.step_number in chosen]
     concluding = (is_concluded(fact, brief.conclusion) or fact.step in layout.others for fact in facts)
     leading = [fact for fact, is_concluding in zip(facts, concluding, strict=True) if not is_concluding]
     layout = replace(layout, lead=choose_lead(leading))
@@ -134,7 +138,7 @@ def _top_assumptions(index: GraphIndex) -> list[str]:
     lines: list[str] = []
     for step in index.memory.steps:
         if step.step_number in index.step_spelled and is_open_assumption(step):
-            method = make_fact(step, index.memory).check
+            method = make_fact(step, index).check
             lines.append(f"{one_line(fact_text(step))} ({CHECK + one_line(method) if method else 'VERIFY'})")
     lines += [f"{one_line(fact.unit.text)} (VERIFY)" for fact in index.key_facts if fact.unit.kind == _STATED]
     return lines[:top_assumptions_max]

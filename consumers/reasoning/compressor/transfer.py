@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.certificate import check_certificate, is_comparable
 from deedbook.consumers.reasoning.compressor.compress import compress
 from deedbook.consumers.reasoning.compressor.prose import holds
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
-from deedbook.ledger.events.brief import Brief, Fidelity, Prose
+from deedbook.ledger.events.brief import Brief, Fidelity, Prose, RefutedAssumption
 from deedbook.ledger.format.codec import check_strict, read_msgpack
 from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.system.files import replacing
@@ -144,6 +145,8 @@ def receive_brief(
         evidence_refs=data.brief.top_evidence_refs,
         is_imported=imported is not None,
     )
+    # An assumption may have been refuted after this version, and after the brief was published.
+    data = replace(data, brief=replace(data.brief, refuted=refuted_assumptions(verdict)))
     prompt = to_context_prompt(data.brief, level, budget)
     newer = reasoning["version"] - reasoning["asked_version"]
     own = (reasoning["author"], reasoning["updated_ms"], verdict, newer, data.prose, data.prose_missing)
@@ -368,6 +371,14 @@ def read_verdict(view: Ask, ref: str) -> LatestVerdict:
     """Return the verdict on a version. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
     verdict = formed(view("validations.latest", {"id": ref}), LatestVerdict)
     return msgspec.structs.replace(verdict, as_of=msgspec.UNSET)  # a decision rests on the heads of several answers
+
+
+def refuted_assumptions(verdict: LatestVerdict) -> list[RefutedAssumption]:
+    """Return the refuted assumptions of a verdict as a brief has them."""
+    return [
+        RefutedAssumption(**{name: getattr(each, name) for name in RefutedAssumption.__struct_fields__})
+        for each in verdict.refuted
+    ]
 
 
 def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:

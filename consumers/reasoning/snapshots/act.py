@@ -10,7 +10,8 @@
   rule reads it (``receive_snapshot``).
 - The rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the riskier
   of the snapshot's and the reasoning's domains: so the author of a short version cannot avoid a rule.
-- The newest report of each independent validator counts (``validations.latest``), and one negative report is enough. If
+- The newest report of each independent validator counts (``validations.latest``), and one negative report is enough. A
+  refuted assumption on which the conclusion rests is enough, too, also if it was refuted after the cited version. If
   the receiver's own validation fails, a rule fires; if it passes, it is reported, but vouches for nothing.
 - The id of a request is made of the asker, the subject, the task, the names of the reasons and the reports considered:
   asking again, at another level or with other numbers, finds the existing request.
@@ -19,6 +20,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -26,7 +28,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.consumers.reasoning.compressor.transfer import fetch, find_answer, read_verdict
+from deedbook.consumers.reasoning.compressor.transfer import (
+    fetch,
+    find_answer,
+    read_verdict,
+    refuted_assumptions,
+)
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot
 from deedbook.consumers.reasoning.validator.publication import validate_ref
 from deedbook.consumers.sdk.text import cut
@@ -129,6 +136,8 @@ def act_on(
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
     ref = snapshot.reasoning_ref
     verdict = None if ref is None else or_none(read_verdict, view, ref)
+    if verdict is not None:
+        snapshot = dataclasses.replace(snapshot, refuted=refuted_assumptions(verdict))
     gate = _gate(snapshot, level, verdict)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
@@ -178,7 +187,7 @@ def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task:
         voucher = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
         return replace(decision, action="act_on_full", reasons=[rule.reason, voucher, *notes], validation=passing)
     notes += [] if own is None else [f"The receiver's own validation: {issue.message}" for issue in own.issues]
-    reasons = [rule.reason, *problems, *notes]
+    reasons = list(dict.fromkeys([rule.reason, *problems, *notes]))
     request = _request(decision, reasons, verdict, task)
     causes = [event_id for event_id in (decision.snapshot.event_id, *request.validations) if event_id]
     review = None if asker is None else _ask_human(asker, view, request, _reason_names(decision), causes)
@@ -257,6 +266,9 @@ def _summary(own: ValidationReport) -> str:
 def _reason_names(decision: Decision) -> list[str]:
     """Return the names of the reasons not to act; low fidelity counts only alone, because each level has its own."""
     names = {rule.name for rule in decision.answer.all_rules}
+    # A human who answered before an assumption was refuted did not know it.
+    grounds = [] if decision.verdict is None else decision.verdict.refuted_grounds
+    names |= {f"refuted_assumption {refuted.event_index}" for refuted in grounds}
     if decision.own is not None and not decision.own.passed:
         names.add(_OWN)
     return sorted(names - {gates.LOW_FIDELITY} or names)

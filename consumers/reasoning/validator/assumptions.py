@@ -9,8 +9,10 @@ checks below; each reads a bounded number of files of the tree and searches for 
 
 Arguments are quoted as in a shell; a glob knows ``*``, ``?``, ``[…]`` and ``**``; a folder means all files below it. A
 search proves absence only if it was complete. An assumption fails (``refuted``) only if a check ran and contradicts it.
-An assumption that nobody could check does not fail, because that would teach agents to hide assumptions. ``settled`` is
-the author's claim; it was not checked here.
+An assumption that nobody could check does not fail, because that would teach agents to hide assumptions.
+
+Agents also settle assumptions in signed events. One who refutes an assumption is enough, if the conclusion rests on it.
+Otherwise only the validator's own statement counts as a check; ``settled`` means that only others settled it.
 """
 
 from __future__ import annotations
@@ -22,12 +24,15 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from deedbook.consumers.reasoning.validator.evidence import cut
 from deedbook.consumers.reasoning.validator.reads import Reads
 from deedbook.consumers.reasoning.validator.trees import Parts, parts_of
 from deedbook.ledger.events.reasoning import AssumptionCheck, AssumptionStatus
-from deedbook.projections.briefs.critical import is_open_assumption
+from deedbook.projections.briefs.critical import is_assumption
 from deedbook.projections.reasoning.memory import ReasoningStep
+from deedbook.projections.reasoning.outcomes import counting, outcome_of, outcome_text
 
 method_max_chars: Final = 2_000
 globstars_max: Final = 2
@@ -65,19 +70,44 @@ def parse_check(method: str) -> Check | None:
     return Check(name, tuple(arguments)) if known is not None and known[0] == len(arguments) else None
 
 
-def check_assumptions(step: ReasoningStep, number: int | None, reads: Reads) -> Iterator[AssumptionCheck]:
-    """Yield a check for the step, if it is an assumption, and for each further assumption that it states."""
+def check_assumptions(
+    step: ReasoningStep, number: int | None, reads: Reads, *, validator: str = "", is_ground: bool = True
+) -> Iterator[AssumptionCheck]:
+    """Yield a check for the step, if it is an assumption, and for each further assumption that it states.
+
+    ``validator`` is the agent that checks; ``is_ground`` says whether the conclusion rests on the step.
+    """
     method = step.validation_method.strip() if isinstance(step.validation_method, str) else ""
-    if step.type == "assumption" or is_open_assumption(step) or method:
-        yield check_assumption(step.content, method, reads, step=number, is_open=is_open_assumption(step))
+    settled = _settled(step, validator, is_ground=is_ground)
+    if step.type == "assumption" or is_assumption(step) or method:
+        check = check_assumption(step.content, method, reads, step=number, is_open=is_assumption(step))
+        # A check that ran here says more than a statement, unless the statement refutes.
+        is_decided = check.status in {"held", "refuted"} and (settled is None or settled.status != "refuted")
+        yield check if settled is None or is_decided else replace(check, status=settled.status, note=settled.note)
+        settled = None
     for stated in step.assumptions:
-        yield AssumptionCheck(number, cut(stated), "not_checked", note="It names no method to check it")
+        result = settled or Result("not_checked", "It names no method to check it")
+        yield AssumptionCheck(number, cut(stated), result.status, note=result.note)
+
+
+def _settled(step: ReasoningStep, validator: str, *, is_ground: bool) -> Result | None:
+    """Return what agents' statements say about the step's assumption; None if there are none."""
+    outcome = outcome_of(step)
+    if outcome is None:
+        return None
+    note = cut(f"{outcome_text(step)[:1].upper()}{outcome_text(step)[1:]}")
+    if not outcome.holds and is_ground:
+        return Result("refuted", note)
+    own = next((settlement for settlement in counting(step) if settlement.by == validator), None)
+    if own is None:
+        return Result("settled", note)
+    return Result("held" if own.holds else "refuted", note)
 
 
 def check_assumption(
     text: str, method: str, reads: Reads, *, step: int | None = None, is_open: bool = True
 ) -> AssumptionCheck:
-    """Return the check of one assumption; not ``is_open`` means that its author calls it settled."""
+    """Return the check of one assumption; not ``is_open`` means that its author says that nobody needs to check it."""
     status: AssumptionStatus = "not_checked" if is_open else "settled"
     note = "Its author calls it settled; it was not checked"
     if (check := parse_check(method)) is not None:

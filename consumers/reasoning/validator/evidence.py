@@ -25,7 +25,7 @@ from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -35,6 +35,7 @@ from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.reasoning import (
+    AssumptionSettled,
     EvidenceCheck,
     EvidenceStatus,
     ReasoningExtended,
@@ -45,6 +46,7 @@ from deedbook.ledger.events.session import FindingLogged
 from deedbook.projections.reasoning.memory import ReasoningStep
 
 T = TypeVar("T")
+Citing = TypeVar("Citing", Step, AssumptionSettled)
 Form: TypeAlias = Literal["line", "text", "hash", "url", "ref"]
 
 HOLDING: Final = frozenset({"ok", "file_changed_line_same", "moved"})
@@ -107,9 +109,10 @@ def parse_evidence(reference: str) -> list[Evidence]:
 
 
 def references_of(step: ReasoningStep) -> list[str]:
-    """Return the step's references, and those in its premises as ``(verified in path:line)``."""
+    """Return the step's references, those in its premises as ``(verified in path:line)``, and those of settlements."""
     named = [match[1].strip() for premise in step.premises for match in _VERIFIED_IN.finditer(premise)]
-    return [*step.evidence, *(reference for reference in named if parse_evidence(reference))]
+    settling = (reference for settlement in step.settlements() for reference in settlement.evidence)
+    return [*step.evidence, *(reference for reference in named if parse_evidence(reference)), *settling]
 
 
 def check_evidence(
@@ -147,17 +150,19 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
     no valid form, or leads out of the tree.
     """
     warnings: list[str] = []
-    cited = list(drafts)
+    cited: list[Any] = list(drafts)
     parts = (part for data in drafts for part in (data.steps if isinstance(data, ReasoningExtended) else [data]))
-    if not any(isinstance(part, Step | FindingLogged) and part.evidence for part in parts):
+    if not any(isinstance(part, Step | AssumptionSettled | FindingLogged) and part.evidence for part in parts):
         return cited, warnings
     root = work_tree(Path.cwd())
     with open_tree(root) if root is not None else nullcontext() as tree:
         reads = Reads(tree, partial(is_known, view))
         for at, data in enumerate(drafts):
             if isinstance(data, ReasoningExtended):
-                steps = [_cited(step, reads, warnings, is_own=is_own) for step in data.steps]
+                steps = [_cited(step, step.step_number, reads, warnings, is_own=is_own) for step in data.steps]
                 cited[at] = replace(data, steps=steps)
+            elif isinstance(data, AssumptionSettled):
+                cited[at] = _cited(data, data.step, reads, warnings, is_own=is_own)
             elif isinstance(data, FindingLogged):  # its evidence may be free text
                 checks = [check_evidence(reference, reads) for reference in data.evidence]
                 known = [check for check in checks if check.status not in {"malformed", "outside"}]
@@ -165,16 +170,16 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
     return cited, warnings
 
 
-def _cited(step: Step, reads: Reads, warnings: list[str], *, is_own: bool) -> Step:
-    checks = [check_evidence(reference, reads) for reference in step.evidence]
-    of = f"step {step.step_number}"
+def _cited(data: Citing, number: int, reads: Reads, warnings: list[str], *, is_own: bool) -> Citing:
+    checks = [check_evidence(reference, reads) for reference in data.evidence]
+    of = f"step {number}"
     for check in checks:
         if is_own and check.status in {"malformed", "outside"}:
             message = f"evidence {check.reference!r} of {of} cannot be checked: {check.note}"
             raise Refused("INVALID_FIELD", message, field="evidence")
     warnings += doubts(checks, of)
     digests = [check.line if check.status in HOLDING else "" for check in checks]
-    return replace(step, evidence_digests=digests) if any(digests) else step
+    return replace(data, evidence_digests=digests) if any(digests) else data
 
 
 def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:

@@ -46,8 +46,13 @@ class ValidatedReasoning(msgspec.Struct, frozen=True):
     report: ValidationReport
 
 
-def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> ValidatedReasoning:
-    """Return the report on a reasoning (id, ref or prefix of a ref), compared with an earlier report that passed."""
+def validate_ref(
+    view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None, validator: str = ""
+) -> ValidatedReasoning:
+    """Return the report on a reasoning (id, ref or prefix of a ref), compared with an earlier report that passed.
+
+    ``validator`` is the agent that will sign it.
+    """
     fetched = fetch(view, ref)
     reasoning = formed(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
     answer = formed(view("validations.list", {"id": fetched.ref, "passed": True}), Validations)
@@ -56,7 +61,7 @@ def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge 
     earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
     knows = partial(is_known, view)
     report = ReasoningValidator(tree, judge, knows).validate(
-        fetched.memory, earlier=earlier.data.evidence if earlier else ()
+        fetched.memory, earlier=earlier.data.evidence if earlier else (), validator=validator
     )
     return ValidatedReasoning(reasoning.id, fetched, report)
 

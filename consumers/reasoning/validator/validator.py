@@ -40,7 +40,7 @@ from deedbook.ledger.events.reasoning import (
     JudgeMark,
     Opinion,
 )
-from deedbook.projections.briefs.critical import ancestors, concluding_steps
+from deedbook.projections.briefs.critical import ancestors, concluding_steps, refutations
 from deedbook.projections.reasoning.memory import (
     ReasoningMemory,
     ReasoningStep,
@@ -89,14 +89,17 @@ class ReasoningValidator:
         self._judge = judge
 
     def validate(
-        self, reasoning: ReasoningMemory | Brief, *, earlier: Iterable[EvidenceCheck] = ()
+        self, reasoning: ReasoningMemory | Brief, *, earlier: Iterable[EvidenceCheck] = (), validator: str = ""
     ) -> ValidationReport:
-        """Return the report on a graph or a brief, compared with the evidence of an earlier report that passed."""
+        """Return the report on a graph or a brief, compared with the evidence of an earlier report that passed.
+
+        ``validator`` is the agent that will sign it: the assumptions that they settled count as checked.
+        """
         reads = Reads(self._tree, self._knows)
         before = {(check.step, check.reference): check for check in earlier}
         match reasoning:
             case ReasoningMemory():
-                report = self._validate_graph(reasoning, reads, before)
+                report = self._validate_graph(reasoning, reads, before, validator)
             case Brief():
                 report = _validate_brief(reasoning, reads, before)
             case _:
@@ -113,18 +116,23 @@ class ReasoningValidator:
         reason = check.reason if not check.sound else cut(verdict.reason)
         return msgspec.structs.replace(check, method="judged", opinion=verdict.opinion, reason=reason)
 
-    def _validate_graph(self, memory: ReasoningMemory, reads: Reads, before: _Before) -> ValidationReport:
+    def _validate_graph(
+        self, memory: ReasoningMemory, reads: Reads, before: _Before, validator: str
+    ) -> ValidationReport:
         report = ValidationReport(_ref_of(memory), steps=len(memory.steps))
         report.issues += check_structure(memory)
+        unused = {refuted.step for refuted in refutations(memory) if not refuted.is_ground}
         for step in memory.steps:
             number = _number_of(step.step_number)
-            digests = dict(zip(step.evidence, step.evidence_digests or [], strict=False))
+            digests = _digests_of(step)
             for reference in references_of(step):
                 former, cited = before.get((number, cut(reference))), digests.get(reference, "")
                 check = check_evidence(reference, reads, step=number, earlier=former, cited=cited)
                 _add_evidence(report, check)
-            for assumed in check_assumptions(step, number, reads):
-                _add_assumption(report, assumed)
+            is_ground = step.step_number not in unused
+            for assumed in check_assumptions(step, number, reads, validator=validator, is_ground=is_ground):
+                # The validator may refute an assumption on which nothing rests: that is no fault of the reasoning.
+                _add_assumption(report, assumed, is_fault=is_ground or bool(assumed.check))
         self._check_inferences(report, memory)
         return report
 
@@ -229,9 +237,9 @@ def _add_evidence(report: ValidationReport, check: EvidenceCheck) -> None:
         report.add_issue(message, code=f"EVIDENCE_{check.status.upper()}", step=check.step)
 
 
-def _add_assumption(report: ValidationReport, check: AssumptionCheck) -> None:
+def _add_assumption(report: ValidationReport, check: AssumptionCheck, *, is_fault: bool = True) -> None:
     report.assumptions.append(check)
-    if check.status == "refuted":
+    if check.status == "refuted" and is_fault:
         message = f"Invalid: {cut(check.text, 160)} ({check.note})"
         report.add_issue(message, code="ASSUMPTION_REFUTED", step=check.step)
 
@@ -244,6 +252,13 @@ def _add_inference(report: ValidationReport, check: InferenceCheck, step: Reason
     if check.opinion == "does_not_follow":
         message = f"Step {step.step_number}: the judge says that it does not follow ({check.reason})"
         report.add_issue(message, code="INFERENCE_DOUBTED", step=check.step)
+
+
+def _digests_of(step: ReasoningStep) -> dict[str, str]:
+    """Return the digests of the texts that the tools of their signers read, by reference."""
+    cited = [(step.evidence, step.evidence_digests or [])]
+    cited += [(settlement.evidence, settlement.evidence_digests) for settlement in step.settlements()]
+    return {reference: digest for pair in cited for reference, digest in zip(*pair, strict=False)}
 
 
 def _ref_of(memory: ReasoningMemory) -> str:

@@ -107,13 +107,17 @@ class Signed:
 
 @dataclass
 class Subject:
-    """A handoff, reasoning or session: its first event, its state and who set it, its last texts, its decisions."""
+    """A handoff, reasoning or session: its first event, its state and who set it, its last texts, its decisions.
+
+    ``refuted`` are the newest refutations of the assumptions of a reasoning, by step and agent.
+    """
 
     first: Signed
     state: str = ""
     state_by: Signed | None = None
     texts: dict[str, Any] = field(default_factory=dict)
     decisions: dict[str, Signed] = field(default_factory=dict)
+    refuted: dict[tuple[int, str], Signed] = field(default_factory=dict)
     events: int = 0
 
 
@@ -171,6 +175,10 @@ class Page:
                 del subjects[next(iter(subjects))]
         subject = subjects[name]
         subject.events += 1
+        if signed.kind == "reasoning.assumption_settled":
+            subject.refuted.pop((data["step"], signed.author), None)
+            subject.refuted |= {} if data["holds"] else {(data["step"], signed.author): signed}
+            return
         subject.texts |= data.get("mapped", {}) if signed.kind == "record.imported" else data
         subject.decisions[signed.kind.partition(".")[2]] = signed
         fields = self.tables.types[self.tables.kinds[signed.kind][1]]["properties"]
@@ -335,10 +343,12 @@ class Page:
                 safe(subject.texts.get("task", "")),
                 safe(subject.texts.get("conclusion") or "not concluded"),
                 self.signer(subject.decisions.get("concluded")),
+                "; ".join(f"step {step}, by {self.signer(signed)}" for (step, _), signed in subject.refuted.items())
+                or "none",
             ]
             for name, subject in self.subjects["reasoning"].items()
         ]
-        heads = ["reasoning", "begun by", "question", "conclusion", "concluded by"]
+        heads = ["reasoning", "begun by", "question", "conclusion", "concluded by", "refuted assumptions"]
         return self.heading("reasoning", "Reasonings") + table(heads, rows)
 
     def sessions(self) -> list[str]:

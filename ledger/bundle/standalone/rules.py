@@ -509,17 +509,17 @@ class Decision:
         return [step["step_number"] for step in self.data["steps"]]
 
     def extension_is_not_empty(self) -> bool:
-        """The extension has a step, or updates an assumption."""
-        return bool(self.data["steps"] or self.data["assumptions_updated"])
+        """The extension has a step."""
+        return bool(self.data["steps"])
 
     def steps_are_new(self) -> bool:
         """No step of the extension has the number of another step."""
         numbers = self.new_steps()
         return len(set(numbers)) == len(numbers) and not self.state.steps & set(numbers)
 
-    def assumptions_exist(self) -> bool:
-        """Every assumption that the extension updates is a step, old or new."""
-        return {int(number) for number in self.data["assumptions_updated"]} <= self.state.steps | set(self.new_steps())
+    def assumption_exists(self) -> bool:
+        """The assumption that the event settles is a step."""
+        return self.data["step"] in self.state.steps
 
     def dependencies_are_of_new_steps(self) -> bool:
         """Only new steps get dependencies, and these are steps, old or new."""

@@ -89,7 +89,7 @@ def _candidates(index: GraphIndex, conclusion: str) -> Iterator[Candidate]:
         if run is None or run in seen:
             continue
         seen.add(run)
-        fact = make_fact(step, index.memory)
+        fact = make_fact(step, index)
         runs = [run, spelled(words(fact.conclusion))] if fact.conclusion else [run]
         if any(part not in concluded for part in runs):
             line = own_line(fact_sentence(fact, Layout()))
@@ -131,7 +131,7 @@ def _offers(brief: Brief, index: GraphIndex) -> Iterator[tuple[str, Fact | None]
         yield "tags", None
     dropped = set(brief.dropped_steps)
     rest = (step for step in index.memory.steps if step.step_number in dropped)
-    yield from (("others", make_fact(step, index.memory)) for step in rest)
+    yield from (("others", make_fact(step, index)) for step in rest)
 
 
 def _taken(layout: Layout, name: str, fact: Fact | None) -> Layout:

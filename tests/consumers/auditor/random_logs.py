@@ -164,6 +164,8 @@ class RandomLog:
                 return author, mapped("session.started", {"task": "x"})
             return author, mapped(kind, data) if row.family == "reasoning" else mapped("", {}, mapped_kind=None)
         data = dict(EXAMPLES[row.kind])
+        if row.kind == "reasoning.assumption_settled":
+            return self.agent(), data | {"step": chance.randrange(1, 8), "holds": self.is_likely(50)}
         if "target" in data:
             data["target"] = chance.choice(self.ids[-12:])
         if row.kind == "snapshot.taken" and self.is_likely(60):
@@ -179,9 +181,8 @@ class RandomLog:
         first = chance.randrange(1, 8)
         numbers = range(first, first + chance.randrange(3))
         depends = {str(number): [chance.randrange(1, 8)] for number in numbers if self.is_likely(40)}
-        updated = {str(chance.randrange(1, 8)): "no"} if self.is_likely(20) else {}
         steps = [STEP | {"step_number": number} for number in numbers]
-        return {"steps": steps, "dependencies": depends, "assumptions_updated": updated}
+        return {"steps": steps, "dependencies": depends}
 
     def handoff_event(self, row: Row, present: Any) -> tuple[str, dict[str, Any]]:
         """Return an author and data of a handoff."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def folded(events: list[EventData]) -> GraphState:
     state = GraphState()
     for event in events:
-        state = apply_event(state, event)
+        state = apply_event(state, event, "")
     return state
 
 

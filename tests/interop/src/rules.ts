@@ -568,10 +568,9 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
   receiver_is_named: ({ data, state }) => data.to === state.receiver,
   target_exists: ({ data, event, ledger }) => ledger.streamOf(data.target) === event.stream,
   has_steps: ({ state }) => state.steps.length > 0,
-  extension_is_not_empty: ({ data, steps }) => steps.length > 0 || Object.keys(data.assumptions_updated ?? {}).length > 0,
+  extension_is_not_empty: ({ steps }) => steps.length > 0,
   steps_are_new: ({ steps, state }) => new Set([...steps, ...state.steps]).size === steps.length + state.steps.length,
-  assumptions_exist: ({ data, steps, state }) =>
-    Object.keys(data.assumptions_updated ?? {}).every((step) => [...steps, ...state.steps].includes(Number(step))),
+  assumption_exists: ({ data, state }) => state.steps.includes(data.step),
   dependencies_are_of_new_steps: ({ data, steps, state }) =>
     Object.entries<number[]>(data.dependencies ?? {}).every(
       ([step, on]) =>

@@ -13,14 +13,11 @@ from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.lifecycle.reasoning import MACHINE, ReasoningState
 
 
-def extension(
-    *steps: int, dependencies: dict[int, list[int]] | None = None, updated: dict[int, str] | None = None
-) -> kinds.ReasoningExtended:
+def extension(*steps: int, dependencies: dict[int, list[int]] | None = None) -> kinds.ReasoningExtended:
     """Return an extension of steps with these numbers."""
     return kinds.ReasoningExtended(
         steps=[kinds.Step(step_number=number, type="inference", content="c") for number in steps],
         dependencies=dependencies or {},
-        assumptions_updated=updated or {},
     )
 
 

@@ -163,7 +163,11 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
         raise Refused("USAGE", message)
     with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
         done = validate_ref(
-            app.query_with, ref, tree=opened, judge=ModelJudge(configured_model(app)) if judge else None
+            app.query_with,
+            ref,
+            tree=opened,
+            judge=ModelJudge(configured_model(app)) if judge else None,
+            validator=app.settings().agent or "",
         )
     data = done.report.to_dict() | {"reasoning_id": done.reasoning_id, "published": None}
     if publish or (publish is None and app.settings().agent is not None):

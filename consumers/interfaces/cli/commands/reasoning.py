@@ -24,7 +24,7 @@ from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
-from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, Settlement, check_assumption, following_number
+from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, check_assumption, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_line
 from deedbook.ledger.client.author import Author, Draft
@@ -88,9 +88,11 @@ def _extend(app: App, ref: str, new_step: NewStep) -> None:
 @reasoning.command(params=[ID, *parameters(OPERATIONS["settle"].arguments)], help=OPERATIONS["settle"].words)
 def settle(app: App, /, id_: str, **options: Any) -> None:
     """Settle an assumption."""
-    settlement, graph = Settlement(**options), app.query("reasoning.show", id=id_)
-    check_assumption(graph, settlement.step)
-    emit(app, graph["id"], settlement.extension())
+    settled = kinds.AssumptionSettled(**values_of(OPERATIONS["settle"].arguments, options))
+    graph = app.query("reasoning.show", id=id_)
+    check_assumption(graph, settled.step)
+    (data,), warnings = cite([settled], app.query_with)
+    emit(app, graph["id"], data, warnings)
 
 
 @reasoning.command(params=[ID, *parameters(OPERATIONS["conclude"].arguments)], help=OPERATIONS["conclude"].words)

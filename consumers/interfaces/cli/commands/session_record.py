@@ -32,7 +32,7 @@ from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import session_and
 from deedbook.consumers.reasoning import operations as of_reasoning
-from deedbook.consumers.reasoning.operations import NewStep, Settlement, following_number
+from deedbook.consumers.reasoning.operations import NewStep, following_number
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.operations import Operation
 from deedbook.consumers.sessions import operations as of_session
@@ -59,7 +59,7 @@ KINDS: Final[dict[str, tuple[Operation, str]]] = {
 # The options of each kind, as on the command line, and the fields that they set.
 _FIELDS: Final = {
     kind: {
-        argument.option.lstrip("-"): argument
+        argument.option.partition("/")[0].lstrip("-"): argument
         for argument in operation.arguments
         if argument.name not in {main, "step_number"}
     }
@@ -90,9 +90,9 @@ def record(app: App, arguments: tuple[str, ...]) -> None:
 
     Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
     most used options, are finding, unknown, dead-end (why), tool (purpose), artifact (purpose), reasoning (task), step
-    (type, evidence, rests-on), assume (check), settle (step) and conclude (confidence). The content of an artifact's
-    file is stored. `reasoning` with a task starts one; without a task it extends an existing one. Recording the same
-    file again adds nothing.
+    (type, evidence, rests-on), assume (check), settle (step, holds) and conclude (confidence). The content of an
+    artifact's file is stored. `reasoning` with a task starts one; without a task it extends an existing one. Recording
+    the same file again adds nothing.
     """
     session_id, file = session_and(app, arguments, "FILE")
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
@@ -149,9 +149,7 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
             number = numbers.get(entry.of) or _following(app, entry, data, notices)
             data = data.extension(number)
             numbers[entry.of] = number + 1
-        elif isinstance(data, Settlement):
-            data = data.extension()
-        elif entry.kind != "conclude":
+        elif entry.kind not in {"settle", "conclude"}:
             stream = f"session/{session}"
             if entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
                 data = replace(data, purpose=" ".join(filter(None, (data.purpose, store_artifact(app, data.tool)))))

@@ -146,7 +146,7 @@ def _drawing(context: PageContext, steps: list[dict[str, Any]], chosen: int | No
             f"{number} {sanitize_line(step['content'])}",
             meta=" ".join(filter(None, (step["state"], step["type"]))),
             figure=f"{step['confidence']:.2f}".removeprefix("0"),
-            state="rejected" if step["state"] == "refuted" else _STATES.get(step["type"], "claim"),
+            state="rejected" if "refuted" in step["state"] else _STATES.get(step["type"], "claim"),
             href=path_to("reasoning", context.params["ref"]),
             query=query | {"step": str(number)},
             is_faded=not step["in_text"],

@@ -26,7 +26,7 @@ def recorded(deed: Deed, fresh: Fresh) -> list[str]:
         content = f"Observation {number}: the backup of region {number} started at 0{number}:00 and took 40 GB"
         deed("reasoning", "step", name, content, "--type", "observation", *acting)
     assumed = deed.data("reasoning", "assume", name, "No one else writes there", "--check", "lsof", *acting)
-    settled = deed.data("reasoning", "settle", name, "--step", 4, "--how", "Validated: lsof shows one", *acting)
+    settled = deed.data("reasoning", "settle", name, "--step", 4, "--holds", "--how", "lsof shows one", *acting)
     deed("reasoning", "step", name, "Backups fill the disk", "--rests-on", 1, "--rests-on", 4, *acting)
     limits = ["--confidence", 0.8, "--limitation", "One night was looked at"]
     concluded = deed.data("reasoning", "conclude", name, "--conclusion", "Move the backups", *limits, *acting)

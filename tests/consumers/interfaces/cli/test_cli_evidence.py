@@ -110,7 +110,7 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
 
 
 def test_only_an_assumption_is_settled(reasoned: Deed, project: Path) -> None:
-    settling = ("reasoning", "settle", "r", "--how", "It is so", "--as", "a", "--step")
+    settling = ("reasoning", "settle", "r", "--holds", "--how", "It is so", "--as", "a", "--step")
     reasoned.refuses("USAGE", *settling, "1")
     reasoned("reasoning", "assume", "r", "Logs are kept", "--as", "a")
     reasoned(*SEEN, "Seen", "--assuming", "The clock is right")
@@ -119,7 +119,7 @@ def test_only_an_assumption_is_settled(reasoned: Deed, project: Path) -> None:
     doubted = '[{"step": 1, "type": "inference", "content": "x", "needs_validation": true}]'
     (project / "g.json").write_text(f'{{"task": "t", "conclusion": "c", "steps": {doubted}}}', "utf-8")
     reasoned("reasoning", "record", "g", project / "g.json", "--as", "a")
-    reasoned("reasoning", "settle", "g", "--how", "It is so", "--as", "a", "--step", "1")
+    reasoned("reasoning", "settle", "g", "--refuted", "--how", "It is so", "--as", "a", "--step", "1")
 
 
 def test_a_file_of_graphs_is_recorded_with_warnings(reasoned: Deed, project: Path) -> None:

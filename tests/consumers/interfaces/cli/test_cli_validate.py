@@ -54,10 +54,11 @@ def test_validate_passes_then_names_the_stale_evidence(
     alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 
 
-def passing_report(alone: Deed) -> tuple[str, str]:
-    """Return the ref of the reasoning of-a, and the data of a report that it passes."""
+def passing_report(alone: Deed, settled: int = 0) -> tuple[str, str]:
+    """Return the ref of the reasoning of-a, and the data of a report that it passes, with ``settled`` assumptions."""
     ref = alone.data("reasoning", "show", "of-a")["ref"]
-    counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 3}
+    counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 2 + settled}
+    counts["assumptions_settled"] = settled
     report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
     report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
     return ref, json.dumps(report | {"counts": counts})
@@ -76,8 +77,14 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     assert [alone.data("reasoning", "show", name)["verdict"]["latest"] for name in ("of-a", "of-b", ref)] == [None] * 3
     alone(*emit, "c")
     verdict = alone.data("reasoning", "show", "of-a")["verdict"]
-    assert (verdict["outcome"], verdict["latest"]["counted"]) == ("passed", "1 of 1 stand, 1 settled by its author")
+    assert (verdict["outcome"], verdict["latest"]["counted"]) == ("passed", "1 of 1 stand")
     assert "and 1 more\n" in alone("reasoning", "validations", "of-a", "--author", "c")
+    alone(*emit[:5], passing_report(alone, settled=1)[1], "--as", "c")
+    verdict = alone.data("reasoning", "show", "of-a")["verdict"]
+    counted = "1 of 1 stand, 1 assumption unchecked (1 settled, but not by this validator)"
+    assert (verdict["outcome"], verdict["latest"]["counted"]) == ("unchecked", counted)
+    alone(*emit, "c")
+    assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "passed"
     alone("key", "compromised", "c", "--since", alone.size() - 1)
     verdict = alone.data("reasoning", "show", "of-a")["verdict"]
     assert (verdict["outcome"], "as compromised" in verdict["text"]) == ("unchecked", True)

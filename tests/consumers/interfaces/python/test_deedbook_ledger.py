@@ -185,7 +185,7 @@ def test_reasoning_is_recorded_and_its_brief_is_checked_against_the_graph(place:
         reasoning.step("node:events has no dependency", type="observation", evidence=["package.json:1"])
         reasoning.step("An own emitter would only repeat it", rests_on=[1])
         reasoning.assume("Nobody needs wildcards", check="grep for '*'")
-        reasoning.settle(3, "Validated: none in the tree")
+        reasoning.settle(3, "none in the tree", holds=True, evidence=["package.json:1"])
         reasoning.conclude("Use node:events", limitations=["Node only"])
         assert len(reasoning.show().memory.steps) == 3
         made = reasoning.brief(200)

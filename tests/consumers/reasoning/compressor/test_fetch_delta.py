@@ -22,7 +22,13 @@ from deedbook.consumers.reasoning.compressor.transfer import (
     read_graph_file,
 )
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.reasoning import (
+    AssumptionSettled,
+    ReasoningConcluded,
+    ReasoningExtended,
+    ReasoningStarted,
+    Step,
+)
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.briefs import tokens
 from deedbook.projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, estimate_tokens
@@ -43,7 +49,7 @@ def record(ledger: Ledger, name: str, *, settled: bool = True) -> None:
         step = msgspec.convert(one.to_dict(), Step)
         ledger.emit("bob", stream, ReasoningExtended(steps=[step], dependencies=rests_on))
     if settled:
-        ledger.emit("bob", stream, ReasoningExtended(assumptions_updated={3: "Validated: 日志已加密 since 2024-10"}))
+        ledger.emit("bob", stream, AssumptionSettled(step=3, holds=True, how="Validated: 日志已加密 since 2024-10"))
     ledger.emit("bob", stream, ReasoningConcluded(conclusion=AUDIT.conclusion, confidence_in_reasoning=0.9))
 
 

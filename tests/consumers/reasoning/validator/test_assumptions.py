@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from trees_for_tests import citing, commit, write
 
 from deedbook.consumers.reasoning.validator import trees as trees_module
@@ -12,6 +13,7 @@ from deedbook.consumers.reasoning.validator.assumptions import check_assumption,
 from deedbook.consumers.reasoning.validator.reads import Reads
 from deedbook.consumers.reasoning.validator.trees import open_tree
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
+from deedbook.projections.reasoning.memory import Settlement
 
 FILES: dict[str, str | bytes] = {
     "config/logging.yaml": "encrypt: false\nbucket: shared\n",
@@ -130,6 +132,32 @@ def test_unchecked_assumption_is_listed_and_only_a_refuted_one_fails(tmp_path: P
     assert assuming("ask somebody", needs_validation=False) == (True, "settled")
     # What its author calls settled is still checked where it can be.
     assert assuming("file_contains a.txt 'days: 90'", needs_validation=False) == (False, "refuted")
+
+
+def test_a_refuted_assumption_fails_and_only_the_validators_own_word_counts_as_a_check() -> None:
+    steps = [
+        {"step": 1, "type": "observation", "content": "It is so", "evidence": ["a.txt:1"]},
+        {"step": 2, "type": "assumption", "content": "Kept for 30 days"},
+        {"step": 3, "type": "conclusion", "content": "Act on it"},
+    ]
+
+    def settled(*said: tuple[str, bool], rests_on: tuple[int, ...] = (1, 2)) -> tuple[bool, str]:
+        memory = citing(steps=steps, dependencies={"3": list(rests_on)})
+        settlements = [Settlement(by, holds=holds, how="seen") for by, holds in said]
+        graph = replace(
+            memory,
+            steps=[replace(step, settled=settlements) if step.step_number == 2 else step for step in memory.steps],
+        )
+        report = ReasoningValidator().validate(graph, validator="rita")
+        assert [issue.code for issue in report.issues] == ([] if report.passed else ["ASSUMPTION_REFUTED"])
+        return report.passed, report.assumptions[0].status
+
+    assert settled(("bob", True)) == (True, "settled")
+    assert settled(("bob", True), ("rita", True)) == (True, "held")
+    assert settled(("rita", True), ("bob", False)) == (False, "refuted")
+    assert settled(("bob", False), ("bob", True)) == (True, "settled")
+    assert settled(("bob", False), rests_on=(1,)) == (True, "settled")
+    assert settled(("rita", False), rests_on=(1,)) == (True, "refuted")
 
 
 def test_assumptions_stated_by_any_step_are_listed() -> None:
