@@ -1,8 +1,8 @@
 """The rules for fetching the full graph if a brief is not enough, and the trust gates of levels.
 
 Missing information never disarms a rule. If no domain is named, the words of the reasoning imply it. A snapshot without
-an assessed uncertainty or impact asks for the full graph. NaN is neither below nor above any limit, so the comparisons
-are written such that NaN makes a rule fire.
+an assessed uncertainty or impact asks for the full graph, and so does a bare reasoning without domain, vectors and
+validation. NaN is neither below nor above any limit, so the comparisons are written such that NaN makes a rule fire.
 """
 
 from __future__ import annotations
@@ -116,9 +116,12 @@ def should_fetch_full_reasoning(
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
     if not (domain or "").strip() and (implied := domain_implied(text)):
         fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words imply {implied}."))
-    # A snapshot made on the spot has no assessment by design: only the author of a taken snapshot assesses.
-    if not_assessed and snapshot is not None and snapshot.snapshot_id and snapshot.reasoning_ref is not None:
-        fired.append(FetchRule("not_assessed", f"Nobody assessed {' or '.join(not_assessed)}."))
+    if not_assessed and snapshot is not None and snapshot.reasoning_ref is not None:
+        # Only the author of a taken snapshot assesses. For one made on the spot, a domain or a validation is enough.
+        is_validated = verdict is not None and verdict.outcome == "passed"
+        is_known = bool((domain or "").strip()) or is_validated or len(not_assessed) < len(THRESHOLDS_TO_FETCH)
+        if snapshot.snapshot_id or not is_known:
+            fired.append(FetchRule("not_assessed", f"Nobody assessed {' or '.join(not_assessed)}."))
     return FetchAnswer(
         rule=fired[0] if fired else None,
         all_rules=fired,

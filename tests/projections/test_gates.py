@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from deedbook.projections.briefs.gates import (
     check_level,
@@ -14,6 +15,7 @@ from deedbook.projections.briefs.gates import (
     verdict_age_max_s,
 )
 from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 from deedbook.projections.validations.answers import LatestVerdict, Outcome, Voice
 
 QUIET: dict[str, Any] = {
@@ -157,3 +159,12 @@ def test_graph_is_acted_on_only_by_a_verdict_that_is_whole_undisputed_and_not_to
     for fine in (verdict_of("passed", age_s=verdict_age_max_s), verdict_of("unchecked", "passed")):
         passing, problems = check_verdict(fine, NOW_MS)
         assert (passing is not None, problems) == (True, [])
+
+
+def test_a_bare_reasoning_about_which_nothing_is_known_is_held_as_a_snapshot_is():
+    bare = EnhancedEpistemicSnapshot(snapshot_id="", reasoning_ref="sha256:" + "0" * 64, reasoning_fidelity=1.0)
+    assert [rule.name for rule in should_fetch_full_reasoning(bare).all_rules] == ["not_assessed"]
+    passed = LatestVerdict(reasoning_ref="sha256:" + "0" * 64, outcome="passed", text="")
+    for known in ({"domain": "ops"}, {"vectors": {"impact": 0.1}}, {"verdict": passed}):
+        assert not should_fetch_full_reasoning(bare, **known)
+    assert should_fetch_full_reasoning(bare, verdict=replace(passed, outcome="unchecked"))

@@ -33,7 +33,7 @@ def view(ledger: Ledger, local_client: LocalClient) -> Iterator[Any]:
         yield made.answer
 
 
-def reason(ledger: Ledger, name: str, memory: ReasoningMemory = BACKUP, domain: str = "") -> None:
+def reason(ledger: Ledger, name: str, memory: ReasoningMemory = BACKUP, domain: str = "operations") -> None:
     """Let alice record a graph."""
     stream = f"reasoning/{name}"
     ledger.emit("alice", stream, reasoning.ReasoningStarted(task=memory.task, domain=domain))

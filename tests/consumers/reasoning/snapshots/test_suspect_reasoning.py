@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 def test_reasoning_of_a_stolen_key_asks_a_human(ledger: Ledger, local_client: LocalClient) -> None:
     steps = [Step(step_number=1, type="observation", content="It is so")]
-    for data in (ReasoningStarted(task="t"), ReasoningExtended(steps=steps), ReasoningConcluded(conclusion="Do it")):
+    for data in (
+        ReasoningStarted(task="t", domain="operations"),
+        ReasoningExtended(steps=steps),
+        ReasoningConcluded(conclusion="Do it"),
+    ):
         ledger.emit("alice", "reasoning/r", data)
     with Reader(local_client, ledger.settings()) as reader:
         assert act_on(reader.answer, "r").action == "act"
