@@ -1,8 +1,8 @@
 """Writes the log folder of a Tree-of-Thoughts task from its events alone.
 
 All times are the ledger's (``accepted_ms``), ``seq`` is the order within a file, and the timeline is in the order of
-the log. The line of an event is in the file of the agent that signed it; that of ``decompose_task`` is in the
-decomposer's. An agent that never ran has no file, but the
+the log. The line of an event is in the file of the agent that signed it; that of an answered
+``decompose_task`` is in the decomposer's. An agent that never ran has no file, but the
 numbers 01, 02 and 03 stay those of orchestrator, decomposer and explorer. A round is one generation and its evaluation;
 file numbers continue over the rounds. The same events give the same bytes.
 """
@@ -132,10 +132,11 @@ def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
     rounds = _Rounds()
     config = task.config if task.search else None
     logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]
+    has_decomposed = any(isinstance(event.data, kinds.DecompositionResult) for event in events)
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
-        if isinstance(event.data, kinds.DecomposeTask):
+        if isinstance(event.data, kinds.DecomposeTask) and has_decomposed:
             role = event.data.to  # there the protocol's own timeline has this line
         number = rounds.round_of(event)
         log_file = _LogFile(role, number if role in _IN_ROUNDS else 0)
