@@ -32,6 +32,12 @@ LIVE: Final = {"pending", "approved", "in_progress", "blocked", "completed"}
 RARE: Final = {"handoff.rejected", "handoff.cancelled", "handoff.superseded", "handoff.logged"}
 
 
+def _record(source: str) -> dict[str, Any]:
+    """Return what an imported file says of itself; the process that writes stores no blobs."""
+    of = {"source": source, "format": "handoff/v2", "mapped_kind": "handoff.created"}
+    return {"original": NO_REF, "only_digest": True} | of
+
+
 class Known:
     """What the gate knows of all handoffs and agents."""
 
@@ -101,7 +107,7 @@ class Moves:
         author = self.chance.choice(["alice", "alice", "rita", *OTHERS])
         mapped = {"title": "fix", "reviewer": self.chance.choice([author, "rita", "rita"]), "criteria": ["met"]}
         mapped |= {} if self.is_one_of(4) else {"to": self.chance.choice(["bob", "bob", "rita"])}
-        record = {"original": NO_REF, "source": "x", "format": "handoff/v2", "mapped_kind": "handoff.created"}
+        record = _record("x")
         claims = {"status": "done", "criteria": [0]}
         return Step(author, "record.imported", name, record | {"mapped": mapped, "claims": claims})
 
@@ -224,6 +230,6 @@ class Moves:
             "criteria": self.chance.choice([[], [0], [0, 0]]),
         }
         sender = self.chance.choice([None, "Kuro + Alex", *AGENT_NAMES])
-        record = {"original": NO_REF, "source": f"{name}.md", "format": "handoff/v2", "mapped_kind": "handoff.created"}
+        record = _record(f"{name}.md")
         record |= {"claimed_author": sender} if sender else {}
         return record | {"mapped": mapped, "claims": {key: value for key, value in claims.items() if value}}

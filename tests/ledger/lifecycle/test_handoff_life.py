@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from building import GIVEN_MS
+from event_examples import smallest
 from machine_runner import tell
 
 from deedbook.ledger.events.handoff import HandoffContent, HandoffCreated
@@ -39,8 +40,8 @@ def test_version_changes_with_everything_that_is_approved(change: dict[str, obje
 
 
 def test_version_holds_the_content_and_neither_the_claims_nor_the_reason_of_an_amendment() -> None:
-    content = HandoffContent(title="Work", to="bob", reviewer="rita", tasks=["item 1"] * 2, criteria=["item 1"] * 2)
-    content = msgspec.structs.replace(content, tasks=["item 1", "item 2"], criteria=["item 1", "item 2"])
+    title, items = smallest("handoff.created")["title"], ["item 1", "item 2"]
+    content = HandoffContent(title=title, to="bob", reviewer="rita", tasks=items, criteria=items)
     amended = "alice handoff.amended h1 content=current reason=wider"
     for lines, sender in (([IMPORTED], "Kuro + Alex"), (["pending"], "alice"), (["pending", amended], "alice")):
         assert tell("handoff", *lines).version == compute_version(sender, content)
@@ -85,9 +86,9 @@ def test_lease_holds_until_its_end_and_ends_with_the_work() -> None:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        (["rejected"], "not now"),
-        (["blocked"], "a password is missing"),
-        (["cancelled"], "it is not needed"),
+        (["pending", 'rita handoff.rejected h1 reason="not now"'], "not now"),
+        (["in_progress", 'bob handoff.blocked h1 reason="a password is missing"'], "a password is missing"),
+        (["pending", 'alice handoff.cancelled h1 reason="it is not needed"'], "it is not needed"),
         (["superseded"], "by h2"),
         (
             ["completed", 'rita handoff.changes_requested h1 result=current reasons=["add a test","name it"]'],

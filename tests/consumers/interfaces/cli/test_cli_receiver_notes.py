@@ -28,7 +28,7 @@ def test_what_was_kept_is_shown_with_the_command_that_fetches_it(deed: Deed, fre
     (tmp_path / "probe.py").write_text("print(1)")
     ref = deed.data("blob", "put", tmp_path / "probe.py", "--as", "a")["ref"]
     absent = f"probe.py kept: blake3:{'0f' * 32}"
-    deed.refuses("NOT_FOUND", "handoff", "create", "--id", fresh("absent"), *PARTIES, "--tested-by", absent)
+    deed.refuses("NOT_FOUND", "handoff", "create", fresh("absent"), *PARTIES, "--tested-by", absent)
     spoken = "x kept: y; rm -rf ~"
     name = created(deed, fresh("kept"), "--tested-by", f"probe.py kept: {ref}", "--tested-by", spoken, *NO_SESSION)
     shown = deed("handoff", "show", name)
