@@ -107,6 +107,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     "conclude": operation_on(
         kinds.ReasoningConcluded,
         "Record the conclusion. The compressor then publishes briefs.",
+        conclusion="TEXT",
         confidence_in_reasoning="--confidence",
         known_limitations="--limitation",
     ),

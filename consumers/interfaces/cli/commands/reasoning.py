@@ -235,7 +235,7 @@ def reopened(graph: dict[str, Any]) -> list[str]:
     if graph["status"] != "concluded":
         return []
     name, anew = graph["id"], "`deed handoff amend ID --reasoning"
-    again = f"`deed reasoning conclude {quote(name)} --conclusion TEXT`"
+    again = f"`deed reasoning conclude {quote(name)} TEXT`"
     message = f"{name} was concluded, and this reopens it: {again} concludes it"
     return [f"{message} anew; a handoff keeps the version that it named ({anew} {name}` names this one)"]
 

@@ -46,7 +46,7 @@ def home(populated: Callable[[str], Path]) -> Path:
 
     deed("reasoning", "start", "why-bus", "--as", "a", "--task", "Which bus?")
     deed("reasoning", "step", "why-bus", "NATS is there", "--as", "a", "--type", "observation")
-    deed("reasoning", "conclude", "why-bus", "--as", "a", "--conclusion", "Use NATS")
+    deed("reasoning", "conclude", "why-bus", "--as", "a", "Use NATS")
     created = ("--to", "b", "--reviewer", "rita", "--as", "a")
     deed("handoff", "create", "bus", "--title", "Event bus", "--reasoning", "why-bus", *created)
     version = deed_at("--home", home, "handoff", "show", "bus", "--version").out.strip()

@@ -29,7 +29,7 @@ def recorded(deed: Deed, fresh: Fresh) -> list[str]:
     settled = deed.data("reasoning", "settle", name, "--step", 4, "--holds", "--how", "lsof shows one", *acting)
     deed("reasoning", "step", name, "Backups fill the disk", "--rests-on", 1, "--rests-on", 4, *acting)
     limits = ["--confidence", 0.8, "--limitation", "One night was looked at"]
-    concluded = deed.data("reasoning", "conclude", name, "--conclusion", "Move the backups", *limits, *acting)
+    concluded = deed.data("reasoning", "conclude", name, "Move the backups", *limits, *acting)
     return [assumed["ref"], settled["ref"], concluded["ref"], name]
 
 

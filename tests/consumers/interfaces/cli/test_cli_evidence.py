@@ -35,7 +35,7 @@ def reasoned(alone: Deed, project: Path) -> Deed:
     alone("reasoning", "start", "r", "--task", "Why do they never end?", "--domain", "operations", "--as", "a")
     for reference in ("src/auth.py:2:token = make(user)", "src/auth.py:3", "src/auth.py:1-2"):
         alone(*SEEN, f"It stands at {reference}", "--evidence", reference)
-    alone("reasoning", "conclude", "r", "--conclusion", "Give them an end", "--as", "a")
+    alone("reasoning", "conclude", "r", "Give them an end", "--as", "a")
     return alone
 
 

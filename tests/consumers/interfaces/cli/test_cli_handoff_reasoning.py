@@ -41,7 +41,7 @@ def reason(deed: Deed, name: str) -> str:
     deed("reasoning", "start", name, "--task", f"Why do the tokens of {name} never expire?", "--as", "a")
     seen = [f"check() of {name} never reads their age", "--evidence", "src/auth.py:4"]
     deed("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
-    deed("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
+    deed("reasoning", "conclude", name, f"Compare the age in {name}", "--as", "a")
     return ref_of(deed, name)
 
 
@@ -77,7 +77,7 @@ def reason_about_code(deed: Deed, name: str) -> None:
     for number, line in enumerate((2, 3, 5)):
         seen = [f"{name} sees {number}", "--evidence", f"auth.py:{line}"]
         deed("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")
-    deed("reasoning", "conclude", name, "--conclusion", f"Compare the age in {name}", "--as", "a")
+    deed("reasoning", "conclude", name, f"Compare the age in {name}", "--as", "a")
 
 
 def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_changes(
@@ -115,7 +115,7 @@ def test_what_a_human_answered_is_read_with_the_handoff(deed: Deed, fresh: Fresh
     own = fresh("r")
     deed("reasoning", "start", own, "--task", f"Why {own}?", "--domain", "security", "--as", "a")
     deed("reasoning", "step", own, "--type", "observation", f"{own} leaks", "--as", "a")
-    deed("reasoning", "conclude", own, "--conclusion", "Close it", "--as", "a")
+    deed("reasoning", "conclude", own, "Close it", "--as", "a")
     deed("handoff", "create", name := fresh("h"), *PARTIES, "--reasoning", own)
     assert "; ask a human before acting on it\n" in deed("handoff", "show", name, "--as", "b")
     review = deed.data("snapshot", "receive", ref_of(deed, own), "--as", "b")["review"]["id"]

@@ -60,7 +60,7 @@ def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Deed, tmp_path: 
         alone("agent", "add", agent, "--role", role, "--unprotected")
     alone("reasoning", "start", "leak", "--task", "find it", "--domain", "security", "--as", "a")
     alone("reasoning", "step", "leak", "look at the pool", "--as", "a")
-    alone("reasoning", "conclude", "leak", "--conclusion", "it leaks", "--as", "a")
+    alone("reasoning", "conclude", "leak", "it leaks", "--as", "a")
     alone("snapshot", "take", "s", "--reasoning", "leak", "--as", "a")
     assert alone.run("reasoning", "validate", "leak", "--tree", tmp_path, "--as", "v").code == 6
     alone("snapshot", "list")

@@ -28,7 +28,7 @@ def record(deed: Deed, name: str) -> str:
     deed(*step, "Backups start at 03:00", "--type", "observation")
     deed(*step, "Backups fill the disk", "--rests-on", 1, "--rests-on", 2, "--alternative", "Logs fill it")
     deed("reasoning", "assume", name, *reasoning, "No one else writes there", "--check", "run lsof")
-    conclusion = ["--conclusion", "Move the backups", "--confidence", 0.8, "--limitation", "One night was looked at"]
+    conclusion = ["Move the backups", "--confidence", 0.8, "--limitation", "One night was looked at"]
     ref: str = deed.data("reasoning", "conclude", name, *reasoning, *conclusion)["ref"]
     return ref
 

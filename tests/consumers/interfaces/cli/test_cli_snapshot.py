@@ -22,7 +22,7 @@ def record(deed: Deed, name: str, domain: str) -> str:
     step = ["reasoning", "step", name, *who]
     deed(*step, "The disk is at 98 %", "--type", "observation", "--evidence", "logs/disk.log:14")
     deed(*step, "Backups fill the disk", "--rests-on", 1)
-    ref: str = deed.data("reasoning", "conclude", name, *who, "--conclusion", "Move the backups")["ref"]
+    ref: str = deed.data("reasoning", "conclude", name, *who, "Move the backups")["ref"]
     return ref
 
 

@@ -116,7 +116,7 @@ def validates_what_is_concluded(clone: Clone) -> bool:
     clone.configure('validator_tree = "."')
     clone.trust()
     with Serving(clone.home):
-        for words in (["step", "s", "so"], ["conclude", "s", "--conclusion", "done"]):
+        for words in (["step", "s", "so"], ["conclude", "s", "done"]):
             assert clone.call("reasoning", *words, "--as", "a").code == 0
         listed = ("log", "--kind", "reasoning.validated", "--json")
         return bool(wait_until(lambda: json.loads(clone.call(*listed).out)["data"]["total"], "it was validated"))

@@ -28,7 +28,7 @@ def test_validate_passes_then_names_the_stale_evidence(
     (evidence,) = audit_json()["steps"][9]["evidence"]
     alone("reasoning", "step", "r", "--as", "a", "--type", "observation", "scrypt", "--evidence", evidence)
     alone("reasoning", "step", "r", "--as", "a", "--type", "conclusion", "Fine", "--rests-on", "1")
-    alone("reasoning", "conclude", "r", "--as", "a", "--conclusion", "Fine")
+    alone("reasoning", "conclude", "r", "--as", "a", "Fine")
     project = shutil.copytree(SAMPLE, tmp_path / "project")
 
     data = alone.data("reasoning", "validate", "r", "--tree", project)
@@ -70,7 +70,7 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     for author in ("a", "b"):
         alone("reasoning", "start", f"of-{author}", "--task", "t", "--as", author)
         alone("reasoning", "step", f"of-{author}", "Seen", "--as", author)
-        alone("reasoning", "conclude", f"of-{author}", "--as", author, "--conclusion", "Fine")
+        alone("reasoning", "conclude", f"of-{author}", "--as", author, "Fine")
     ref, data = passing_report(alone)
     emit = ("emit", "reasoning.validated", "--stream", "reasoning/of-a", "--data", data, "--as")
     alone(*emit, "b")
@@ -95,7 +95,7 @@ def test_validator_whose_role_a_thief_granted_does_not_vouch(alone: Deed) -> Non
         alone("agent", "add", name, "--role", role, "--unprotected")
     alone("reasoning", "start", "of-a", "--task", "t", "--as", "a")
     alone("reasoning", "step", "of-a", "Seen", "--as", "a")
-    alone("reasoning", "conclude", "of-a", "--as", "a", "--conclusion", "Fine")
+    alone("reasoning", "conclude", "of-a", "--as", "a", "Fine")
     stolen = alone.size()
     alone("emit", "role.granted", "--as", "ada", "--stream", "agent/c", "--data", '{"agent": "c", "role": "reviewer"}')
     _, data = passing_report(alone)
