@@ -122,8 +122,8 @@ class AssumptionSettled(EventData, frozen=True):
     ``evidence_digests`` are of the texts that the signer's tool read as evidence.
     """
 
-    step: Annotated[StepNumber, msgspec.Meta(description="The number of the assumption's step.")]
-    holds: Annotated[bool, msgspec.Meta(description="Whether the assumption holds (true), or is refuted (false).")]
+    step: Annotated[StepNumber, msgspec.Meta(description="The assumption's step.")]
+    holds: Annotated[bool, msgspec.Meta(description="Whether it holds (true), or is refuted (false).")]
     how: Annotated[Passage, msgspec.Meta(description="How it was settled, such as 'logs are encrypted since 2024-10'.")]
     evidence: Annotated[list[Passage], msgspec.Meta(description="Evidence, such as config/logging.yaml:5.")] = []
     evidence_digests: list[CitedDigest] | None = None

@@ -22,7 +22,7 @@ def test_every_version_is_read_whole_by_its_ref(ledger: ViewLedger, reader):
             assert "sha256:" + hashlib.sha256(full["canonical"].encode()).hexdigest() == version["ref"]
             assert (full["version"], len(full["memory"]["steps"])) == (version["version"], version["steps"])
     assert shown["memory"]["dependencies"] == {"2": [1], "3": [2], "4": [3]}
-    assert shown["memory"]["steps"][1]["conclusion"] == "Validated: encrypted"
+    assert shown["memory"]["steps"][1]["settled"][0]["how"] == "Validated: encrypted"
 
 
 def test_full_reasoning_is_the_structure_and_its_bytes(ledger, reader):

@@ -32,7 +32,7 @@ def routed(ledger):
         ledger.emit_all("bob", f"reasoning/{name}", *events)
         graph = GraphState()
         for event in events:
-            graph = apply_event(graph, event)
+            graph = apply_event(graph, event, "bob")
         ledger.approve(f"h-{name}", ledger.hand_over(f"h-{name}", reasoning_refs=[ref_of(graph)]))
     ledger.approve("h-none", ledger.hand_over("h-none"))
     return ledger

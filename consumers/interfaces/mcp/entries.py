@@ -29,7 +29,7 @@ STEPS: Final[tuple[StepType, ...]] = get_args(StepType)
 class StepEntry(NewStep, frozen=True, kw_only=True):
     """A step of a reasoning; a conclusion also concludes it."""
 
-    confidence: Annotated[Unit | None, msgspec.Meta(description="Confidence, from 0 to 1.")] = None  # type: ignore[assignment]  # the event always has one
+    confidence: Annotated[Unit | None, msgspec.Meta(description="From 0 to 1.")] = None  # type: ignore[assignment]  # the event always has one
     known_limitations: Annotated[
         list[Passage] | None, msgspec.Meta(description="Where the conclusion may be wrong.")
     ] = None
@@ -60,18 +60,18 @@ class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Without a program or model that can think about the problem, you think: answer each ``question``.
     """
 
-    problem: Annotated[str, msgspec.Meta(description="The problem; a search takes minutes.")] = ""
+    problem: Annotated[str, msgspec.Meta(description="The problem.")] = ""
     task_type: Annotated[
         str,
         msgspec.Meta(description="math_reasoning, creative_writing, planning, debugging or architecture_design."),
     ] = "math_reasoning"
-    ref: Annotated[str, msgspec.Meta(description="The task_id of a search, to get its state.")] = ""
+    ref: Annotated[str, msgspec.Meta(description="The task_id of a search.")] = ""
     criteria: list[str] = []
     question: Annotated[str, msgspec.Meta(description="The id of what you answer.")] = ""
     answer: dict[str, Any] | None = None
     best_path: Annotated[bool, msgspec.Meta(description="With resume: it is the answer.")] = False
-    resume: Annotated[bool, msgspec.Meta(description="Continue it if it is paused or no longer running.")] = False
-    after: Annotated[int, msgspec.Meta(ge=0, description="Only log lines after this index.")] = 0
+    resume: Annotated[bool, msgspec.Meta(description="Continue a paused search.")] = False
+    after: Annotated[int, msgspec.Meta(ge=0, description="Only later log lines.")] = 0
 
 
 Alone: TypeAlias = Retraction | Resolution | Judgement | Thoughts
