@@ -7,17 +7,25 @@ from pathlib import Path
 
 
 def children() -> list[int]:
-    """Return the process ids of this process's running audit children; one that has ended has no command line.
+    """Return the process ids of this process's running audit children.
 
     ``/proc/PID/task/TID/children`` is not read: it may omit a child while another one ends.
     """
     pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
-    return [pid for pid in pids if _parent(pid) == os.getpid() and b"auditor.child" in _read(pid, "cmdline")]
+    return [pid for pid in pids if b"auditor.child" in _command(pid)]
 
 
-def _parent(pid: int) -> int:
-    status = _read(pid, "stat").rpartition(b")")[2].split()  # a name in brackets may contain spaces
-    return int(status[1]) if status else 0
+def _command(pid: int) -> bytes:
+    """Return the command line of a child of this process that runs; for any other process nothing.
+
+    A process that is being started or ended has none for a moment: then wait until it has one, or has ended.
+    """
+    while True:
+        status = _read(pid, "stat").rpartition(b")")[2].split()  # a name in brackets may contain spaces
+        if not status or int(status[1]) != os.getpid() or status[0] in b"ZX":
+            return b""
+        if command := _read(pid, "cmdline"):
+            return command
 
 
 def _read(pid: int, name: str) -> bytes:
