@@ -34,6 +34,7 @@ _LISTS: Final = {
     "reasoning": "reasoning list",
     "session": "session list",
     "snapshot": "snapshot list",
+    "task": "tot list",
 }
 _NEWEST: Final = {
     "agents": "registered_index",

@@ -218,7 +218,7 @@ def remove(app: App, name: str, reason: str) -> None:
 
 @agent.command("grant-role")
 @click.argument("name")
-@click.argument("role", type=_ROLES)
+@click.argument("role", type=_ROLES, metavar="ROLE")
 @click.option("--unprotected", is_flag=True, help="Grant a trusted role to an agent whose key has no passphrase.")
 def grant_role(app: App, name: str, role: Role, *, unprotected: bool) -> None:
     """Grant an agent a role: agent, reviewer, human, service or admin. Root or an admin signs.
@@ -229,7 +229,8 @@ def grant_role(app: App, name: str, role: Role, *, unprotected: bool) -> None:
     """
     check_name(name)
     author = admin_author(app)
-    protection = _protection_of(app, name)
+    shown = _shown(app, name)
+    protection = next((row["protection"] for row in shown["keys"] if row["key"] == shown["key"]), None)
     if role in TRUSTED_ROLES and protection != "passphrase" and not unprotected:
         raise Refused(
             "USAGE",
@@ -238,7 +239,7 @@ def grant_role(app: App, name: str, role: Role, *, unprotected: bool) -> None:
             "each verdict says so",
         )
     accepted = author.emit(Draft(stream=f"agent/{name}", data=RoleGranted(agent=name, role=role)))[0]
-    data = {"name": name, "role": role, "roles": _roles_of(app, name), "protection": protection}
+    data = {"name": name, "role": role, "roles": _shown(app, name)["roles"], "protection": protection}
     text = [f"{name} has the role {role} since entry {accepted.index}, and {_RIGHTS[role]}"]
     if role in TRUSTED_ROLES:
         sealed = "has a passphrase" if protection == "passphrase" else "has no passphrase: the gate is open"
@@ -248,32 +249,32 @@ def grant_role(app: App, name: str, role: Role, *, unprotected: bool) -> None:
 
 @agent.command("revoke-role")
 @click.argument("name")
-@click.argument("role", type=_ROLES)
+@click.argument("role", type=_ROLES, metavar="ROLE")
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def revoke_role(app: App, name: str, role: Role, reason: str) -> None:
     """Revoke a role of an agent. Root or an admin signs. What the agent decided before still counts."""
     check_name(name)
     author = admin_author(app)
-    if role not in (roles := _roles_of(app, name)):
+    if role not in (roles := _shown(app, name)["roles"]):
         has = f"it has {', '.join(roles)}" if roles else "it has no role"
         raise Refused("NOTHING_CHANGED", f"{name} does not have the role {role}: {has}", name=name, roles=roles)
     revoked = RoleRevoked(agent=name, role=role, reason=reason)
     accepted = author.emit(Draft(stream=f"agent/{name}", data=revoked))[0]
-    roles = _roles_of(app, name)
+    roles = _shown(app, name)["roles"]
     left = f"it is still {', '.join(roles)}" if roles else "it has no role now"
     data = {"name": name, "role": role, "roles": roles, "index": accepted.index, "reason": reason}
     app.show("agent", data, f"{name} lost the role {role} at entry {accepted.index}: {left}")
 
 
-def _roles_of(app: App, name: str) -> list[str]:
-    return next((list(agent.roles) for agent in app.client().agents() if agent.name == name), [])
-
-
-def _protection_of(app: App, name: str) -> str | None:
-    """Return how the identity key of an agent was said to be stored."""
-    present = next((agent.key for agent in app.client().agents() if agent.name == name), None)
-    keys = app.query("agents.keys", agent=name)["items"] if present is not None else []
-    return next((row["protection"] for row in keys if row["key"] == present), None)
+def _shown(app: App, name: str) -> dict[str, Any]:
+    """Return an agent and its keys. Raises Refused: ``AGENT_UNKNOWN``, as the gate says it of an author or receiver."""
+    try:
+        answer: dict[str, Any] = app.query("agents.show", id=name)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        raise Refused("AGENT_UNKNOWN", refusal.message, **refusal.details) from None
+    return answer
 
 
 @agent.command(looks_back=True)
