@@ -11,7 +11,7 @@ import msgspec
 from deedbook.consumers.sdk.operations import Operation, operation_on
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as kinds
-from deedbook.ledger.events.fields import StepNumber
+from deedbook.ledger.events.fields import EventData, StepNumber
 
 OptionalNumber = Annotated[StepNumber | None, msgspec.Meta(description="Its number (default: the next).")]
 Verb: TypeAlias = Literal["start", "step", "assume", "settle", "conclude"]
@@ -34,6 +34,24 @@ class NewStep(kinds.Step, frozen=True, kw_only=True):
             fields["needs_validation"] = True
         step = kinds.Step(**fields | {"step_number": number})
         return kinds.ReasoningExtended(steps=[step], dependencies={number: self.rests_on} if self.rests_on else {})
+
+
+class NewConclusion(kinds.ReasoningConcluded, frozen=True, kw_only=True):
+    """A conclusion as its author gives it, with the steps that it rests on."""
+
+    rests_on: Annotated[
+        list[StepNumber], msgspec.Meta(description="The number of a step that the conclusion follows from.")
+    ] = []
+
+    def events(self, number: int) -> list[EventData]:
+        """Return the events to sign: if it rests on steps, a conclusion step under a number comes first."""
+        fields = {name: getattr(self, name) for name in kinds.ReasoningConcluded.__struct_fields__}
+        concluded = kinds.ReasoningConcluded(**fields)
+        if not self.rests_on:
+            return [concluded]
+        confidence = 1.0 if self.confidence_in_reasoning is None else self.confidence_in_reasoning
+        step = NewStep(type="conclusion", content=self.conclusion, rests_on=self.rests_on, confidence=confidence)
+        return [step.extension(number), concluded]
 
 
 def following_number(reasoning: Mapping[str, Any]) -> int:
@@ -105,9 +123,12 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         evidence="--evidence PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
     ),
     "conclude": operation_on(
-        kinds.ReasoningConcluded,
+        NewConclusion,
         "Record the conclusion. The compressor then publishes briefs.",
+        ("conclusion", "rests_on", "confidence_in_reasoning", "known_limitations"),
+        signs=(kinds.ReasoningExtended, kinds.ReasoningConcluded),
         conclusion="TEXT",
+        rests_on="--rests-on N",
         confidence_in_reasoning="--confidence",
         known_limitations="--limitation",
     ),

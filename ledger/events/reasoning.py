@@ -11,7 +11,7 @@ tree is named by its commit, or by the digest of what the validator read; never 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -50,6 +50,7 @@ EvidenceStatus: TypeAlias = Literal[
     "not_checked",
 ]
 AssumptionStatus: TypeAlias = Literal["held", "refuted", "settled", "not_checked"]
+InferenceStatus: TypeAlias = Literal["sound", "unlinked", "unsound"]
 Opinion: TypeAlias = Literal["follows", "does_not_follow", "unsure"]
 TreeSort: TypeAlias = Literal["none", "folder", "commit"]
 
@@ -61,11 +62,20 @@ IssueCode = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z_]{0,62}\Z", descrip
 Commit = Annotated[
     str, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z", description="A git commit's id, or empty.")
 ]
-CitedDigest = Annotated[
+TextDigest = Annotated[
     str,
     msgspec.Meta(
         pattern=r"^([0-9a-f]{16})?\Z",
-        description="The first 16 hex digits of the cited text's SHA-256; empty if it was not read.",
+        description="The first 16 hex digits of the text's SHA-256; empty if it was not read.",
+    ),
+]
+MISSING: Final = "missing"
+CitedDigest = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^([0-9a-f]{16}|missing)?\Z",
+        description="The first 16 hex digits of the cited text's SHA-256; `missing` if there was no such text;"
+        " empty if nobody looked.",
     ),
 ]
 
@@ -171,7 +181,7 @@ class EvidenceCheck(Part, frozen=True):
     status: EvidenceStatus
     note: Excerpt = ""
     file: Ref | None = None
-    line: CitedDigest = ""
+    line: TextDigest = ""
 
 
 class AssumptionCheck(Part, frozen=True):
@@ -186,10 +196,13 @@ class AssumptionCheck(Part, frozen=True):
 
 
 class InferenceCheck(Part, frozen=True):
-    """One checked inference: whether its structure is sound, and a judge's opinion if there is one."""
+    """One checked inference, or the conclusion (``step`` is None), and a judge's opinion if there is one.
+
+    It is ``unlinked`` if it names nothing that it rests on: then nobody can say whether it follows.
+    """
 
     step: StepNumber | None
-    sound: bool
+    status: InferenceStatus
     method: Literal["structural", "judged"] = "structural"
     opinion: Opinion | None = None
     reason: Excerpt = ""
@@ -223,6 +236,7 @@ class Counts(Part, frozen=True):
     assumptions_settled: Count
     inferences: Count
     inferences_sound: Count
+    inferences_unlinked: Count
     inferences_judged: Count
     inferences_doubted: Count
 

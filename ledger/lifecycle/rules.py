@@ -119,11 +119,15 @@ def _rows_by_kind(family: str) -> Mapping[str, Sequence[Row]]:
 
 
 def roles_for(family: str, kind: str) -> frozenset[str]:
-    """Return the roles of which the author of such an event needs one; for streams of authority those that grant."""
+    """Return the roles that suffice for every event of a kind; for streams of authority those that grant.
+
+    Some events of a kind need less: any agent may publish that a validation failed. Without their data, all count as
+    if they needed the most.
+    """
     if family not in FAMILIES:
         return frozenset({ADMIN, "node"}) if family in ("agent", "ledger") else rules_of("handoff").roles
     rules = rules_of(family)
-    return frozenset().union(*(row.roles or rules.roles for row in rules.rows_of(kind)))
+    return frozenset.intersection(rules.roles, *(row.roles or rules.roles for row in rules.rows_of(kind)))
 
 
 def needs_identity_key(family: str, kind: str, data: Any) -> bool:

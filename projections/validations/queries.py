@@ -4,10 +4,12 @@
 report. If the newest report of another validator has another outcome, ``differing`` has that one too. One voice against
 is enough for ``failed``: a human decides who is right. A refuted assumption on which the conclusion rests is enough,
 too, whoever refuted it, in this version or later. A report is ``unchecked`` if it found nothing wrong but could
-not look up a reference or an assumption, or if its key was later reported compromised.
+not look up a reference or an assumption, if an inference names nothing that it rests on, or if its key was later
+reported compromised.
 
 A report is *independent* if it is on a reasoning with this very version, and its author owns no reasoning with it. The
-gate refuses an owner's report on their own stream; the rule across streams is applied here.
+gate refuses an owner's report that passes on their own stream; the rule across streams is applied here. An owner's
+report that something is wrong counts until somebody independent reports.
 """
 
 from __future__ import annotations
@@ -121,12 +123,13 @@ def _refutes(row: dict[str, Any], name: str, refuted: RefutedAssumption) -> bool
 
 
 def _voices(source: RowSource, ref: str) -> list[Voice]:
-    """Return the newest independent report of each validator on a version, the newest first."""
+    """Return the newest report that counts of each validator on a version, the newest first."""
     reasonings = with_version(source, ref)
     ids, owners = ({row[column] for row in reasonings} for column in ("id", "author"))
     newest: dict[str, dict[str, Any]] = {}
     for row in source.select(VALIDATIONS, "event_index", newest_first=True, reasoning_ref=ref):
-        if row["reasoning_id"] in ids and row["author"] not in owners:
+        is_warning = not row["passed"] and not newest.keys() - owners
+        if row["reasoning_id"] in ids and (row["author"] not in owners or is_warning):
             newest.setdefault(row["author"], row)
     agents = source.agents(newest)
     return [_voice(row, _report_on(row, agents), source.now_ms) for row in newest.values()]
@@ -143,14 +146,15 @@ def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
     counts = data.counts
     # An assumption that only others settled was not checked here: an author must not raise trust by settling their own.
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted
-    is_whole = (
-        0 < counts.evidence == counts.evidence_ok and not missing
-    )  # without evidence, a report vouches for nothing
+    # Without evidence, or with an inference from nothing, a report vouches for nothing.
+    is_whole = 0 < counts.evidence == counts.evidence_ok and not missing and not counts.inferences_unlinked
     is_sure = is_whole and compromised is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = evidence_summary(counts, data.evidence)
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
+    if counts.inferences_unlinked:
+        stand += f", {counts.inferences_unlinked} unlinked"
     if counts.assumptions_settled:
         stand += f" ({counts.assumptions_settled} settled, but not by this validator)"
     if compromised is not None:

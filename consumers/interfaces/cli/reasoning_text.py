@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
+from deedbook.ledger.events.reasoning import MISSING
 from deedbook.projections.briefs.critical import marks_of, refutations
 from deedbook.projections.reasoning.memory import memory_from_dict
 
@@ -40,8 +42,7 @@ def print_steps(memory: Mapping[str, Any]) -> None:
         after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
         echo(f"  {step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}")
         echo(f"     {quote_text(step['content'])}")
-        for evidence in step["evidence"]:
-            echo(f"       {quote_text(evidence)}")
+        _print_evidence("       ", step)
         if step.get("needs_validation") and not step.get("settled"):
             echo(f"       to be validated: {quote_text(step.get('validation_method') or 'no method is given')}")
         if step.get("conclusion"):
@@ -61,8 +62,15 @@ def print_steps(memory: Mapping[str, Any]) -> None:
 
 def _print_settlement(settlement: Mapping[str, Any]) -> None:
     echo(f"       {_outcome_of(settlement)}: {quote_text(settlement['how'])}")
-    for evidence in settlement.get("evidence", []):
-        echo(f"         {quote_text(evidence)}")
+    _print_evidence("         ", settlement)
+
+
+def _print_evidence(indent: str, citing: Mapping[str, Any]) -> None:
+    """Print what a step or settlement cites, and what was not there when its author cited it."""
+    digests = chain(citing.get("evidence_digests") or [], repeat(""))
+    for evidence, digest in zip(citing.get("evidence", []), digests, strict=False):
+        absent = "  (not there when it was cited)" if digest == MISSING else ""
+        echo(f"{indent}{quote_text(evidence)}{absent}")
 
 
 def _outcome_of(settlement: Mapping[str, Any]) -> str:
@@ -134,8 +142,7 @@ def print_tree(reasoning: dict[str, Any]) -> None:
             continue
         printed.add(number)
         echo(f"{indent}{number}. {step['type']}: {quote_text(step['content'])}")
-        for evidence in step["evidence"]:
-            echo(f"{indent}     {quote_text(evidence)}")
+        _print_evidence(f"{indent}     ", step)
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 

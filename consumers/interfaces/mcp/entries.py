@@ -35,7 +35,10 @@ class StepEntry(NewStep, frozen=True, kw_only=True):
     ] = None
 
     def events(self, number: int) -> list[EventData]:
-        """Return the events that record the step under a number; a conclusion has a second event."""
+        """Return the events that record the step under a number; a conclusion has a second event.
+
+        A conclusion of which nothing else is said is no step, as on the command line, unless it is the first.
+        """
         if self.type != "conclusion":
             if self.known_limitations:
                 raise Refused("USAGE", "known_limitations are only for a conclusion", field="known_limitations")
@@ -43,7 +46,13 @@ class StepEntry(NewStep, frozen=True, kw_only=True):
         concluded = ReasoningConcluded(
             conclusion=self.content, confidence_in_reasoning=self.confidence, known_limitations=self.known_limitations
         )
-        return [self.extension(number), concluded]
+        bare = StepEntry(
+            type="conclusion",
+            content=self.content,
+            confidence=self.confidence,
+            known_limitations=self.known_limitations,
+        )
+        return [concluded] if self == bare and number > 1 else [self.extension(number), concluded]
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

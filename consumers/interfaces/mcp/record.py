@@ -42,8 +42,8 @@ from deedbook.consumers.interfaces.mcp.judgement import judged
 from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.thoughts import search_thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
+from deedbook.consumers.reasoning.links import check_drafts
 from deedbook.consumers.reasoning.operations import check_assumption, following_number
-from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import default_id, json_text
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.open_sessions import choose_session
@@ -153,11 +153,9 @@ class RecordTool(Tools):
             session = present_session() or self._still_open() if is_left_out else session_id
             target = target_of(self._ledger, author.name, work, session, reasoning_id, task, seed=seed)
             batch = plan(work, target, corr=corr, key=idempotency_key)
-            cited, warnings[:] = cite([draft.data for draft in batch.drafts], self._ledger.query_with)
-            drafts = [
-                msgspec.structs.replace(draft, data=data) for draft, data in zip(batch.drafts, cited, strict=True)
-            ]
-            return batch._replace(drafts=drafts)
+            written = [(draft.stream, draft.data) for draft in batch.drafts]
+            cited, warnings[:] = check_drafts(written, self._ledger.query_with)
+            return batch.with_data(cited)
 
         batch = planned()
         dead_ends = self._failed_before(batch)
@@ -308,6 +306,11 @@ class Batch(NamedTuple):
 
     drafts: list[Draft]
     entries: list[int | None]
+
+    def with_data(self, cited: Sequence[Any]) -> Batch:
+        """Return the batch with other data in its drafts."""
+        drafts = [msgspec.structs.replace(draft, data=data) for draft, data in zip(self.drafts, cited, strict=True)]
+        return self._replace(drafts=drafts)
 
     def located(self, refusal: Refused) -> Refused:
         """Return the refusal with the numbers (from 1) of the entries that caused it."""

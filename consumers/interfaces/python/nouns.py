@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
 from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer
-from deedbook.consumers.reasoning.operations import NewStep
+from deedbook.consumers.reasoning.links import check_drafts
+from deedbook.consumers.reasoning.operations import NewConclusion, NewStep
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.batch import present_batch
 from deedbook.consumers.sessions.operations import Resolution, Retraction
@@ -314,14 +315,17 @@ class Reasoning(Noun):
         pending = self._pending()
 
         def make(author: Author) -> list[EventData]:
-            numbers = [step.step_number for data in pending for step in getattr(data, "steps", ())]
-            if not any(isinstance(data, reasonings.ReasoningStarted) for data in pending):
-                steps = author.client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
-                numbers += [step["step_number"] for step in steps]
-            extended = new_step.extension(new_step.step_number or max(numbers, default=0) + 1)
-            return self._cited(author, extended)
+            extended = new_step.extension(new_step.step_number or self._next_number(author, pending))
+            return self._warned(author, [extended], pending)
 
         return self._ledger.publish_from(self.stream, make)
+
+    def _next_number(self, author: Author, pending: Sequence[EventData | dict[str, Any]]) -> int:
+        numbers = [step.step_number for data in pending for step in getattr(data, "steps", ())]
+        if not any(isinstance(data, reasonings.ReasoningStarted) for data in pending):
+            steps = author.client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
+            numbers += [step["step_number"] for step in steps]
+        return max(numbers, default=0) + 1
 
     def assume(self, content: str, *, check: str | None = None) -> list[Accepted]:
         """Add an assumption that needs validation; ``check`` says how somebody can validate it."""
@@ -331,30 +335,46 @@ class Reasoning(Noun):
         """Record whether an assumption ``holds`` or is refuted, how that was found out, and the evidence."""
         _check_lists({"evidence": evidence})
         data = reasonings.AssumptionSettled(step=step, holds=holds, how=how, evidence=list(evidence))
-        return self._ledger.publish_from(self.stream, lambda author: self._cited(author, data))
+        pending = self._pending()
+        return self._ledger.publish_from(self.stream, lambda author: self._warned(author, [data], pending))
 
-    @staticmethod
-    def _cited(author: Author, data: EventData) -> list[EventData]:
-        """Return the data with the digests of the evidence, after a warning for each piece that is missing."""
-        cited, warned = cite([data], partial(ask, author.client))
+    def _warned(self, author: Author, events: list[EventData], pending: Sequence[Any]) -> list[EventData]:
+        """Return events with the digests of the evidence, after warnings about what is missing or unlinked."""
+        view = partial(ask, author.client)
+        if pending:  # no query shows a reasoning that is still in a batch
+            cited, warned = cite(events, view)
+        else:
+            cited, warned = check_drafts([(self.stream, data) for data in events], view)
         for warning in warned:
             logging.getLogger("deedbook").warning(warning)
-        return [*cited]
+        return cited
 
     def conclude(
-        self, conclusion: str, *, confidence: float | None = None, limitations: Sequence[str] | None = None
+        self,
+        conclusion: str,
+        *,
+        rests_on: Sequence[int] = (),
+        confidence: float | None = None,
+        limitations: Sequence[str] | None = None,
     ) -> list[Accepted]:
-        """Record the conclusion, the confidence in it (0 to 1), and its known limitations.
+        """Record the conclusion, the steps that it ``rests_on``, the confidence in it (0 to 1), and its limitations.
 
         Concluded again, a reasoning keeps the confidence and the limitations that you leave out.
         """
-        _check_lists({"limitations": limitations})
-        data = reasonings.ReasoningConcluded(
+        _check_lists({"limitations": limitations, "rests_on": rests_on})
+        concluded = NewConclusion(
             conclusion=conclusion,
+            rests_on=list(rests_on),
             confidence_in_reasoning=confidence,
             known_limitations=None if limitations is None else list(limitations),
         )
-        return self._publish(data)
+        pending = self._pending()
+
+        def make(author: Author) -> list[EventData]:
+            number = self._next_number(author, pending) if rests_on else 0
+            return self._warned(author, concluded.events(number), pending)
+
+        return self._ledger.publish_from(self.stream, make)
 
     def brief(
         self, budget: int | None = None, *, level: Literal["minimal", "standard", "full"] = "standard"

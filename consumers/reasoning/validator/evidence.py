@@ -14,7 +14,7 @@ A path may have colons and spaces: the first reading whose file exists counts, a
   check), the rest of the file is searched for it. ``}`` occurs in many places: a text that says little must be unique.
 - No content of the tree enters a check: notes give line numbers only.
 - A ledger forgets nothing, so evidence that nobody could ever check is refused before it is signed (``cite``). Missing
-  evidence is only a warning, because the file may be written in the next minute.
+  evidence is a warning, because the file may be written in the next minute, and it is signed as ``missing``.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.reasoning import (
+    MISSING,
     AssumptionSettled,
     EvidenceCheck,
     EvidenceStatus,
@@ -50,6 +51,7 @@ Citing = TypeVar("Citing", Step, AssumptionSettled)
 Form: TypeAlias = Literal["line", "text", "hash", "url", "ref"]
 
 HOLDING: Final = frozenset({"ok", "file_changed_line_same", "moved"})
+NOT_THERE: Final = "It was not there when its author cited it"
 FORMS: Final = (
     "path:line, path:5-9, path:line:text, path:line:sha256:HEX, REV:path:line, a URL, or a ref of this ledger"
 )
@@ -118,7 +120,16 @@ def references_of(step: ReasoningStep) -> list[str]:
 def check_evidence(
     reference: str, reads: Reads, *, step: int | None = None, earlier: EvidenceCheck | None = None, cited: str = ""
 ) -> EvidenceCheck:
-    """Return the check of a reference; ``cited`` is the digest of the text from its author's tool."""
+    """Return the check of a reference; ``cited`` is the digest of the text from its author's tool, or ``MISSING``."""
+    if cited != MISSING:
+        return _check_evidence(reference, reads, step, earlier, cited)
+    check = _check_evidence(reference, reads, step, earlier, "")
+    return replace(check, note=cut(". ".join(filter(None, (check.note, NOT_THERE)))))
+
+
+def _check_evidence(
+    reference: str, reads: Reads, step: int | None, earlier: EvidenceCheck | None, cited: str
+) -> EvidenceCheck:
     possible = parse_evidence(reference)
     short = cut(reference)
     if not possible:
@@ -178,8 +189,15 @@ def _cited(data: Citing, number: int, reads: Reads, warnings: list[str], *, is_o
             message = f"evidence {check.reference!r} of {of} cannot be checked: {check.note}"
             raise Refused("INVALID_FIELD", message, field="evidence")
     warnings += doubts(checks, of)
-    digests = [check.line if check.status in HOLDING else "" for check in checks]
+    digests = [_cited_digest(check) for check in checks]
     return replace(data, evidence_digests=digests) if any(digests) else data
+
+
+def _cited_digest(check: EvidenceCheck) -> str:
+    """Return what an author signs about the text that they cite: its digest, or that it was not there."""
+    if check.status == "not_checked":
+        return ""
+    return check.line if check.status in HOLDING else MISSING
 
 
 def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:

@@ -39,9 +39,10 @@ class _ReasoningAnswer(msgspec.Struct):
 
 
 class ValidatedReasoning(msgspec.Struct, frozen=True):
-    """A fetched graph with its validation report."""
+    """A fetched graph with its validation report; ``owner`` is the agent whose reasoning it is."""
 
     reasoning_id: str
+    owner: str
     fetched: FetchedGraph
     report: ValidationReport
 
@@ -63,11 +64,16 @@ def validate_ref(
     report = ReasoningValidator(tree, judge, knows).validate(
         fetched.memory, earlier=earlier.data.evidence if earlier else (), validator=validator
     )
-    return ValidatedReasoning(reasoning.id, fetched, report)
+    return ValidatedReasoning(reasoning.id, reasoning.author, fetched, report)
 
 
 def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: bool = False) -> dict[str, Any]:
-    """Publish a report; if the agent may not publish it, return the reason, unless it ``must`` be published."""
+    """Publish a report; if the agent may not publish it, return the reason, unless it ``must`` be published.
+
+    A report that fails on the agent's own reasoning is published only if it must be.
+    """
+    if author.name == validated.owner and not validated.report.passed and not must:
+        return {"not_published": "it is your own: `deed reasoning validate --publish` signs that it does not pass"}
     try:
         index, is_new = publish(author, view, validated)
     except Refused as refusal:
@@ -82,8 +88,9 @@ def publish(
 ) -> tuple[int, bool]:
     """Publish a report as ``author``; return its entry, and whether it is new (else the author's latest is the same).
 
-    Raises Refused: ``SELF_APPROVAL`` for the reasoning's own author; ``NOT_AUTHORIZED`` for agents without the role
-    service, reviewer or human; or the key cannot be used. Unavailable: see ``Client.submit``.
+    Raises Refused: for a report that passes, ``SELF_APPROVAL`` for the reasoning's own author and ``NOT_AUTHORIZED``
+    for agents without the role service, reviewer or human; or the key cannot be used. Unavailable: see
+    ``Client.submit``.
     """
     data = validated.report.to_event()
     if data.omitted:

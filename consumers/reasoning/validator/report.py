@@ -66,7 +66,8 @@ class ValidationReport:
             assumptions_refuted=assumed["refuted"],
             assumptions_settled=assumed["settled"],
             inferences=len(self.inferences),
-            inferences_sound=sum(check.sound for check in self.inferences),
+            inferences_sound=sum(check.status == "sound" for check in self.inferences),
+            inferences_unlinked=sum(check.status == "unlinked" for check in self.inferences),
             inferences_judged=sum(check.method == "judged" for check in self.inferences),
             inferences_doubted=sum(check.opinion == "does_not_follow" for check in self.inferences),
         )
@@ -84,7 +85,7 @@ class ValidationReport:
             "issues": self.issues,
             "evidence": sorted(self.evidence, key=lambda check: check.status in HOLDING),
             "assumptions": sorted(self.assumptions, key=lambda check: _ASSUMPTIONS.index(check.status)),
-            "inferences": sorted(self.inferences, key=lambda check: (check.sound, check.opinion != "does_not_follow")),
+            "inferences": sorted(self.inferences, key=_of_inferences),
         }
         left, omitted, listed = report_size_max_bytes, 0, dict[str, Any]()
         # No list takes more than half of the space that the lists before it left: so their order is published.
@@ -106,3 +107,8 @@ class ValidationReport:
 
 
 _ASSUMPTIONS: Final = ("refuted", "not_checked", "held", "settled")
+_INFERENCES: Final = ("unsound", "unlinked", "sound")
+
+
+def _of_inferences(check: reasoning.InferenceCheck) -> tuple[int, bool]:
+    return _INFERENCES.index(check.status), check.opinion != "does_not_follow"

@@ -7,12 +7,17 @@ looked up are listed as not checked and do not fail it: nobody may act on a repo
 (``projections.validations``).
 
 **A graph is sound** as far as that can be checked without understanding its words. Numbers, contents and confidences
-are valid. Dependencies name existing steps and have no cycle. An inference or conclusion rests on something, and its
-confidence is not higher than that of its weakest premise, within ``confidence_tolerance`` (the figures are an agent's
-estimates, and evidence of its own may add a little). The confidence in the whole is not higher than that of its
-concluding steps, unless it was left at its default. From the conclusion, the dependencies lead back to a step with
-evidence or, if the graph cites no evidence at all (a sum, a thought aloud), to another step. A graph built by hand can
-break each of these rules, so this code does not rely on them.
+are valid. Dependencies name existing steps and have no cycle. The confidence of an inference or conclusion is not
+higher than that of its weakest premise, within ``confidence_tolerance`` (the figures are an agent's estimates, and
+evidence of its own may add a little), and the confidence in the whole not higher than that of its concluding steps,
+unless it was left at its default, 1: that is no estimate. From the conclusion, the dependencies lead back to a step
+with evidence or, if the graph cites no evidence at all (a sum, a thought aloud), to another step. A graph built by hand
+can break each of these rules, so this code does not rely on them.
+
+**An inference or conclusion is unlinked** if it names no step, premise or evidence that it rests on. People write so,
+and it is no fault: but nobody can say whether it follows, so the verdict on such a graph is "unchecked", never
+"validated". Only a conclusion can be at fault for it: if there is no other step, or if the author linked every other
+inference, so that the conclusion alone has no ground.
 
 **A judge** (a model, a person) can only add issues: for an inference that it doubts. Its approval changes no failed
 check. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises are all in it, verbatim.
@@ -55,7 +60,8 @@ INFERRING: Final = frozenset({"inference", "conclusion"})
 cycle_shown_max: Final = 20
 
 _digits: Final = 4
-_UNSUPPORTED: Final = "The inference does not name what it rests on"
+_UNLINKED: Final = "It does not name what it rests on"
+UNLINKED_CONCLUSION: Final = "The conclusion does not name what it rests on"
 
 _Before: TypeAlias = Mapping[tuple[int | None, str], EvidenceCheck]
 
@@ -110,10 +116,10 @@ class ReasoningValidator:
     def check_inference(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> InferenceCheck:
         """Return whether the structure of an inference is sound, with the judge's opinion if there is a judge."""
         check = check_inference(step, deps)
-        if self._judge is None:
+        if self._judge is None or check.status == "unlinked":
             return check
         verdict = self._judge.judge(step, deps)
-        reason = check.reason if not check.sound else cut(verdict.reason)
+        reason = check.reason if check.status != "sound" else cut(verdict.reason)
         return msgspec.structs.replace(check, method="judged", opinion=verdict.opinion, reason=reason)
 
     def _validate_graph(
@@ -140,16 +146,37 @@ class ReasoningValidator:
         steps = {step.step_number: step for step in memory.steps}
         if self._judge is not None:
             report.judge = JudgeMark(self._judge.model, self._judge.prompt_hash)
-        judged = 0
-        for step in memory.steps:
-            rests_on = memory.dependencies.get(step.step_number, [])
-            # Observations and assumptions need no premises, whatever they name, and neither does a bare hypothesis.
-            if step.type not in INFERRING and not (step.type == "hypothesis" and rests_on):
-                continue
-            deps = [steps[number] for number in rests_on if number in steps]
-            judged += 1
+        for judged, step in enumerate(inferences_of(memory), start=1):
+            deps = [steps[number] for number in memory.dependencies.get(step.step_number, []) if number in steps]
             check = self.check_inference(step, deps) if judged <= judged_max else check_inference(step, deps)
             _add_inference(report, check, step)
+        concluding = {_number_of(step.step_number) for step in concluding_steps(memory)}
+        unlinked = {check.step for check in report.inferences if check.status == "unlinked"}
+        if is_unlinked(memory) and not concluding & unlinked:
+            report.inferences.append(InferenceCheck(None, "unlinked", reason=UNLINKED_CONCLUSION))
+
+
+def is_unlinked(memory: ReasoningMemory) -> bool:
+    """Return whether the conclusion names no step that it rests on, and this is no fault (see the module docstring)."""
+    concluding = [step.step_number for step in concluding_steps(memory)]
+    if not memory.conclusion.strip() or any(memory.dependencies.get(number) for number in concluding):
+        return False
+    others = [step for step in memory.steps if step.step_number not in concluding]
+    is_alone = any(memory.dependencies.values()) and all(
+        _is_supported(step, memory) for step in others if step.type in INFERRING
+    )
+    return bool(others) and not is_alone
+
+
+def _is_supported(step: ReasoningStep, memory: ReasoningMemory) -> bool:
+    return bool(memory.dependencies.get(step.step_number) or any(map(str.strip, step.premises)) or step.evidence)
+
+
+def inferences_of(memory: ReasoningMemory) -> Iterator[ReasoningStep]:
+    """Yield the steps that must follow from others; a bare hypothesis, an observation and an assumption need not."""
+    for step in memory.steps:
+        if step.type in INFERRING or (step.type == "hypothesis" and memory.dependencies.get(step.step_number)):
+            yield step
 
 
 def check_structure(memory: ReasoningMemory) -> list[Issue]:
@@ -167,16 +194,17 @@ def check_inference(step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Infer
     """Return whether the structure of an inference from ``deps`` is sound; its words are not checked."""
     number = _number_of(step.step_number)
     if not step.content.strip():
-        return InferenceCheck(number, sound=False, reason="The inference has no content")
+        return InferenceCheck(number, "unsound", reason="The inference has no content")
     if not deps and not any(map(str.strip, step.premises)) and not step.evidence:
-        return InferenceCheck(number, sound=False, reason=_UNSUPPORTED)
+        return InferenceCheck(number, "unlinked", reason=_UNLINKED)
     if not _is_confidence(step.confidence):
-        return InferenceCheck(number, sound=False, reason="Its confidence is not between 0 and 1")
+        return InferenceCheck(number, "unsound", reason="Its confidence is not between 0 and 1")
     weakest = min((dep for dep in deps if _is_confidence(dep.confidence)), key=lambda dep: dep.confidence, default=None)
-    if weakest is not None and _exceeds(step.confidence, weakest.confidence):
+    is_stated = step.confidence != confidence_not_stated
+    if weakest is not None and is_stated and _exceeds(step.confidence, weakest.confidence):
         premise = f"that of its premise {weakest.step_number} {weakest.confidence:g}"
-        return InferenceCheck(number, sound=False, reason=cut(f"Its confidence is {step.confidence:g}, {premise}"))
-    return InferenceCheck(number, sound=True)
+        return InferenceCheck(number, "unsound", reason=cut(f"Its confidence is {step.confidence:g}, {premise}"))
+    return InferenceCheck(number, "sound")
 
 
 def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int]) -> Iterator[Issue]:
@@ -246,7 +274,7 @@ def _add_assumption(report: ValidationReport, check: AssumptionCheck, *, is_faul
 
 def _add_inference(report: ValidationReport, check: InferenceCheck, step: ReasoningStep) -> None:
     report.inferences.append(check)
-    if not check.sound:
+    if check.status == "unsound":
         message = f"Step {step.step_number}: invalid inference ({check.reason})"
         report.add_issue(message, code="INFERENCE_UNSOUND", step=check.step)
     if check.opinion == "does_not_follow":
@@ -300,6 +328,12 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
     concluded = [step.step_number for step in concluding]
     with_evidence = {step.step_number for step in memory.steps if references_of(step)}
     citations = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
-    if not ancestors(memory.dependencies, concluded) & citations:
+    reached = ancestors(memory.dependencies, concluded)
+    # Nobody can say where a path leads on from a step that names nothing.
+    is_cut_off = any(
+        step.step_number in reached.difference(concluded) and not _is_supported(step, memory)
+        for step in inferences_of(memory)
+    )
+    if not reached & citations and not is_cut_off and not is_unlinked(memory):
         sought = "step with evidence" if with_evidence else "other step"
         yield Issue("CONCLUSION_UNREACHABLE", f"The conclusion does not lead back to any {sought}")

@@ -19,6 +19,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
+from deedbook.consumers.reasoning.validator.evidence import NOT_THERE
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
@@ -179,7 +180,11 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     """Print a report; one that does not pass ends with exit code 6."""
     counts = data["counts"]
     summary = evidence_summary(done.report.counts(), done.report.evidence, "references stand")
-    notes = [evidence for evidence in done.report.evidence if evidence.status in {"moved", "not_checked"}]
+    notes = [
+        evidence
+        for evidence in done.report.evidence
+        if evidence.status in {"moved", "not_checked"} or evidence.note == NOT_THERE
+    ]
     if not app.as_json:
         for note in notes[:issues_shown_max]:
             echo(f"note, step {note.step}: {note.reference}: {note.note}", err=True)
@@ -193,6 +198,10 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
         raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {summary}", report=data)
 
     text = [f"{done.reasoning_id} passes: {summary}, {counts['inferences_sound']} inferences are sound (structure)"]
+    for inference in done.report.inferences:
+        if inference.status == "unlinked":
+            at = "conclusion" if inference.step is None else f"step {inference.step}"
+            text.append(f"inference, {at}: unlinked: {inference.reason}")
     text += [
         f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}"
         for inference in done.report.inferences

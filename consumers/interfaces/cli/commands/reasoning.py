@@ -24,8 +24,14 @@ from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
-from deedbook.consumers.reasoning.operations import OPERATIONS, NewStep, check_assumption, following_number
-from deedbook.consumers.reasoning.validator.evidence import cite
+from deedbook.consumers.reasoning.links import check_drafts
+from deedbook.consumers.reasoning.operations import (
+    OPERATIONS,
+    NewConclusion,
+    NewStep,
+    check_assumption,
+    following_number,
+)
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_line
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import Refused
@@ -63,7 +69,7 @@ def reasoning() -> None:
 def start(app: App, /, id_: str | None, **options: Any) -> None:
     """Start a reasoning."""
     data = kinds.ReasoningStarted(**values_of(OPERATIONS["start"].arguments, options))
-    emit(app, id_ or default_id(data.task), data)
+    emit(app, id_ or default_id(data.task), [data])
 
 
 @reasoning.command(params=[ID, *parameters(OPERATIONS["step"].arguments)], help=OPERATIONS["step"].words)
@@ -81,8 +87,14 @@ def assume(app: App, /, id_: str, **options: Any) -> None:
 def _extend(app: App, ref: str, new_step: NewStep) -> None:
     graph = app.query("reasoning.show", id=ref)
     number = new_step.step_number or following_number(graph)
-    (data,), warnings = cite([new_step.extension(number)], app.query_with)
-    emit(app, graph["id"], data, [*reopened(graph), *warnings])
+    _emit_cited(app, graph, [new_step.extension(number)], reopened(graph))
+
+
+def _emit_cited(app: App, graph: dict[str, Any], events: Sequence[EventData], notices: Sequence[str] = ()) -> None:
+    """Sign events of a reasoning, with warnings about what they cite and what they rest on."""
+    name = graph["id"]
+    cited, warnings = check_drafts([(f"reasoning/{name}", data) for data in events], app.query_with)
+    emit(app, name, cited, [*notices, *warnings])
 
 
 @reasoning.command(params=[ID, *parameters(OPERATIONS["settle"].arguments)], help=OPERATIONS["settle"].words)
@@ -91,15 +103,15 @@ def settle(app: App, /, id_: str, **options: Any) -> None:
     settled = kinds.AssumptionSettled(**values_of(OPERATIONS["settle"].arguments, options))
     graph = app.query("reasoning.show", id=id_)
     check_assumption(graph, settled.step)
-    (data,), warnings = cite([settled], app.query_with)
-    emit(app, graph["id"], data, warnings)
+    _emit_cited(app, graph, [settled])
 
 
 @reasoning.command(params=[ID, *parameters(OPERATIONS["conclude"].arguments)], help=OPERATIONS["conclude"].words)
 def conclude(app: App, /, id_: str, **options: Any) -> None:
     """Record the conclusion."""
-    concluded = kinds.ReasoningConcluded(**values_of(OPERATIONS["conclude"].arguments, options))
-    emit(app, app.query("reasoning.show", id=id_)["id"], concluded)
+    concluded = NewConclusion(**values_of(OPERATIONS["conclude"].arguments, options))
+    graph = app.query("reasoning.show", id=id_)
+    _emit_cited(app, graph, concluded.events(following_number(graph)))
 
 
 @reasoning.command("list", looks_back=True)
@@ -201,9 +213,9 @@ def diff(app: App, base: str, target: str) -> None:
     app.show("reasoning_diff", changes, lambda: print_diff(changes))
 
 
-def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> None:
-    """Sign and append one event of a reasoning, and print its new state and the warnings."""
-    accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
+def emit(app: App, name: str, events: Sequence[EventData], warnings: Sequence[str] = ()) -> None:
+    """Sign and append events of a reasoning together, and print its new state and the warnings."""
+    accepted = app.author().emit(*(Draft(stream=f"reasoning/{name}", data=data) for data in events))[-1]
     graph = app.query("reasoning.show", id=name)
     answer = {"id": name, "ref": graph["ref"], "steps": graph["steps"], "accepted": asdict(accepted)}
     answer |= {"warnings": list(warnings)}
@@ -263,8 +275,8 @@ def record(app: App, arguments: tuple[str, ...], domain: str | None, session: st
     overrides = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
     # Options of the command line override hints of the file.
     planned = [_planned(graph._replace(hints=replace(graph.hints, **overrides))) for graph in graphs]
-    drafts = [draft.data for _, _, groups in planned for group in groups for draft in group]
-    _, warnings = cite(drafts, app.query_with, is_own=False)
+    drafts = [draft for _, _, groups in planned for group in groups for draft in group]
+    _, warnings = check_drafts([(draft.stream, draft.data) for draft in drafts], app.query_with, is_own=False)
     author = app.author()
     recorded = []
     with progress("recording", is_shown=not app.as_json) as step:

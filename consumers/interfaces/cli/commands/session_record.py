@@ -32,8 +32,8 @@ from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import session_and
 from deedbook.consumers.reasoning import operations as of_reasoning
-from deedbook.consumers.reasoning.operations import NewStep, following_number
-from deedbook.consumers.reasoning.validator.evidence import cite
+from deedbook.consumers.reasoning.links import check_drafts
+from deedbook.consumers.reasoning.operations import NewConclusion, NewStep, following_number
 from deedbook.consumers.sdk.operations import Operation
 from deedbook.consumers.sessions import operations as of_session
 from deedbook.ledger.client.author import Draft
@@ -83,6 +83,14 @@ class Entry(NamedTuple):
     of: str = ""
 
 
+class _Planned(NamedTuple):
+    """An event to sign, its stream, and the line of its entry."""
+
+    stream: str
+    data: EventData
+    line: int
+
+
 @click.command(cls=Command)
 @click.argument("arguments", nargs=-1, metavar="[ID] FILE|-")
 def record(app: App, arguments: tuple[str, ...]) -> None:
@@ -90,7 +98,7 @@ def record(app: App, arguments: tuple[str, ...]) -> None:
 
     Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
     most used options, are finding, unknown, dead-end (why), tool (purpose), artifact (purpose), reasoning (task), step
-    (type, evidence, rests-on), assume (check), settle (step, holds) and conclude (confidence). The content of an
+    (type, evidence, rests-on), assume (check), settle (step, holds) and conclude (rests-on). The content of an
     artifact's file is stored. `reasoning` with a task starts one; without a task it extends an existing one. Recording
     the same file again adds nothing.
     """
@@ -104,19 +112,19 @@ def record(app: App, arguments: tuple[str, ...]) -> None:
     signed = [entry for entry in entries if entry.data is not None]
     notices: list[str] = []
     planned = _drafts(app, signed, session, notices)
-    cited, warnings = cite([data for _, data in planned], app.query_with)
+    cited, warnings = check_drafts([(draft.stream, draft.data) for draft in planned], app.query_with)
     warnings = [*notices, *warnings]
     # The same content is the same events: who repeats a call whose answer was lost gets the first ones.
     digest = hashlib.sha256(f"{session}\n{text}".encode()).hexdigest()[:32]
     drafts = [
-        Draft(stream=stream, data=data, idem=f"record:{digest}:{at}")
-        for at, ((stream, _), data) in enumerate(zip(planned, cited, strict=True))
+        Draft(stream=draft.stream, data=data, idem=f"record:{digest}:{at}")
+        for at, (draft, data) in enumerate(zip(planned, cited, strict=True))
     ]
     try:
         accepted = app.author().emit(*drafts)
     except Refused as refusal:
-        positions = [event["position"] for event in refusal.details.get("events", ())] or [0] * (len(signed) == 1)
-        lines = "".join(f"line {signed[position].line}: " for position in positions)
+        positions = [event["position"] for event in refusal.details.get("events", ())] or [0] * (len(planned) == 1)
+        lines = "".join(f"line {planned[position].line}: " for position in positions)
         raise Refused(refusal.code, f"nothing was recorded: {lines}{refusal.message}", **refusal.details) from refusal
     counts = Counter(entry.kind for entry in entries)
     repeated = all(entry.is_repeat for entry in accepted)
@@ -135,36 +143,43 @@ def record(app: App, arguments: tuple[str, ...]) -> None:
     warn(() if app.as_json else warnings)
 
 
-def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:
-    """Return the stream and the data of each entry; steps get the next numbers, and artifacts are stored as blobs."""
+def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[_Planned]:
+    """Return the events of each entry; steps get the next numbers, and artifacts are stored as blobs."""
     numbers: dict[str, int] = {}
-    drafts: list[tuple[str, Any]] = []
+    drafts: list[_Planned] = []
     for entry in signed:
         data: Any = entry.data
-        stream = f"reasoning/{entry.of}"
+        stream, events = f"reasoning/{entry.of}", [data]
         if entry.kind == "reasoning":
             numbers[entry.of] = 1
-            data = replace(data, session=session)
+            events = [replace(data, session=session)]
         elif isinstance(data, NewStep):
-            number = numbers.get(entry.of) or _following(app, entry, data, notices)
-            data = data.extension(number)
+            number = numbers.get(entry.of) or _following(app, entry, data.content, notices)
+            events = [data.extension(number)]
             numbers[entry.of] = number + 1
-        elif entry.kind not in {"settle", "conclude"}:
+        elif isinstance(data, NewConclusion):
+            number = 0  # without steps that it rests on, a conclusion is no step
+            if data.rests_on:
+                number = numbers.get(entry.of) or _following(app, entry, data.conclusion, [])
+                numbers[entry.of] = number + 1
+            events = data.events(number)
+        elif entry.kind != "settle":
             stream = f"session/{session}"
             if entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
-                data = replace(data, purpose=" ".join(filter(None, (data.purpose, store_artifact(app, data.tool)))))
-        drafts.append((stream, data))
+                purpose = " ".join(filter(None, (data.purpose, store_artifact(app, data.tool))))
+                events = [replace(data, purpose=purpose)]
+        drafts += [_Planned(stream, event, entry.line) for event in events]
     return drafts
 
 
-def _following(app: App, entry: Entry, first: NewStep, notices: list[str]) -> int:
+def _following(app: App, entry: Entry, first: str, notices: list[str]) -> int:
     """Return the number of the first step: that of the recorded step with the same text, else the next number."""
     try:
         reasoning = app.query("reasoning.show", id=entry.of)
     except Refused as refusal:
         message = f"nothing was recorded: line {entry.line}: {refusal.message}; to start it, add the line `task: TEXT`"
         raise Refused(refusal.code, message, **refusal.details) from refusal
-    same = [step["step_number"] for step in reasoning["memory"]["steps"] if step["content"] == first.content]
+    same = [step["step_number"] for step in reasoning["memory"]["steps"] if step["content"] == first]
     notices += [] if same else reopened(reasoning)
     return same[0] if same else following_number(reasoning)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from deedbook.projections.briefs.sentences import expand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from calling import Deed
 
@@ -110,3 +112,49 @@ def test_fetched_graph_hashes_to_its_ref(deed: Deed, fresh: Fresh) -> None:
     printed = deed("reasoning", "fetch", name)
     assert "sha256:" + sha256(printed.removesuffix("\n").encode()).hexdigest() == ref
     assert fetched["memory"]["steps"][0]["content"] == "The disk is at 98 %"
+
+
+def test_reasoning_without_links_is_no_fault_but_nobody_vouches_for_it(
+    deed: Deed, fresh: Fresh, tmp_path: Path
+) -> None:
+    name, author = fresh("plain"), ("--as", "a")
+    (tmp_path / "pool.py").write_text("a = 1\n", "utf-8")
+    deed("reasoning", "start", name, "--task", "Why is the pool empty?", *author)
+    for text in ("The pool is never closed", "Every request opens one"):
+        deed("reasoning", "step", name, text, "--type", "observation", "--evidence", "pool.py:1", *author)
+    said = deed.data("reasoning", "conclude", name, "Close the pool", *author)
+    (warning,) = said["warnings"]
+    assert warning.startswith(f"the conclusion of {name} is unlinked (its words suggest 2): `deed reasoning conclude")
+    report = deed.data("reasoning", "validate", name, "--tree", tmp_path)
+    assert (report["passed"], report["counts"]["inferences_unlinked"]) == (True, 1)
+    assert "inference, conclusion: unlinked: " in deed("reasoning", "validate", name, "--tree", tmp_path)
+
+    said = deed.data("reasoning", "conclude", name, "Close the pool", "--rests-on", 1, "--rests-on", 2, *author)
+    assert said["warnings"] == []
+    report = deed.data("reasoning", "validate", name, "--tree", tmp_path)
+    assert (report["passed"], report["counts"]["inferences_sound"]) == (True, 1)
+    assert report["counts"]["inferences_unlinked"] == 0
+
+
+def test_evidence_that_was_not_there_is_marked_for_readers(
+    deed: Deed, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, author = fresh("absent"), ("--as", "a")
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / "here.py").write_text("a = 1\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    deed("reasoning", "start", name, "--task", "t", *author)
+    for evidence in ("here.py:1", "later.py:1"):
+        deed("reasoning", "step", name, "Seen", "--type", "observation", "--evidence", evidence, *author)
+    deed("reasoning", "conclude", name, "So", "--rests-on", 1, *author)
+    lines = deed("reasoning", "show", name).splitlines()
+    assert [line.strip() for line in lines if ".py:1" in line] == [
+        "here.py:1",
+        "later.py:1  (not there when it was cited)",
+    ]
+    (tmp_path / "later.py").write_text("b = 2\n", "utf-8")
+    checks = deed.data("reasoning", "validate", name, "--tree", tmp_path)["evidence"]
+    assert [(check["status"], check.get("note", "")) for check in checks] == [
+        ("ok", ""),
+        ("ok", "It was not there when its author cited it"),
+    ]

@@ -137,3 +137,19 @@ def test_a_session_of_a_long_id_is_recorded_in_and_only_once(deed: Deed, fresh: 
     first = record(deed, tmp_path, name, "finding: one\nfinding: two\n")
     assert record(deed, tmp_path, name, "finding: one\nfinding: two\n")["is_repeat"]
     assert first["counts"] == {"finding": 2}
+
+
+def test_conclusion_names_the_steps_that_it_rests_on_and_unlinked_steps_are_told(
+    deed: Deed, session: str, fresh: Fresh, tmp_path: Path
+) -> None:
+    name = fresh("why")
+    text = f"reasoning: {name}\n  task: Why?\nstep: Seen\n  type: observation\nstep: So it is\nconclude: Mend it\n"
+    answer = record(deed, tmp_path, session, f"{text}  rests-on: 1,2\nfinding: f\n")
+    assert [one.partition(":")[0] for one in answer["warnings"]] == [
+        f"step 2 of {name} is unlinked (its words suggest 1)"
+    ]
+    shown = deed.data("reasoning", "show", name)["memory"]
+    assert [step["content"] for step in shown["steps"]] == ["Seen", "So it is", "Mend it"]
+    assert (shown["dependencies"], shown["conclusion"]) == ({"3": [1, 2]}, "Mend it")
+    again = record(deed, tmp_path, session, f"{text}  rests-on: 1,2\nfinding: f\n")
+    assert again["is_repeat"]

@@ -58,7 +58,7 @@ def passing_report(alone: Deed, settled: int = 0) -> tuple[str, str]:
     """Return the ref of the reasoning of-a, and the data of a report that it passes, with ``settled`` assumptions."""
     ref = alone.data("reasoning", "show", "of-a")["ref"]
     counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 2 + settled}
-    counts["assumptions_settled"] = settled
+    counts |= {"assumptions_settled": settled, "inferences_unlinked": 0}
     report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
     report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
     return ref, json.dumps(report | {"counts": counts})

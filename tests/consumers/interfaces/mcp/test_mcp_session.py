@@ -159,7 +159,8 @@ def test_evidence_is_checked_and_hashed_as_by_the_command_line(
     call_tools(own_home, work)
     with Ledger(home=own_home) as opened:
         steps = opened.client.view("reasoning.show", {"id": "leak"})["memory"]["steps"]
-    assert [step.get("evidence_digests") for step in steps] == [[digest_of("a = 1\nb = 2"), ""], None, None]
+    digests = [[digest_of("a = 1\nb = 2"), ""], ["missing"], ["missing"]]
+    assert [step.get("evidence_digests") for step in steps] == digests
 
 
 def test_session_left_out_is_that_of_the_call_before_and_ends_when_told(own_home: Path) -> None:

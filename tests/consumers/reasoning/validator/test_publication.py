@@ -14,7 +14,7 @@ from graphs import audit_graph, chain
 from trees_for_tests import SAMPLE, write
 
 from deedbook.consumers.reasoning.validator import publication
-from deedbook.consumers.reasoning.validator.publication import publish, validate_ref
+from deedbook.consumers.reasoning.validator.publication import offer, publish, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree
 from deedbook.consumers.reasoning.validator.validator import Verdict
 from deedbook.ledger.client.author import Author
@@ -170,6 +170,31 @@ def test_author_of_the_reasoning_and_agents_without_the_role_publish_no_report(
         audited.validate(author)
     assert refused.value.code == code
     assert audited.size() == size
+
+
+def test_owner_says_that_their_own_reasoning_does_not_pass_until_somebody_else_reports(audited: AuditedLedger) -> None:
+    def verdict() -> tuple[str, list[str]]:
+        latest = audited.reader.answer("validations.latest", {"id": "audit"})
+        return latest["outcome"], [voice["by"] for voice in (latest["latest"], *latest["differing"]) if voice]
+
+    write(audited.project, {"env.example": "JWT_SECRET=changed\n"})
+    audited.validate("alice")
+    assert verdict() == ("failed", ["alice"])
+    shutil.copytree(SAMPLE, audited.project, dirs_exist_ok=True)
+    with pytest.raises(Refused, match="SELF_APPROVAL"):
+        audited.validate("alice")
+    audited.validate("rita")
+    assert verdict() == ("unchecked", ["rita"])  # an assumption is open
+
+
+def test_owner_publishes_a_failure_only_on_wish(audited: AuditedLedger) -> None:
+    write(audited.project, {"env.example": "JWT_SECRET=changed\n"})
+    with open_tree(audited.project) as tree:
+        validated = validate_ref(audited.reader.answer, "audit", tree=tree)
+    size = audited.size()
+    assert "--publish" in offer(audited.author("alice"), audited.reader.answer, validated)["not_published"]
+    assert audited.size() == size
+    assert offer(audited.author("alice"), audited.reader.answer, validated, must=True) == {"published": size}
 
 
 def test_judge_that_changes_its_mind_changes_the_verdict(audited: AuditedLedger) -> None:

@@ -69,6 +69,14 @@ def test_step_that_pretends_to_end_the_data_stays_data() -> None:
 
 def test_no_verdict_makes_a_failed_check_pass(vendor: Vendor, client: LlmClient) -> None:
     vendor.script = [says_json({"verdict": "supported", "reason": "It does."})]
-    unsupported = ReasoningStep(step_number=9, type="inference", content="So it is.")
-    checked = ReasoningValidator(judge=ModelJudge(client)).check_inference(unsupported, [])
-    assert (checked.sound, checked.opinion) == (False, "follows")
+    doubtful = ReasoningStep(step_number=1, type="observation", content="Perhaps.", confidence=0.2)
+    too_sure = ReasoningStep(step_number=9, type="inference", content="So it is.", confidence=0.9)
+    checked = ReasoningValidator(judge=ModelJudge(client)).check_inference(too_sure, [doubtful])
+    assert (checked.status, checked.opinion) == ("unsound", "follows")
+
+
+def test_judge_is_not_asked_about_an_unlinked_inference(vendor: Vendor, client: LlmClient) -> None:
+    vendor.script = []
+    unlinked = ReasoningStep(step_number=9, type="inference", content="So it is.")
+    checked = ReasoningValidator(judge=ModelJudge(client)).check_inference(unlinked, [])
+    assert (checked.status, checked.opinion) == ("unlinked", None)
