@@ -45,7 +45,8 @@ name_max_bytes: Final = 60
 named_max: Final = 20_000
 
 _PASSWORDS: Final = (
-    "password|passwort|passwd|passphrase|passcode|pass_key|pwd|密码|密碼|口令"
+    "password|passwort|passwd|passphrase|passcode|pass_key|pwd|密码|密碼|口令|パスワード|비밀번호|пароль"
+    "|kennwort|contraseña|contrasena|mot[ _]?de[ _]?passe|senha|wachtwoord|hasło|lösenord|şifre"
     "|(?:db|mysql|postgres|redis|smtp|mail|ldap|ftp|ssh|become|sudo|root|admin|user)_pass"
 )
 _SECRETS: Final = (
@@ -67,21 +68,27 @@ FORMS: Final = (
     (NAMED, rf"\b(?i:authorization){_IS}", _VALUE),
     (COOKIE, rf"\b(?i:(?:set-)?cookies?){_QUOTE}\s*[:=]\s*{_QUOTE}", r"""[^\s=;:"'\\]{1,60}=[^\r\n"'\\]{8,}"""),
     (NAMED, rf"{_WORDS}>", _VALUE),  # an element of XML
+    (NAMED, rf"""{_WORDS}["']\s+value\s*=\s*["']""", _VALUE),  # two attributes of an element
+    (NAMED, rf"""\(\s*["'][\w.-]{{0,40}}?{_WORDS}["']\s*,\s*["']""", _VALUE),  # a call: define("NAME", "…")
+    (NAMED, rf"\|[ \t]+{_QUOTE}[\w.-]{{0,40}}?{_WORDS}{_QUOTE}[ \t]+\|[ \t]+{_QUOTE}", _VALUE),  # cells of a table
     (LOGIN, r"\bmachine\s+\S{1,255}\s+login\s+\S{1,255}\s+password\s+", _VALUE),
     (LOGIN, rf"\b(?:sshpass|redis-cli|(?:docker|podman) login)\b[^\n|;&]{{0,80}}?\s-[ap][ =]*{_QUOTE}", _VALUE),
     (LOGIN, rf"\bmysql(?:dump|admin)?\b[^\n|;&]{{0,80}}?\s-p{_QUOTE}", _VALUE),
+    (LOGIN, r"-pass(?:in|out)?\s+pass:", _VALUE),  # openssl
+    (LOGIN, r"(?:(?m:^)|=)[A-Za-z0-9.*_-]{1,255}:(?:[0-9]{2,5}|\*):[A-Za-z_*][\w*-]{0,62}:[\w*-]{1,63}:", _VALUE),  # .pgpass
     (LOGIN, rf"""(?:^|[\s"'`])(?:-u|--user|--proxy-user)[ =]*{_QUOTE}[^\s:="'\\$<{{/]{{1,60}}:""", _VALUE),
 )
 # The characters of a sign or a break as JSON has them.
 _IN_JSON: Final = r"""(?:["'\\`*\]\s=]|\\[nrt])*"""
 TRACE: Final = (
-    rf"{_WORDS}{_IN_JSON}(?:[=:?>]|\xef\xbc[\x9a\x9d])|-[A-Za-z0-9-]{{0,40}}{_WORDS}(?:[\s=]|\\)"
+    rf"{_WORDS}{_IN_JSON}(?:[=:?>,|]|value|\xef\xbc[\x9a\x9d])|-[A-Za-z0-9-]{{0,40}}{_WORDS}(?:[\s=]|\\)"
     rf"|(?i:authorization|cookies?){_IN_JSON}[:=]|(?:-u|--user|--proxy-user)[ =\\\"'][^:]{{1,62}}:"
-    r"|machine(?:\s|\\[nrt])|sshpass|redis-cli|(?:docker|podman) login|mysql"
+    r"|machine(?:\s|\\[nrt])|sshpass|redis-cli|(?:docker|podman) login|mysql|-pass(?:in|out)?\s|:(?:[0-9]{2,5}|\*):\w"
 )
 
 _BARE: Final = re.compile(
-    r"(?:password|passwort|passwd|passphrase|passcode|pwd|secret|token|credentials?|密码|密碼|口令|密钥|密鑰|令牌)\d?"
+    r"(?:password|passwort|passwd|passphrase|passcode|pwd|secret|token|credentials?|密码|密碼|口令|密钥|密鑰|令牌"
+    r"|パスワード|비밀번호|пароль|kennwort|contraseña|contrasena|senha|wachtwoord|hasło|lösenord|şifre)\d?"
 )
 _FOR_PASSWORDS: Final = re.compile(f"(?i:{_PASSWORDS})[0-9]?$")
 # Cursors, nonces of forms, marks of language models, and how a secret is named, found or counted.
@@ -219,5 +226,5 @@ def _trimmed(value: bytes) -> bytes:
 def _name(text: bytes, start: int, end: int) -> str:
     """Return the whole name, of which a form found the last word at ``start``."""
     before = re.search(rb"[A-Za-z0-9_.-]*$", text[max(0, start - name_max_bytes) : start])
-    here = re.match(rb"[\s\"'`(\[]*([A-Za-z0-9_-]+|(?:[\x80-\xff]{3}){2})", text[start:end])
+    here = re.match(rb"[\s\"'`(\[|*]*([A-Za-z0-9_\x80-\xff-]+)", text[start:end])
     return ((before.group() if before else b"") + (here[1] if here else b"")).decode(errors="replace")

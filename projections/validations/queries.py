@@ -92,7 +92,7 @@ def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
 def refuted_sentence(refuted: Refuted) -> str:
     """Return in words that an assumption is refuted, without the words of its author."""
     by = f"{refuted.by} refuted (entry {refuted.event_index})"
-    return f"the conclusion rests on an assumption (step {refuted.step}) that {by}"
+    return f"it rests on an assumption (step {refuted.step}) that {by}"
 
 
 def refuted_in(source: RowSource, ref: str) -> list[Refuted]:
