@@ -75,7 +75,8 @@ FORMS: Final = (
     (LOGIN, rf"\b(?:sshpass|redis-cli|(?:docker|podman) login)\b[^\n|;&]{{0,80}}?\s-[ap][ =]*{_QUOTE}", _VALUE),
     (LOGIN, rf"\bmysql(?:dump|admin)?\b[^\n|;&]{{0,80}}?\s-p{_QUOTE}", _VALUE),
     (LOGIN, r"-pass(?:in|out)?\s+pass:", _VALUE),  # openssl
-    (LOGIN, r"(?:(?m:^)|=)[A-Za-z0-9.*_-]{1,255}:(?:[0-9]{2,5}|\*):[A-Za-z_*][\w*-]{0,62}:[\w*-]{1,63}:", _VALUE),  # .pgpass
+    # A line of .pgpass.
+    (LOGIN, r"(?:(?m:^)|=)[A-Za-z0-9.*_-]{1,255}:(?:[0-9]{2,5}|\*):[A-Za-z_*][\w*-]{0,62}:[\w*-]{1,63}:", _VALUE),
     (LOGIN, rf"""(?:^|[\s"'`])(?:-u|--user|--proxy-user)[ =]*{_QUOTE}[^\s:="'\\$<{{/]{{1,60}}:""", _VALUE),
 )
 # The characters of a sign or a break as JSON has them.

@@ -294,6 +294,8 @@ class AsyncReasoning(_AsyncNoun):
     settle = awaited(Reasoning.settle)
     conclude = awaited(Reasoning.conclude)
     brief = awaited(Reasoning.brief)
+    fetch = awaited(Reasoning.fetch)
+    validate = awaited(Reasoning.validate)
 
 
 class AsyncSession(_AsyncNoun):

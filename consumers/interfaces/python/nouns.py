@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
@@ -17,10 +19,12 @@ from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer
 from deedbook.consumers.reasoning.links import check_drafts
 from deedbook.consumers.reasoning.operations import NewConclusion, NewStep
+from deedbook.consumers.reasoning.validator import publication
 from deedbook.consumers.reasoning.validator.evidence import cite
+from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
 from deedbook.consumers.sdk.batch import present_batch
 from deedbook.consumers.sessions.operations import Resolution, Retraction
-from deedbook.consumers.sessions.report import correction
+from deedbook.consumers.sessions.report import correction, report_at_end
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff as handoffs
 from deedbook.ledger.events import reasoning as reasonings
@@ -33,10 +37,12 @@ if TYPE_CHECKING:
     from deedbook.consumers.handoffs.operations import Verb
     from deedbook.consumers.interfaces.python.queries import QueryingLedger
     from deedbook.consumers.reasoning.compressor.transfer import DescribedBrief
+    from deedbook.consumers.reasoning.validator.report import ValidationReport
     from deedbook.ledger.admission.decide import Accepted
     from deedbook.ledger.client.author import Author
     from deedbook.projections.handoffs.answers import ShownHandoff, Why
     from deedbook.projections.reasoning.answers import ShownReasoning
+    from deedbook.projections.reasoning.memory import ReasoningMemory
     from deedbook.projections.sessions.answers import ShownSession
 
 # Arguments that are lists of texts. A single text would pass as a sequence of its letters.
@@ -386,6 +392,25 @@ class Reasoning(Noun):
         view = partial(ask, self._ledger.client)
         return transfer.described(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
 
+    def fetch(self) -> ReasoningMemory:
+        """Return the whole graph; its hash was recomputed."""
+        return transfer.fetch(partial(ask, self._ledger.client), self.id).memory
+
+    def validate(self, tree: str | Path | None = None, *, publish: bool = False) -> ValidationReport:
+        """Return a report on the evidence, the assumptions and the structure; ``publish`` also signs and appends it.
+
+        Evidence is looked up in the folder ``tree``, by default the git work tree of the working folder.
+        Raises Refused: ``SELF_APPROVAL`` to publish that your own reasoning passes.
+        """
+        folder = Path(tree) if tree is not None else work_tree(Path.cwd())
+        view = partial(ask, self._ledger.client)
+        author = self._ledger.author() if publish else None
+        with open_tree(folder) if folder is not None else nullcontext() as opened:
+            validated = publication.validate_ref(view, self.id, tree=opened, validator=author.name if author else "")
+        if author is not None:
+            publication.publish(author, view, validated)
+        return validated.report
+
 
 class Session(Noun):
     """A session: what an agent does and learns, from its start to its end."""
@@ -470,5 +495,15 @@ class Session(Noun):
         return self._publish(sessions.ToolUsed(tool=tool, purpose=purpose))
 
     def end(self, summary: str = "") -> list[Accepted]:
-        """End the session."""
-        return self._publish(sessions.SessionEnded(summary=summary))
+        """End the session, and make its report if it found something and has none.
+
+        A report that fails is a warning in the log, and ``deed session sweep`` makes it; in ``batch()`` none is made.
+        """
+        accepted = self._publish(sessions.SessionEnded(summary=summary))
+        if accepted:
+            ledger = self._ledger
+            report = report_at_end(ledger.author(), partial(ask, ledger.client), ledger.settings, self.id)
+            if report["status"] == "failed":
+                message = "session %s has ended without its report: %s (`deed session sweep` makes it)"
+                logging.getLogger("deedbook").warning(message, self.id, report["error"]["message"])
+        return accepted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -206,8 +207,27 @@ def test_a_session_keeps_what_was_learned(place: Place) -> None:
         session.tool("pytest", "to see it fail")
         session.end("found")
         shown = session.show()
+        reported = [report.session_id for report in ledger.reports.list().reports]
     assert [finding.finding for finding in shown.findings] == ["It is in the cache"]
     assert shown.status == "ended"
+    assert shown.id in reported
+
+
+def test_a_reasoning_is_fetched_whole_and_validated(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "cache.py").write_text("TTL = 1\n", "utf-8")
+    name = fresh("why")
+    with opened(place) as kuro, opened(place, "alex") as alex:
+        reasoning = kuro.reasoning(name)
+        reasoning.start("Why does it leak?")
+        reasoning.step("The cache has a TTL", type="observation", evidence=["cache.py:1"])
+        reasoning.conclude("Read the TTL", rests_on=[1])
+        graph = reasoning.fetch()
+        assert (graph.conclusion, graph.dependencies) == ("Read the TTL", {2: [1]})
+        report = reasoning.validate(tmp_path)
+        assert (report.passed, report.counts().evidence_ok) == (True, 1)
+        assert refusal(lambda: reasoning.validate(tmp_path, publish=True)).code == "SELF_APPROVAL"
+        assert alex.reasoning(name).validate(tmp_path, publish=True).passed
+        assert kuro.validations.latest(id=name).outcome == "passed"
 
 
 def test_the_audit_passes_and_says_that_nobody_vouched_for_the_root(place: Place) -> None:
