@@ -74,7 +74,9 @@ def _warnings(name: str, recorded: GraphState, events: Sequence[EventData]) -> l
             continue
         if check.status == "unlinked":
             unlinked.append(number)
-            advice = "name such steps with rests_on when you record it; the conclusion can still name them"
+            advice = "record what you saw as an observation"  # there is no earlier step
+            if suggested[number]:
+                advice = "name such steps with rests_on when you record it; the conclusion can still name them"
             warnings.append(f"step {number} of {name} is unlinked{suggested[number]}: {advice}")
         else:
             warnings.append(f"step {number} of {name}: {check.reason}")

@@ -87,14 +87,12 @@ class Step(EventData, frozen=True):
 
     step_number: StepNumber
     type: Annotated[StepType, msgspec.Meta(description="The type of step.")]
-    content: Annotated[Text, msgspec.Meta(description="The step in words.")]
+    content: Annotated[Text, msgspec.Meta(description="In words.")]
     reasoning_type: Annotated[ReasoningType, msgspec.Meta(description="The type of inference.")] = ""
     evidence: Annotated[list[Passage], msgspec.Meta(description="Evidence, such as src/auth.py:5-9.")] = []
     premises: Annotated[list[Passage], msgspec.Meta(description="A premise in words.")] = []
-    alternatives_considered: Annotated[
-        list[Passage], msgspec.Meta(description="An alternative that was considered.")
-    ] = []
-    assumptions: Annotated[list[Passage], msgspec.Meta(description="An assumption of the step.")] = []
+    alternatives_considered: Annotated[list[Passage], msgspec.Meta(description="What else it could be.")] = []
+    assumptions: Annotated[list[Passage], msgspec.Meta(description="What it assumes.")] = []
     confidence: Confidence = 1.0
     needs_validation: Annotated[
         bool | None, msgspec.Meta(description="Whether somebody must check it (default: true for an assumption).")

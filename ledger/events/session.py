@@ -28,8 +28,8 @@ ReportType = Literal["complete", "investigation", "planning", "preflight_only"]
 Basis = Literal["tried", "argued"]
 Calibration = Literal["well_calibrated", "overconfident", "underconfident", "not_assessable"]
 Change = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0, description="A difference of two values between 0 and 1.")]
-Subject = Annotated[str, msgspec.Meta(description="The subject, such as a module or topic.")]
-Impact = Annotated[Unit | None, msgspec.Meta(description="Impact, from 0 to 1.")]
+Subject = Annotated[str, msgspec.Meta(description="Such as a module or topic.")]
+Impact = Annotated[Unit | None, msgspec.Meta(description="From 0 to 1.")]
 Evidence = Annotated[
     list[Line], msgspec.Meta(description="Where it can be seen: path:line, path:5-9, REV:path:line, a URL or a ref.")
 ]
@@ -72,7 +72,7 @@ class AssessmentRecorded(EventData, frozen=True):
             "coherence, signal, density, state, change, completion, impact, uncertainty."
         ),
     ]
-    reasoning: Annotated[OptionalText, msgspec.Meta(description="The reason for this assessment.")] = ""
+    reasoning: Annotated[OptionalText, msgspec.Meta(description="Why these values.")] = ""
     round: Annotated[Count, msgspec.Meta(description="The round of work it belongs to.")] = 0
     overall_confidence: Annotated[
         Unit | None, msgspec.Meta(description="Your own value instead of the mean of the vectors.")

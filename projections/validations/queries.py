@@ -154,7 +154,7 @@ def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
     if counts.inferences_unlinked:
-        stand += f", {counts.inferences_unlinked} unlinked"
+        stand += f", {counts.inferences_unlinked} inference{'s' * (counts.inferences_unlinked > 1)} unlinked"
     if counts.assumptions_settled:
         stand += f" ({counts.assumptions_settled} settled, but not by this validator)"
     if compromised is not None:

@@ -29,7 +29,7 @@ from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.arguments import schemas_of
 from deedbook.consumers.interfaces.mcp.fence import Own
-from deedbook.consumers.interfaces.mcp.reports import Id, PageSize
+from deedbook.consumers.interfaces.mcp.reports import Id, PageSize, Routed
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.operations import Argument, check_values
@@ -121,23 +121,28 @@ class HandoffTools(Tools):
     def _citations(self, tokens: int) -> Citations:
         return Citations(self._ledger.query_with, tokens, self._ledger.agent)
 
-    def handoff_next(
+    def handoff_next(  # noqa: PLR0917 - clients rely on these names
         self,
         agent: Annotated[Id | None, Field(description="Whose queue; default: yours.")] = None,
         scope: Annotated[
             Literal["waiting", "all"],
             Field(description="waiting: items that wait for `agent`; all: every handoff, newest first."),
         ] = "waiting",
+        tag: Routed = None,
+        domain: Routed = None,
         limit: PageSize = 10,
         after: Annotated[str, Field(max_length=2_000, description="`next` of the page before.")] = "",
     ) -> CallToolResult:
         """List the waiting items, most urgent first, each with its next call."""
         if scope == "all":
+            if tag or domain:
+                raise Refused("USAGE", "tag and domain choose among what waits: leave scope out", field="scope")
             return self._listed(limit, after)
         whose = agent or self._ledger.agent
 
         def page(rows: int) -> dict[str, Any]:
-            return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=after or None)
+            filters = {"tag": tag, "domain": domain}
+            return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=after or None, **filters)
 
         answer = self._citations(next_tokens_max).waiting(page(limit))
         people = {agent.name for agent in self._ledger.client.agents() if "human" in agent.roles}

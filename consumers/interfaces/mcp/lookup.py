@@ -27,7 +27,7 @@ from deedbook.consumers.interfaces.mcp.answers import (
 )
 from deedbook.consumers.interfaces.mcp.arguments import as_list
 from deedbook.consumers.interfaces.mcp.fence import Own
-from deedbook.consumers.interfaces.mcp.reports import NUMBER, After, Id, PageSize, Since
+from deedbook.consumers.interfaces.mcp.reports import NUMBER, After, Id, PageSize, Routed, Since
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, fetch, receive_brief
 from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
@@ -189,6 +189,8 @@ class LookupTools(Tools):
             Field(max_length=8, description="Only these event kinds, e.g. finding.logged."),
         ] = None,
         author: Annotated[Id | None, Field(description="Only events that this agent signed.")] = None,
+        tag: Routed = None,
+        domain: Routed = None,
         since: Since = None,
         limit: PageSize = 10,
         after: After = None,
@@ -197,6 +199,7 @@ class LookupTools(Tools):
         check_kinds(kind or ())
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
         filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since": since_ms}
+        filters |= {"tag": tag, "domain": domain}
 
         def page(rows: int) -> dict[str, Any]:
             answer = self._ledger.ask("search.find", text=text, limit=rows, after=after, **filters)

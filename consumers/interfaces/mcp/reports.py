@@ -47,6 +47,7 @@ NUMBER = BeforeValidator(_number)
 """Validates an integer: JSON's 3.0 is one; ``true`` and ``"3"`` are not, although pydantic accepts them."""
 
 PageSize = Annotated[int, Field(ge=1, le=100), NUMBER]
+Routed = Annotated[str, Field(min_length=1, max_length=200)] | None
 After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="`next` of the page before."), NUMBER]
 Since = Annotated[
     Annotated[str, Field(max_length=100)] | None,

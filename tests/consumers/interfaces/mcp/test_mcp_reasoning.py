@@ -143,3 +143,20 @@ def test_a_delta_is_sent_instead_of_the_graph(own_home: Path) -> None:
         assert count_tokens(told) < count_tokens(whole["prompt"]) / 2
 
     call_tools(own_home, work)
+
+
+def test_work_and_text_are_found_by_a_tag_of_their_reasoning(own_home: Path, work_tree: Path) -> None:
+    async def route(call: Caller) -> None:
+        await call("record_reasoning", reasoning_id="expiry", task="Why do tokens never expire?", entries=STEPS)
+        handoff = {"id": "fix", "title": "Fix it", "to": "bob", "reviewer": "critic", "reasoning": ["expiry"]}
+        await call("handoff_act", action="create", **handoff)
+        prompt = (await call("fetch_reasoning", ref="expiry")).data["prompt"]
+        found = re.search(r"TAGS: ([^,\s]+)", str(prompt))
+        assert found is not None, prompt
+        for tag, is_found in ((found[1], True), ("no_such_tag", False)):
+            waiting = (await call("handoff_next", agent="critic", tag=tag)).data["items"]
+            hits = (await call("search", text="restart", tag=tag)).data["hits"]
+            assert (bool(waiting), bool(hits)) == (is_found, is_found), tag
+        assert (await call("handoff_next", scope="all", tag="x")).code == "USAGE"
+
+    call_tools(own_home, route)
