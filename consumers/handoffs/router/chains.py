@@ -185,7 +185,8 @@ def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str 
 def _missing(step: Step[Template], agents: Roles | None, default_reviewer: str | None) -> Iterator[str]:
     reviewer = default_reviewer if step.reviewer is None else step.reviewer.literal
     if step.reviewer is None and default_reviewer is None:
-        yield "it names no reviewer, and config.toml has no default_reviewer: the gate will refuse it"
+        reason = "config.toml has no default_reviewer, and there is not exactly one human"
+        yield f"it names no reviewer, {reason}: the gate will refuse it"
     if reviewer is not None and reviewer == step.to.literal:
         yield f"{reviewer} would review their own work: the gate will refuse it"
     if agents is None:

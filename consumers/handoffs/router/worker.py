@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import structlog
 
+from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.operations import KINDS_OF_HANDOFFS, READY_KINDS
 from deedbook.consumers.handoffs.router.chains import Chain
 from deedbook.consumers.handoffs.router.chains_file import ChainsFile
@@ -62,6 +63,10 @@ class LedgerSource:
         self._client = client
         self._answer = answer
         self._router = router
+
+    def default_reviewer(self, configured: str | None) -> str | None:
+        """Return the reviewer of handoffs whose chain names none: the ``configured`` one, else the only human."""
+        return read_agents(self._answer, configured).reviewer
 
     def facts(self, event: Event) -> Facts:
         """Return the facts of ``event``, which is on a handoff's stream."""
@@ -245,9 +250,10 @@ class RouterWorker:
         return reasons
 
     def _run_steps(self, chain: Chain, facts: Facts) -> Iterator[str]:
+        reviewer = self._source.default_reviewer(self._chains.default_reviewer)
         for number in range(1, len(chain.steps) + 1):
             try:
-                self._create(plan_step(chain, number, facts, self._chains.default_reviewer), facts)
+                self._create(plan_step(chain, number, facts, reviewer), facts)
             except Refused as refusal:
                 yield f"chain {chain.name}, step {number}: {refusal.code}: {refusal.message}"
 

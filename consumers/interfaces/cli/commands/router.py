@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import structlog
 
+from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.operations import KINDS_OF_HANDOFFS
 from deedbook.consumers.handoffs.router.chains import advise
 from deedbook.consumers.handoffs.router.chains_file import ChainsFile
@@ -59,7 +60,10 @@ def check(app: App, file: Path | None) -> None:
         if error.code != "NO_LEDGER":
             raise
         agents = None
-    warnings = advise(chains, agents, source.default_reviewer)
+    reviewer = source.default_reviewer
+    if agents is not None:
+        reviewer = read_agents(app.query_with, reviewer).reviewer
+    warnings = advise(chains, agents, reviewer)
     names, path = [chain.name for chain in chains], str(source.path)
     data = {"file": path, "chains": names, "warnings": warnings, "agents_checked": agents is not None}
     app.show("chains", data, f"{path}: {', '.join(names) or 'no chains'}")
@@ -84,13 +88,14 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
     client = app.client()
     reading = LedgerSource(client, app.query_with, app.settings().agent or NAME)
     kinds = frozenset[str]().union(*(chain.kinds for chain in chains))
+    reviewer = reading.default_reviewer(source.default_reviewer)
     rehearsals: list[dict[str, Any]] = []
     more: str | None = None
     for event in [read_event(index, client.entry(index))] if index is not None else _events_after(app, after, kinds):
         if len(rehearsals) == limit:
             more = next_page(rehearsals[-1]["index"], "after")
             break
-        rehearsals.append(rehearse(chains, event, reading, source.default_reviewer, every_chain=index is not None))
+        rehearsals.append(rehearse(chains, event, reading, reviewer, every_chain=index is not None))
     data = {"file": str(source.path), "events": rehearsals}
     app.show("dry_run", data, lambda: _print_dry_run(data, more), following=more)
 

@@ -44,13 +44,15 @@ class Routed:
         """Write the file of chains."""
         self.file.write_bytes(content)
 
-    def router(self, name: str = "router", store: Path | None = None) -> RouterWorker:
+    def router(
+        self, name: str = "router", store: Path | None = None, default_reviewer: str | None = "rita"
+    ) -> RouterWorker:
         """Return a router, registered as a service when it is new, that handles what comes from now on."""
         if name not in self.ledger.keys:
             self.ledger.register(name, "service")
         key = self.ledger.keys[name]
         author = Author(self.client, name, lambda _: key)
-        worker = RouterWorker(author, self.reader.answer, store or self.store, ChainsFile(self.file, "rita"))
+        worker = RouterWorker(author, self.reader.answer, store or self.store, ChainsFile(self.file, default_reviewer))
         self.route(worker)
         return worker
 

@@ -44,6 +44,14 @@ def test_verified_work_is_handed_on_with_its_cause(routed: Routed) -> None:
     assert routed.letters() == []
 
 
+def test_the_only_human_reviews_what_no_chain_and_no_configuration_says(routed: Routed) -> None:
+    routed.write(b'[[chain]]\nname = "c"\nwhen = "handoff.verified"\nthen = {to = "bob", title = "Next"}')
+    router = routed.router(default_reviewer=None)
+    routed.verify("t1", to="minimax", title="Tests of the bus")
+    routed.route(router)
+    assert [content(made).reviewer for made in routed.made()] == ["rita"]  # the only human of this ledger
+
+
 def test_a_chain_hands_the_reasoning_on_until_a_result_brings_its_own(routed: Routed) -> None:
     given, own = ("sha256:" + digit * 64 for digit in "12")
     router = routed.router()
