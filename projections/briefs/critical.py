@@ -6,7 +6,9 @@
 - Refuted alternatives: those that a critical step considered and did not choose.
 
 If a graph has no dependencies, no step can be called dispensable, so every step is critical. If only the conclusion has
-none, every step that infers is critical, and so are the steps that it rests on.
+none, every step that infers is critical, and so are the steps that it rests on. If no step states the conclusion, it is
+taken to rest on the steps where the dependencies end; if these lead to fewer than half of the steps, nobody knows what
+it rests on, and every step is critical.
 """
 
 from __future__ import annotations
@@ -104,16 +106,20 @@ def is_refuted(step: ReasoningStep) -> bool:
 
 def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
     """Return the steps that state the graph's conclusion: by their words, else by type, else by position."""
-    target = _plain(memory.conclusion)
-    stated = [step for step in memory.steps if target in {_plain(step.content), _plain(own_conclusion(step))}]
-    typed = [step for step in memory.steps if step.type == "conclusion"]
-    if stated or typed:
-        return [step for step in stated if step in typed] or typed or stated
+    if stating := _stating_steps(memory):
+        return stating
     used = {number for rests_on in memory.dependencies.values() for number in rests_on}
     ends = memory.dependencies.keys() - used
     sinks = [step for step in memory.steps if step.step_number in ends]
     # An assumption is often recorded last, and is no conclusion.
     return sinks or [step for step in memory.steps if step.type != "assumption"][-1:] or memory.steps[-1:]
+
+
+def _stating_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
+    target = _plain(memory.conclusion)
+    stated = [step for step in memory.steps if target in {_plain(step.content), _plain(own_conclusion(step))}]
+    typed = [step for step in memory.steps if step.type == "conclusion"]
+    return [step for step in stated if step in typed] or typed or stated
 
 
 def critical_numbers(memory: ReasoningMemory) -> set[int]:
@@ -127,8 +133,11 @@ def critical_numbers(memory: ReasoningMemory) -> set[int]:
     open_assumptions = {
         step.step_number for step in memory.steps if is_open_assumption(step) or is_refuted_assumption(step)
     }
+    reached = ancestors(memory.dependencies, targets)
+    if 2 * len(reached) < len(everything) and not _stating_steps(memory):
+        return everything
     refuted = {step.step_number for step in memory.steps if is_refuted(step)}
-    return ancestors(memory.dependencies, targets) | open_assumptions | refuted
+    return reached | open_assumptions | refuted
 
 
 def critical_units(memory: ReasoningMemory, critical: set[int]) -> list[Unit]:

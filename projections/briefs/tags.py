@@ -15,6 +15,7 @@ from deedbook.projections.reasoning.outcomes import is_refuted_assumption
 
 tags_max: Final = 8
 tag_words_max: Final = 5
+identifier_min_chars: Final = 16
 _findings_max: Final = 3
 _tag_cjk_max_chars: Final = 8
 
@@ -54,8 +55,9 @@ _FILLERS: Final = STOP_WORDS - _PREPOSITIONS - _NEGATIONS - _BREAKS | frozenset(
     )
 )
 _URGENT: Final = re.compile(
-    both_scripts(r"\b(immediately|urgent(?:ly)?|now|at once|asap|critical)\b|立即|立刻|马上|紧急"), re.IGNORECASE
+    both_scripts(r"\b(immediately|urgent(?:ly)?|right now|at once|asap)\b|立即|立刻|马上|紧急"), re.IGNORECASE
 )
+_SHORTENED: Final = re.compile(r"(?<=\w)['’](?:re|s|ll|ve|d|m)\b")  # you're, it's
 _PHRASE_END: Final = re.compile(r"[.;:,!?]\s|\s\(|[：，。；！？（]|\s[-–—]\s")
 _PATIENT: Final = re.compile(
     both_scripts(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急"), re.IGNORECASE
@@ -92,7 +94,10 @@ def snake_case(text: str) -> str:
     ['jwt_secret_in_logs', 'pool_closed', '']
     """
     telling: list[str] = []
-    for word in _WORD.findall(_PHRASE_END.split(text.lower().replace("_", " "), maxsplit=1)[0]):
+    phrase = _PHRASE_END.split(_SHORTENED.sub("", text.lower()).replace("_", " "), maxsplit=1)[0]
+    for word in _WORD.findall(phrase):
+        if len(word) >= identifier_min_chars and not word.isalpha():
+            continue  # the id of a call or a digest
         if word in _BREAKS:
             if len(telling) > 1:
                 break

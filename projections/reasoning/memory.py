@@ -27,6 +27,7 @@ from deedbook.ledger.format.codec import convert, halves, schema_error
 from deedbook.projections.answers.answer import Untrusted
 
 steps_max: Final = 10_000
+confidence_not_stated: Final = 1.0
 step_number_max: Final = 1_000_000
 
 StepNumber = Annotated[int, msgspec.Meta(ge=1, le=step_number_max)]

@@ -10,7 +10,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.events.reasoning import MISSING
 from deedbook.projections.briefs.critical import marks_of, refutations
-from deedbook.projections.reasoning.memory import memory_from_dict
+from deedbook.projections.reasoning.memory import confidence_not_stated, memory_from_dict
 
 _SCALARS: Final = {
     "task": "task",
@@ -40,7 +40,7 @@ def print_steps(memory: Mapping[str, Any]) -> None:
     for step in memory["steps"]:
         rests_on = dependencies.get(step["step_number"], [])
         after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
-        echo(f"  {step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}")
+        echo(f"  {step['step_number']}. {step['type']}{_confidence(step['confidence'])}{after}")
         echo(f"     {quote_text(step['content'])}")
         _print_evidence("       ", step)
         if step.get("needs_validation") and not step.get("settled"):
@@ -52,12 +52,18 @@ def print_steps(memory: Mapping[str, Any]) -> None:
         if mark := marks.get(step["step_number"]):
             echo(f"     {mark.lower()}", fg="red")
     if memory["conclusion"]:
-        echo(f"conclusion: {quote_text(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
+        confidence = _confidence(memory["confidence_in_reasoning"])
+        echo(f"conclusion: {quote_text(memory['conclusion'])}{confidence}")
     grounds = ", ".join(str(each.step) for each in refuted if each.is_ground)
     if memory["conclusion"] and grounds:
         echo(f"  rests on a refuted assumption (step {grounds})", fg="red")
     for limitation in memory["known_limitations"]:
         echo(f"limitation: {quote_text(limitation)}")
+
+
+def _confidence(value: float) -> str:
+    """Return a confidence as a remark; a confidence at its default, 1, is no claim."""
+    return "" if value == confidence_not_stated else f" ({value:.2f})"
 
 
 def _print_settlement(settlement: Mapping[str, Any]) -> None:

@@ -50,12 +50,12 @@ from deedbook.projections.reasoning.memory import (
     ReasoningMemory,
     ReasoningStep,
     compute_reasoning_ref,
+    confidence_not_stated,
     step_number_max,
 )
 
 judged_max: Final = 200
 confidence_tolerance: Final = 0.10
-confidence_not_stated: Final = 1.0
 INFERRING: Final = frozenset({"inference", "conclusion"})
 cycle_shown_max: Final = 20
 

@@ -5,7 +5,8 @@ between them are the whole source. Facts for which the graph has no field are be
 
 - ``inferred`` says which fields of which step were guessed from the wording;
 - ``conclusion_from`` says where the conclusion was found: in the last concluding step, else in the answer beside the
-  thinking (all of a short answer, else its first part), else nowhere: then it is empty, and ``absent`` names it;
+  thinking (all of a short answer, else its first part, without an announcement of what comes next at its end), else
+  nowhere: then it is empty, and ``absent`` names it;
 - ``ways`` says how each dependency was found, because thinking rarely states them:
   - ``reference``: the text names the step ("from step 2", "by (1) and (3)", 由步骤2) by its label or number;
   - ``name``: it uses a name that an earlier step defined (``z = x + y``), or an earlier path, identifier or figure;
@@ -63,6 +64,15 @@ _CONNECTIVE: Final = re.compile(
         r"\b(?:therefore|thus|hence|consequently|it follows|follows that|(?:which|this|that) means|as a result"
         r"|in conclusion|to conclude)\b|^\W*+(?:so|then)\b(?! far)"
         r"|因此|所以|因而|于是|可见|由此|从而|故|综上|总之|意味着"
+    ),
+    re.IGNORECASE,
+)
+
+_ANNOUNCED: Final = re.compile(
+    both_scripts(
+        r"\W*(?:(?:ok(?:ay)?|now|next|first|so|then|great|perfect|good)[,.!]?\s+)*"
+        r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|now i)\b"
+        r"|\W*(?:让我|我来|接下来|现在我|我将|我们来)"
     ),
     re.IGNORECASE,
 )
@@ -230,9 +240,21 @@ def _find_conclusion(
     for position in reversed(range(len(read.sources))):
         source = read.sources[position]
         for region in reversed(source.answer):
-            if span := _short(source.text, region):
+            if (span := _short(source.text, region)) and (span := _said(source.text, span)):
                 return "answer", Span(position, *span)
     return "absent", None
+
+
+def _said(text: str, region: Region) -> Region | None:
+    """Return a region without the announcements at its end ("Let me check:"); None if it is nothing else."""
+    start, end = region
+    said = text[start:end]
+    while said:
+        *_, last = re.split(r"(?<=[.!?:])\s+|(?<=[。！？：])\s*(?=\S)|\n+", said)
+        if not _ANNOUNCED.match(last):
+            return start, start + len(said)
+        said = said[: len(said) - len(last)].rstrip()
+    return None
 
 
 def _short(text: str, region: Region) -> Region | None:

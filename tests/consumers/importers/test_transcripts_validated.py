@@ -98,7 +98,8 @@ def graphs(folder: Path, manner: Callable[[random.Random], str], count: int) -> 
 
 
 def share(memories: list[ReasoningMemory]) -> float:
-    return sum(ReasoningValidator().validate(memory).passed for memory in memories) / len(memories)
+    reports = [ReasoningValidator().validate(memory) for memory in memories]
+    return sum(report.passed and not report.counts().inferences_unlinked for report in reports) / len(memories)
 
 
 def without_links(memory: ReasoningMemory) -> ReasoningMemory:

@@ -55,7 +55,8 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
 
 
 def _faults_of(memory: ReasoningMemory) -> set[str]:
-    return {issue.code for issue in ReasoningValidator().validate(memory).issues}
+    report = ReasoningValidator().validate(memory)
+    return {issue.code for issue in report.issues} or ({"UNLINKED"} if report.counts().inferences_unlinked else set())
 
 
 def importer(app: App, reading: Progress, *, task: str = "", is_dry: bool) -> TranscriptImport:

@@ -117,7 +117,7 @@ def test_people_see_how_many_hold_together_and_how_links_were_found(
     unsound = tmp_path / "r.json"
     unsound.write_text(json.dumps({"thinking": f"I see {session}.\n\nHm.", "content": "Stop."}))
     said = deed("import", "thinking", unsound, "--as", "a", "--task", f"What of {session}?")
-    assert "0 of 1 hold together; the others: CONCLUSION_UNREACHABLE 1" in said
+    assert "0 of 1 hold together; the others: UNLINKED 1" in said
     tasks = [one["task"] for one in deed.data("reasoning", "list", "--limit", 500)["items"]]
     assert f"What of {session}?" in tasks
 

@@ -1,0 +1,27 @@
+"""Which steps a brief must keep if no step states the conclusion."""
+
+from __future__ import annotations
+
+import pytest
+
+from deedbook.projections.briefs.critical import critical_numbers
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
+
+EVERY = {1, 2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "conclusion", "critical"),
+    [
+        ({2: [1]}, "Nothing of this", EVERY),  # two of six steps: nobody knows what it rests on
+        ({3: [1, 2]}, "Nothing of this", {1, 2, 3}),
+        ({2: [1]}, "Step 2", {1, 2}),  # a step states it
+        ({}, "Step 2", EVERY),
+    ],
+)
+def test_steps_where_links_end_carry_a_conclusion_only_if_they_lead_to_half_of_the_steps(
+    dependencies: dict[int, list[int]], conclusion: str, critical: set[int]
+) -> None:
+    steps = [ReasoningStep(step_number=number, type="observation", content=f"Step {number}") for number in EVERY]
+    memory = ReasoningMemory("", "", "t", conclusion, steps, dependencies)
+    assert critical_numbers(memory) == critical
