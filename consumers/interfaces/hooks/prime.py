@@ -242,7 +242,7 @@ def _related(
     lines: dict[str, str] = {}
     for row in related["dead_ends"]:
         line = sanitize_line(dead_end_text(row))
-        lines.setdefault(line, f"- {row['author']}, {age(row['happened_ms'], now)}, {row['near']}: {line}")
+        lines.setdefault(line, f"- {said_by(row)}, {age(row['happened_ms'], now)}, {row['near']}: {line}")
     items = [_Item(others=line) for line in lines.values()]
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
     rows = [*related["reasonings"], *related["sessions"]] if task else []
@@ -258,8 +258,16 @@ def _known(row: Mapping[str, Any], now: datetime) -> _Item:
     else:
         what, outcome, at_ms = f"reasoning {row['id']}", row["conclusion"] or row["status"], row["updated_ms"]
     result = f" → {sanitize_line(outcome)}" if outcome else ""
-    source = f"- {sanitize_line(what)}: {row['author']}, {age(at_ms, now)}, {row['near']}"
-    return _Item(others=f"{source}: {sanitize_line(row['task'])}{result}")
+    source = f"- {sanitize_line(what)}: {said_by(row)}, {age(at_ms, now)}, {row['near']}"
+    about = sanitize_line(row["task"]) or "(no task)"
+    return _Item(others=f"{source}: {about}{result}")
+
+
+def said_by(row: Mapping[str, Any]) -> str:
+    """Return who did a work; of imported work its author is only claimed, and its importer signed for it."""
+    if row.get("imported"):
+        return f"{sanitize_line(row['ai_id']) or 'unknown'} (imported by {row['imported']['importer']})"
+    return str(row["author"])
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from view_ledger import ViewLedger
 
-from deedbook.consumers.interfaces.hooks.prime import prime
+from deedbook.consumers.interfaces.hooks.prime import prime, said_by
 from deedbook.consumers.sdk.quotation import Origin
 from deedbook.ledger.events import reasoning, session
 from deedbook.projections.answers.reader import Reader
@@ -144,3 +144,16 @@ def reader_warns(reader: Reader, task: str) -> list[str]:
     text = prime(reader.answer, lambda _: b"", Origin("0", "open"), task=task).text
     section = text.partition("do not try these again")[2].partition("###")[0]
     return [line for line in section.splitlines() if line.startswith("- ")]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"author": "bob", "imported": None, "ai_id": "opus"}, "bob"),
+        ({"author": "bob"}, "bob"),  # a reasoning
+        ({"author": "bob", "imported": {"importer": "bob"}, "ai_id": "opus"}, "opus (imported by bob)"),
+        ({"author": "bob", "imported": {"importer": "bob"}, "ai_id": ""}, "unknown (imported by bob)"),
+    ],
+)
+def test_imported_work_is_not_said_to_be_its_importers(row: dict[str, object], said: str) -> None:
+    assert said_by(row) == said
