@@ -85,7 +85,13 @@ def _compare_with_trusted(home: Path, findings: Findings) -> None:
         message = f"the log was not compared with the trust store, because it cannot be opened: {error.message}"
         findings.note(None, error.code, message)
         return
-    report_disagreement(disagreement, findings)
+    try:
+        report_disagreement(disagreement, findings)
+    except Corrupted as error:
+        if "path" in error.details:  # of the trust store, which is damaged
+            raise
+        message = f"the log was not compared with the trust store, because it cannot be read: {error.message}"
+        findings.problem(None, error.code, message)
 
 
 class _Check:

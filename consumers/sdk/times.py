@@ -22,6 +22,8 @@ _LANGUAGES: Final = ["en", "zh"]
 _DAYS_AGO: Final = {"today": 0, "今天": 0, "yesterday": 1, "昨天": 1}
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _AGO: Final = re.compile(r"([0-9]{1,9}) (second|minute|hour|day|week)s? ago")
+# A number with a letter ("9M") or a stray character is no time, though ``dateparser`` would guess one.
+_WORDS: Final = re.compile(r"(?=.*(?:[^\W\d_]{3}|[\u4e00-\u9fff]))[\w ,.:/'’-]+")
 _UNITS: Final = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("second", "minute", "hour", "day", "week")}
 
 
@@ -76,6 +78,8 @@ def _ago(given: str, now: datetime) -> datetime | None:
 
 def _in_words(given: str, now: datetime) -> datetime | None:
     """Return the time of any other English or Chinese text; None without the extra ``dates``."""
+    if _WORDS.fullmatch(given) is None:
+        return None
     try:
         import dateparser  # noqa: PLC0415 - extra `dates`
     except ModuleNotFoundError:

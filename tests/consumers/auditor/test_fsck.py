@@ -25,7 +25,8 @@ from tampering import (
 
 from deedbook.consumers.auditor.fsck import fsck
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.client.local_reader import LocalReader
+from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.log import keys
@@ -112,6 +113,20 @@ def test_flipped_byte_anywhere_in_the_file_never_crashes_the_audit(closed: tuple
             report = fsck(folder)
         assert report.ok == (report.problems_total == 0)
         assert report.ok is False or report.size == len(entries)
+
+
+def test_log_that_cannot_be_compared_with_the_trust_store_is_a_problem_and_no_crash(
+    closed: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise Corrupted("CORRUPTED", "the store is damaged (located page was wrong type)")
+
+    monkeypatch.setattr(LocalReader, "consistency", unreadable)
+    report = fsck(closed[0])
+    (problem,) = report.problems
+    assert problem.message.startswith(
+        "the log was not compared with the trust store, because it cannot be read: the store"
+    )
 
 
 def test_unreadable_page_is_reported_by_index_range(closed: tuple[Path, list[bytes]]) -> None:

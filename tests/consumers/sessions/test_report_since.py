@@ -83,6 +83,9 @@ def test_a_day_before_the_clocks_were_changed_began_at_its_own_midnight(monkeypa
         "0001-01-01T00:00:00+23:00",
         "1 day ago" + " " * 80 + "x",
         "'; DROP TABLE reports; --",
+        "\x909*M",
+        "9M",
+        "9 * minutes ago",
     ],
 )
 def test_nonsense_is_refused_with_what_to_write(text: str) -> None:
