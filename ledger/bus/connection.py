@@ -391,6 +391,14 @@ class NodeClient(NatsClient):
     these bytes. So this client decodes text leniently, and limits the size of headers before it parses them.
     """
 
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:  # noqa: FBT001, FBT002 - as of nats-py
+        """Take a server's description, but learn no other server of the cluster from it.
+
+        Only its own server lets a node subscribe to what nodes send. If that one was killed, nats-py would go to
+        another server, be refused these subscriptions, and stay there.
+        """
+        await super()._process_info(info | {"connect_urls": []}, initial_connection)
+
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         """Return the headers; None when they are too large or malformed."""
         if not headers or len(headers) > limits.message_headers_max_bytes:
