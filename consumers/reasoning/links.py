@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from shlex import quote
 from typing import Any, Final, TypeVar
 
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.reasoning.validator.validator import check_inference, inferences_of, is_unlinked
+from deedbook.consumers.reasoning.validator.validator import (
+    check_inference,
+    inferences_of,
+    is_unlinked,
+    premises_of,
+)
 from deedbook.consumers.sdk.text import counted
-from deedbook.consumers.sdk.thinking.extract import link_steps
+from deedbook.consumers.sdk.thinking.extract import Links, link_steps
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
@@ -62,8 +68,7 @@ def _warnings(name: str, recorded: GraphState, events: Sequence[EventData]) -> l
     for data in events:
         state = apply_event(state, data, "")
     memory = memory_of(state, name)
-    steps = {step.step_number: step for step in memory.steps}
-    suggested = _suggested(memory)
+    steps, suggested = premises_of(memory), _Suggested(memory)
     unlinked: list[int] = []
     warnings: list[str] = []
     for step in inferences_of(memory):
@@ -74,28 +79,39 @@ def _warnings(name: str, recorded: GraphState, events: Sequence[EventData]) -> l
             continue
         if check.status == "unlinked":
             unlinked.append(number)
-            advice = "record what you saw as an observation"  # there is no earlier step
-            if suggested[number]:
-                advice = "name such steps with rests_on when you record it; the conclusion can still name them"
-            warnings.append(f"step {number} of {name} is unlinked{suggested[number]}: {advice}")
+            words = suggested.before(number)
+            advice = "no step comes before it: if you saw this, record it as an observation"
+            if words:
+                advice = "next time give rests_on; for this step, let the conclusion name what it rests on"
+            warnings.append(f"step {number} of {name} is unlinked{words}: {advice}")
         else:
             warnings.append(f"step {number} of {name}: {check.reason}")
     is_concluded = any(isinstance(data, ReasoningConcluded) for data in events)
     concluding = {step.step_number for step in concluding_steps(memory)} if is_concluded else set()
     if is_concluded and is_unlinked(memory) and concluding.isdisjoint(unlinked):
         advice = f"`deed reasoning conclude {quote(name)} TEXT --rests-on STEP` names the steps that it rests on"
-        warnings.append(f"the conclusion of {name} is unlinked{suggested[None]}: {advice}")
+        warnings.append(f"the conclusion of {name} is unlinked{suggested.before(None)}: {advice}")
     return warnings
 
 
-def _suggested(memory: ReasoningMemory) -> dict[int | None, str]:
-    """Return for each step (None: the conclusion) the steps on which it rests by its words, as the importer does."""
-    numbers: list[int | None] = [*(step.step_number for step in memory.steps), None]
-    texts = [*(step.content for step in memory.steps), memory.conclusion]
-    links = link_steps(dict(enumerate(texts, start=1)), {})
-    suggested: dict[int | None, str] = {}
-    for place, number in enumerate(numbers, start=1):
-        found = links.get(place) or ({place - 1: "adjacent"} if place > 1 else {})
-        words = ", ".join(str(numbers[earlier - 1]) for earlier in found)
-        suggested[number] = f" (its words suggest {words})" if words else ""
-    return suggested
+class _Suggested:
+    """The steps on which steps and the conclusion rest by their words, as the importer finds them; looked up once."""
+
+    def __init__(self, memory: ReasoningMemory) -> None:
+        self._memory = memory
+
+    def before(self, number: int | None) -> str:
+        """Return a remark about a step (None: the conclusion); empty if no step comes before it."""
+        place = self._numbers.index(number) + 1
+        found = self._links.get(place) or ({place - 1: "adjacent"} if place > 1 else {})
+        words = ", ".join(str(self._numbers[earlier - 1]) for earlier in found)
+        return f" (its words suggest {words})" if words else ""
+
+    @cached_property
+    def _numbers(self) -> list[int | None]:
+        return [*(step.step_number for step in self._memory.steps), None]
+
+    @cached_property
+    def _links(self) -> Links:
+        texts = [*(step.content for step in self._memory.steps), self._memory.conclusion]
+        return link_steps(dict(enumerate(texts, start=1)), {})

@@ -638,8 +638,18 @@ def report_on_signature(agents: Agents, key: str, kind: str, stream: str, index:
     record = agents.key(key) if report is None else None
     if record is None:
         return report
-    void = voided(agents, record.agent, roles_for(stream.partition("/")[0], kind), index)
+    for_every, for_some = roles_for(stream.partition("/")[0], kind)
+    void = voided(agents, record.agent, for_every if _held(agents, record.agent, for_every, index) else for_some, index)
     return None if void is None else void.report
+
+
+def _held(agents: Agents, name: str, roles: Collection[str], index: int) -> bool:
+    """Return whether an agent had one of these roles before an entry, by a grant that counts or does not."""
+    agent = agents.agent(name)
+    if agent is None:
+        return False
+    granted = {grant.role for grant in agent.grants}
+    return any(agent.grant(role, index) is not None or (role in agent.roles and role not in granted) for role in roles)
 
 
 def is_doubtful(agents: Agents, key: str) -> bool:

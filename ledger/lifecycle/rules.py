@@ -118,16 +118,18 @@ def _rows_by_kind(family: str) -> Mapping[str, Sequence[Row]]:
     return rows
 
 
-def roles_for(family: str, kind: str) -> frozenset[str]:
-    """Return the roles that suffice for every event of a kind; for streams of authority those that grant.
+def roles_for(family: str, kind: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the roles that suffice for every event of a kind, and those that suffice for some of them.
 
-    Some events of a kind need less: any agent may publish that a validation failed. Without their data, all count as
-    if they needed the most.
+    Some events of a kind need less: any agent may publish that a validation failed. For streams of authority, both are
+    the roles that grant.
     """
     if family not in FAMILIES:
-        return frozenset({ADMIN, "node"}) if family in ("agent", "ledger") else rules_of("handoff").roles
+        granting = frozenset({ADMIN, "node"}) if family in ("agent", "ledger") else rules_of("handoff").roles
+        return granting, granting
     rules = rules_of(family)
-    return frozenset.intersection(rules.roles, *(row.roles or rules.roles for row in rules.rows_of(kind)))
+    needed = [row.roles or rules.roles for row in rules.rows_of(kind)] or [rules.roles]
+    return frozenset.intersection(*needed), frozenset[str]().union(*needed)
 
 
 def needs_identity_key(family: str, kind: str, data: Any) -> bool:

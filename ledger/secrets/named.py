@@ -31,12 +31,14 @@ from deedbook.ledger.secrets.placeholders import (
 )
 
 NAMED: Final = "secret beside its name"
+QUOTED: Final = "secret after its name"
 COOKIE: Final = "secret in a cookie"
 LOGIN: Final = "user and password of a command"
 
 password_min_chars: Final = 8
 secret_min_chars: Final = 12
 cookie_min_chars: Final = 16
+quoted_min_chars: Final = 20
 letters_min_chars: Final = 16
 """A value of letters alone needs so many, in both cases, to count."""
 entropy_min_bits: Final = 2.8
@@ -45,8 +47,10 @@ name_max_bytes: Final = 60
 named_max: Final = 20_000
 
 _PASSWORDS: Final = (
-    "password|passwort|passwd|passphrase|passcode|pass_key|pwd|密码|密碼|口令|パスワード|비밀번호|пароль"
-    "|kennwort|contraseña|contrasena|mot[ _]?de[ _]?passe|senha|wachtwoord|hasło|lösenord|şifre"
+    "password|passwort|passwd|passphrase|passcode|pass_key|pwd|密码|密碼|口令|パスワード|비밀번호"
+    "|kennwort|contrasena|mot[ _-]?de[ _-]?passe|senha|wachtwoord"
+    # The search folds the case of ASCII only.
+    "|(?:п|П)ароль|ПАРОЛЬ|contrase(?:ñ|Ñ)a|has(?:ł|Ł)o|l(?:ö|Ö)senord|(?:ş|Ş)ifre"
     "|(?:db|mysql|postgres|redis|smtp|mail|ldap|ftp|ssh|become|sudo|root|admin|user)_pass"
 )
 _SECRETS: Final = (
@@ -62,21 +66,28 @@ _SCHEME: Final = r"""(?:(?i:bearer|basic|digest|token|bot|api-?key|key) +|[bfru]
 _IS: Final = rf"{_QUOTE}\]?\s*{_SIGN}\**\s*{_QUOTE}{_SCHEME}"
 _DASHES: Final = r"""(?:^|[\s"'`(\[])--?[A-Za-z0-9-]{0,40}?"""
 
+_PORT: Final = r"(?:[0-9]{4,5}|\*)"
+_USER: Final = r"(?:\*|[\w.-]{2,63})"
+
 FORMS: Final = (
     (NAMED, rf"{_DASHES}{_WORDS}[\s=]+{_QUOTE}", _VALUE),
     (NAMED, rf"{_WORDS}{_IS}", _VALUE),
     (NAMED, rf"\b(?i:authorization){_IS}", _VALUE),
     (COOKIE, rf"\b(?i:(?:set-)?cookies?){_QUOTE}\s*[:=]\s*{_QUOTE}", r"""[^\s=;:"'\\]{1,60}=[^\r\n"'\\]{8,}"""),
     (NAMED, rf"{_WORDS}>", _VALUE),  # an element of XML
-    (NAMED, rf"""{_WORDS}["']\s+value\s*=\s*["']""", _VALUE),  # two attributes of an element
-    (NAMED, rf"""\(\s*["'][\w.-]{{0,40}}?{_WORDS}["']\s*,\s*["']""", _VALUE),  # a call: define("NAME", "…")
-    (NAMED, rf"\|[ \t]+{_QUOTE}[\w.-]{{0,40}}?{_WORDS}{_QUOTE}[ \t]+\|[ \t]+{_QUOTE}", _VALUE),  # cells of a table
+    (QUOTED, rf"""{_WORDS}["']\s+value\s*=\s*["']""", _VALUE),  # two attributes of an element
+    (QUOTED, rf"""\(\s*["'][\w.-]{{0,40}}?{_WORDS}["']\s*,\s*["']""", _VALUE),  # a call: define("NAME", "…")
+    (QUOTED, rf"\|[ \t]+{_QUOTE}[\w.-]{{0,40}}?{_WORDS}{_QUOTE}[ \t]+\|[ \t]+{_QUOTE}", _VALUE),  # cells of a table
     (LOGIN, r"\bmachine\s+\S{1,255}\s+login\s+\S{1,255}\s+password\s+", _VALUE),
     (LOGIN, rf"\b(?:sshpass|redis-cli|(?:docker|podman) login)\b[^\n|;&]{{0,80}}?\s-[ap][ =]*{_QUOTE}", _VALUE),
     (LOGIN, rf"\bmysql(?:dump|admin)?\b[^\n|;&]{{0,80}}?\s-p{_QUOTE}", _VALUE),
     (LOGIN, r"-pass(?:in|out)?\s+pass:", _VALUE),  # openssl
     # A line of .pgpass.
-    (LOGIN, r"(?:(?m:^)|=)[A-Za-z0-9.*_-]{1,255}:(?:[0-9]{2,5}|\*):[A-Za-z_*][\w*-]{0,62}:[\w*-]{1,63}:", _VALUE),
+    (
+        LOGIN,
+        r"(?:(?m:^)[ \t`]*|=)[A-Za-z0-9.*_-]{1,255}:(?:[0-9]{4,5}|\*):(?:\*|[A-Za-z_][\w-]{1,62}):(?:\*|[\w.-]{2,63}):",
+        _VALUE,
+    ),
     (LOGIN, rf"""(?:^|[\s"'`])(?:-u|--user|--proxy-user)[ =]*{_QUOTE}[^\s:="'\\$<{{/]{{1,60}}:""", _VALUE),
 )
 # The characters of a sign or a break as JSON has them.
@@ -84,7 +95,8 @@ _IN_JSON: Final = r"""(?:["'\\`*\]\s=]|\\[nrt])*"""
 TRACE: Final = (
     rf"{_WORDS}{_IN_JSON}(?:[=:?>,|]|value|\xef\xbc[\x9a\x9d])|-[A-Za-z0-9-]{{0,40}}{_WORDS}(?:[\s=]|\\)"
     rf"|(?i:authorization|cookies?){_IN_JSON}[:=]|(?:-u|--user|--proxy-user)[ =\\\"'][^:]{{1,62}}:"
-    r"|machine(?:\s|\\[nrt])|sshpass|redis-cli|(?:docker|podman) login|mysql|-pass(?:in|out)?\s|:(?:[0-9]{2,5}|\*):\w"
+    r"|machine(?:\s|\\[nrt])|sshpass|redis-cli|(?:docker|podman) login|mysql|-pass(?:in|out)?\s"
+    rf"|:{_PORT}:[\w*]"
 )
 
 _BARE: Final = re.compile(
@@ -111,6 +123,8 @@ _IDENTIFIERS: Final = rb"[A-Za-z_]\w{0,30}(?:\.[A-Za-z_]\w{0,30})+"
 _MOMENT: Final = rb"[0-9][0-9:.,_+/TZ-]*"
 _LONG_NUMBER: Final = rb"[0-9]{5,14}"
 # Names of algorithms and encodings, ordinals and units, whose digits do not make a word random.
+# A value after its name in a call, a cell or an attribute. Messages and labels stand there, too.
+_CHOSEN: Final = rb"[A-Za-z0-9!@#$%^&*+/_]{12,}"
 _TERMS: Final = (
     rb"(?i)argon2i?d?|pbkdf2|sha-?(?:1|2|3|224|256|384|512)|md5|base(?:16|32|58|64)|utf-?(?:8|16)|oauth2?|x509|ed25519"
     rb"|[hrep]s(?:256|384|512)|aes-?(?:128|192|256)|k8s|i18n|b64|http2|ipv[46]|s3|ec2|p256"
@@ -144,6 +158,8 @@ def _is_found(kind: str, text: bytes, span: tuple[int, int, int]) -> bool:
         return any(_is_random(cookie, cookie_min_chars) for cookie in _cookies(value))
     if kind == LOGIN:
         return _is_password(_trimmed(value), is_named=True)
+    if kind == QUOTED and not (len(value) >= quoted_min_chars or compiled(_CHOSEN).fullmatch(value)):
+        return False
     before = text[start:middle]
     return _is_secret(
         _name(text, start, middle), _trimmed(value), before, is_quoted=before.endswith((b'"', b"'", b"`"))
@@ -227,5 +243,5 @@ def _trimmed(value: bytes) -> bytes:
 def _name(text: bytes, start: int, end: int) -> str:
     """Return the whole name, of which a form found the last word at ``start``."""
     before = re.search(rb"[A-Za-z0-9_.-]*$", text[max(0, start - name_max_bytes) : start])
-    here = re.match(rb"[\s\"'`(\[|*]*([A-Za-z0-9_\x80-\xff-]+)", text[start:end])
+    here = re.match(rb"[\s\"'`(\[|*]*([A-Za-z0-9_.\x80-\xff-]+)", text[start:end])
     return ((before.group() if before else b"") + (here[1] if here else b"")).decode(errors="replace")

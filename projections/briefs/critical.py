@@ -119,7 +119,7 @@ def _stating_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
     target = _plain(memory.conclusion)
     stated = [step for step in memory.steps if target in {_plain(step.content), _plain(own_conclusion(step))}]
     typed = [step for step in memory.steps if step.type == "conclusion"]
-    return [step for step in stated if step in typed] or typed or stated
+    return [step for step in stated if step.type == "conclusion"] or typed or stated
 
 
 def critical_numbers(memory: ReasoningMemory) -> set[int]:

@@ -47,5 +47,6 @@ def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
         done = validate_ref(view, ref, tree=opened, validator=author.name)
     report, counts = done.report, done.report.counts()
     answer = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
+    answer |= {"unlinked": counts.inferences_unlinked}
     problems = [issue.message for issue in report.issues[:problems_max]]
     return {**answer, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}

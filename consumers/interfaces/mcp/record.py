@@ -360,8 +360,10 @@ def plan(entries: Sequence[Work], target: Target, *, corr: str | None, key: str 
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, StepEntry):
             step = entry.step_number or following
-            following = max(following, step + 1)
-            planned += [(reasoning, data, number) for data in entry.events(step)]
+            events = entry.events(step)
+            if any(isinstance(data, ReasoningExtended) for data in events):
+                following = max(following, step + 1)
+            planned += [(reasoning, data, number) for data in events]
         elif isinstance(entry, AssumptionSettled):
             planned.append((reasoning, entry, number))
         else:

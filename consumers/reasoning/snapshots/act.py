@@ -36,7 +36,7 @@ from deedbook.consumers.reasoning.compressor.transfer import (
 )
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot
 from deedbook.consumers.reasoning.validator.publication import validate_ref
-from deedbook.consumers.sdk.text import cut
+from deedbook.consumers.sdk.text import counted, cut
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.client.local import now_ms
@@ -158,8 +158,8 @@ def act_on(
     if tree is not None and verdict is not None:
         own = validate_ref(view, verdict.reasoning_ref, tree=tree).report
     rule = answer.rule
-    if rule is None and own is not None and not own.passed:
-        rule = gates.FetchRule(_OWN, "The receiver's own validation failed.")
+    if rule is None and own is not None and (fault := _fault_of(own)):
+        rule = gates.FetchRule(_OWN, fault)
     versions = [] if verdict is None else view("reasoning.show", {"id": verdict.reasoning_ref})["versions"]
     for entry in (
         [version["compromised"] for version in versions if "compromised" in version][:1] if rule is None else ()
@@ -183,7 +183,7 @@ def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task:
     else:
         passing, problems = gates.check_verdict(verdict, now_ms)
         decision = replace(decision, graph=fetch(view, ref).memory)
-    if not problems and passing is not None and (own is None or own.passed):
+    if not problems and passing is not None and (own is None or not _fault_of(own)):
         voucher = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
         return replace(decision, action="act_on_full", reasons=[rule.reason, voucher, *notes], validation=passing)
     notes += [] if own is None else [f"The receiver's own validation: {issue.message}" for issue in own.issues]
@@ -195,6 +195,14 @@ def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task:
         comment = f": {review.comment}" if review.comment else "."
         reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
     return replace(decision, action="human_review_required", reasons=reasons, review=review)
+
+
+def _fault_of(own: ValidationReport) -> str:
+    """Return why the receiver's own validation does not let it act, or nothing."""
+    if not own.passed:
+        return "The receiver's own validation failed."
+    unlinked = own.counts().inferences_unlinked
+    return f"The receiver's own validation found {counted(unlinked, 'unlinked inference')}." if unlinked else ""
 
 
 def describe(decision: Decision) -> dict[str, Any]:
@@ -269,7 +277,7 @@ def _reason_names(decision: Decision) -> list[str]:
     # A human who answered before an assumption was refuted did not know it.
     grounds = [] if decision.verdict is None else decision.verdict.refuted_grounds
     names |= {f"refuted_assumption {refuted.event_index}" for refuted in grounds}
-    if decision.own is not None and not decision.own.passed:
+    if decision.own is not None and _fault_of(decision.own):
         names.add(_OWN)
     return sorted(names - {gates.LOW_FIDELITY} or names)
 

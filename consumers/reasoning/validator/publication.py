@@ -73,7 +73,7 @@ def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: boo
     A report that fails on the agent's own reasoning is published only if it must be.
     """
     if author.name == validated.owner and not validated.report.passed and not must:
-        return {"not_published": "it is your own: `deed reasoning validate --publish` signs that it does not pass"}
+        return {"not_published": "it is your own: `deed reasoning validate --publish` publishes that it fails"}
     try:
         index, is_new = publish(author, view, validated)
     except Refused as refusal:

@@ -16,8 +16,7 @@ can break each of these rules, so this code does not rely on them.
 
 **An inference or conclusion is unlinked** if it names no step, premise or evidence that it rests on. People write so,
 and it is no fault: but nobody can say whether it follows, so the verdict on such a graph is "unchecked", never
-"validated". Only a conclusion can be at fault for it: if there is no other step, or if the author linked every other
-inference, so that the conclusion alone has no ground.
+"validated". A conclusion without links is at fault if it is the only step, or if every other inference is linked.
 
 **A judge** (a model, a person) can only add issues: for an inference that it doubts. Its approval changes no failed
 check. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises are all in it, verbatim.
@@ -143,7 +142,7 @@ class ReasoningValidator:
         return report
 
     def _check_inferences(self, report: ValidationReport, memory: ReasoningMemory) -> None:
-        steps = {step.step_number: step for step in memory.steps}
+        steps = premises_of(memory)
         if self._judge is not None:
             report.judge = JudgeMark(self._judge.model, self._judge.prompt_hash)
         for judged, step in enumerate(inferences_of(memory), start=1):
@@ -154,6 +153,27 @@ class ReasoningValidator:
         unlinked = {check.step for check in report.inferences if check.status == "unlinked"}
         if is_unlinked(memory) and not concluding & unlinked:
             report.inferences.append(InferenceCheck(None, "unlinked", reason=UNLINKED_CONCLUSION))
+
+
+def premises_of(memory: ReasoningMemory) -> dict[int, ReasoningStep]:
+    """Return the steps by number, each with the confidence that it carries to what rests on it.
+
+    A step that was left at the default confidence carries no more than its weakest premise: otherwise it would make
+    sure what is not.
+    """
+    steps = {step.step_number: step for step in memory.steps}
+    try:
+        order = list(TopologicalSorter(memory.dependencies).static_order())
+    except CycleError:
+        return steps
+    for number in order:
+        step = steps.get(number)
+        if step is None or step.confidence != confidence_not_stated:
+            continue
+        premises = [steps[on].confidence for on in memory.dependencies.get(number, ()) if on in steps]
+        if (weakest := min(premises, default=confidence_not_stated)) < step.confidence:
+            steps[number] = msgspec.structs.replace(step, confidence=weakest)
+    return steps
 
 
 def is_unlinked(memory: ReasoningMemory) -> bool:
@@ -318,7 +338,9 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
         yield Issue("CONCLUSION_MISSING", "The graph has no conclusion")
         return
     concluding = concluding_steps(memory)
-    surest = max((step.confidence for step in concluding if _is_confidence(step.confidence)), default=1.0)
+    premises = premises_of(memory)
+    carried = (premises[step.step_number].confidence for step in concluding)
+    surest = max(filter(_is_confidence, carried), default=1.0)
     whole = memory.confidence_in_reasoning
     if not _is_confidence(whole):
         yield Issue("CONFIDENCE_INVALID", "The confidence in the whole is not between 0 and 1")
@@ -329,11 +351,9 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
     with_evidence = {step.step_number for step in memory.steps if references_of(step)}
     citations = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
     reached = ancestors(memory.dependencies, concluded)
+    between = reached.difference(concluded)
     # Nobody can say where a path leads on from a step that names nothing.
-    is_cut_off = any(
-        step.step_number in reached.difference(concluded) and not _is_supported(step, memory)
-        for step in inferences_of(memory)
-    )
+    is_cut_off = any(step.step_number in between and not _is_supported(step, memory) for step in inferences_of(memory))
     if not reached & citations and not is_cut_off and not is_unlinked(memory):
         sought = "step with evidence" if with_evidence else "other step"
         yield Issue("CONCLUSION_UNREACHABLE", f"The conclusion does not lead back to any {sought}")

@@ -68,11 +68,13 @@ _CONNECTIVE: Final = re.compile(
     re.IGNORECASE,
 )
 
+_SENTENCES: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*(?=\S)|\n+")
 _ANNOUNCED: Final = re.compile(
     both_scripts(
         r"\W*(?:(?:ok(?:ay)?|now|next|first|so|then|great|perfect|good)[,.!]?\s+)*"
-        r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|now i)\b"
-        r"|\W*(?:让我|我来|接下来|现在我|我将|我们来)"
+        r"(?:let me|let's|let us)\b|\W*(?:让我|我来|接下来|我们来)"
+        r"|\W*(?:(?:ok(?:ay)?|now|next|first|so|then)[,.!]?\s+)*(?:i'll|i will|i'm going to|i am going to|i need to)\s+"
+        r"(?:now |first |also )?(?:check|look|read|run|see|try|search|verify|start|examine|investigate|explore|test)\b"
     ),
     re.IGNORECASE,
 )
@@ -250,9 +252,9 @@ def _said(text: str, region: Region) -> Region | None:
     start, end = region
     said = text[start:end]
     while said:
-        *_, last = re.split(r"(?<=[.!?:])\s+|(?<=[。！？：])\s*(?=\S)|\n+", said)
+        *_, last = _SENTENCES.split(said)
         if not _ANNOUNCED.match(last):
-            return start, start + len(said)
+            return region if said.endswith((":", "：")) else (start, start + len(said))
         said = said[: len(said) - len(last)].rstrip()
     return None
 

@@ -124,7 +124,7 @@ def record(app: App, arguments: tuple[str, ...]) -> None:
         accepted = app.author().emit(*drafts)
     except Refused as refusal:
         positions = [event["position"] for event in refusal.details.get("events", ())] or [0] * (len(planned) == 1)
-        lines = "".join(f"line {planned[position].line}: " for position in positions)
+        lines = "".join(f"line {line}: " for line in dict.fromkeys(planned[position].line for position in positions))
         raise Refused(refusal.code, f"nothing was recorded: {lines}{refusal.message}", **refusal.details) from refusal
     counts = Counter(entry.kind for entry in entries)
     repeated = all(entry.is_repeat for entry in accepted)
@@ -154,13 +154,15 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
             numbers[entry.of] = 1
             events = [replace(data, session=session)]
         elif isinstance(data, NewStep):
-            number = numbers.get(entry.of) or _following(app, entry, data.content, notices)
+            number = numbers.get(entry.of) or _following(
+                app, entry, data.content, notices, concludes=data.type == "conclusion"
+            )
             events = [data.extension(number)]
             numbers[entry.of] = number + 1
         elif isinstance(data, NewConclusion):
             number = 0  # without steps that it rests on, a conclusion is no step
             if data.rests_on:
-                number = numbers.get(entry.of) or _following(app, entry, data.conclusion, [])
+                number = numbers.get(entry.of) or _following(app, entry, data.conclusion, [], concludes=True)
                 numbers[entry.of] = number + 1
             events = data.events(number)
         elif entry.kind != "settle":
@@ -172,14 +174,21 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
     return drafts
 
 
-def _following(app: App, entry: Entry, first: str, notices: list[str]) -> int:
-    """Return the number of the first step: that of the recorded step with the same text, else the next number."""
+def _following(app: App, entry: Entry, first: str, notices: list[str], *, concludes: bool = False) -> int:
+    """Return the number of the first step: that of the recorded step with the same text, else the next number.
+
+    A conclusion is the same only as a step that concludes.
+    """
     try:
         reasoning = app.query("reasoning.show", id=entry.of)
     except Refused as refusal:
         message = f"nothing was recorded: line {entry.line}: {refusal.message}; to start it, add the line `task: TEXT`"
         raise Refused(refusal.code, message, **refusal.details) from refusal
-    same = [step["step_number"] for step in reasoning["memory"]["steps"] if step["content"] == first]
+    same = [
+        step["step_number"]
+        for step in reasoning["memory"]["steps"]
+        if step["content"] == first and (step["type"] == "conclusion") is concludes
+    ]
     notices += [] if same else reopened(reasoning)
     return same[0] if same else following_number(reasoning)
 

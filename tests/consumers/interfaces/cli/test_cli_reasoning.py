@@ -119,7 +119,7 @@ def test_reasoning_without_links_is_no_fault_but_nobody_vouches_for_it(
 ) -> None:
     name, author = fresh("plain"), ("--as", "a")
     (tmp_path / "pool.py").write_text("a = 1\n", "utf-8")
-    deed("reasoning", "start", name, "--task", "Why is the pool empty?", *author)
+    deed("reasoning", "start", name, "--task", "Why is the pool empty?", "--domain", "ui", *author)
     for text in ("The pool is never closed", "Every request opens one"):
         deed("reasoning", "step", name, text, "--type", "observation", "--evidence", "pool.py:1", *author)
     said = deed.data("reasoning", "conclude", name, "Close the pool", *author)
@@ -128,6 +128,11 @@ def test_reasoning_without_links_is_no_fault_but_nobody_vouches_for_it(
     report = deed.data("reasoning", "validate", name, "--tree", tmp_path)
     assert (report["passed"], report["counts"]["inferences_unlinked"]) == (True, 1)
     assert "inference, conclusion: unlinked: " in deed("reasoning", "validate", name, "--tree", tmp_path)
+    decided = deed.data("snapshot", "receive", name, "--tree", tmp_path)
+    assert (decided["action"], decided["rule_fired"]["reason"]) == (
+        "human_review_required",
+        "The receiver's own validation found 1 unlinked inference.",
+    )
 
     said = deed.data("reasoning", "conclude", name, "Close the pool", "--rests-on", 1, "--rests-on", 2, *author)
     assert said["warnings"] == []

@@ -54,11 +54,14 @@ def test_validate_passes_then_names_the_stale_evidence(
     alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
 
 
-def passing_report(alone: Deed, settled: int = 0) -> tuple[str, str]:
-    """Return the ref of the reasoning of-a, and the data of a report that it passes, with ``settled`` assumptions."""
+def passing_report(alone: Deed, settled: int = 0, unlinked: int = 0) -> tuple[str, str]:
+    """Return the ref of the reasoning of-a, and the data of a report that it passes.
+
+    The report counts ``settled`` assumptions and ``unlinked`` inferences.
+    """
     ref = alone.data("reasoning", "show", "of-a")["ref"]
     counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 2 + settled}
-    counts |= {"assumptions_settled": settled, "inferences_unlinked": 0}
+    counts |= {"assumptions_settled": settled, "inferences_unlinked": unlinked}
     report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
     report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
     return ref, json.dumps(report | {"counts": counts})
@@ -83,6 +86,9 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     verdict = alone.data("reasoning", "show", "of-a")["verdict"]
     counted = "1 of 1 stand, 1 assumption unchecked (1 settled, but not by this validator)"
     assert (verdict["outcome"], verdict["latest"]["counted"]) == ("unchecked", counted)
+    alone(*emit[:5], passing_report(alone, unlinked=1)[1], "--as", "c")
+    verdict = alone.data("reasoning", "show", "of-a")["verdict"]
+    assert (verdict["outcome"], verdict["latest"]["counted"]) == ("unchecked", "1 of 1 stand, 1 inference unlinked")
     alone(*emit, "c")
     assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "passed"
     alone("key", "compromised", "c", "--since", alone.size() - 1)

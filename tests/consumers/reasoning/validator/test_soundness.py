@@ -70,6 +70,12 @@ def test_sound_graph_has_no_issue_though_its_evidence_was_not_looked_up() -> Non
             replace(SOUND, steps=[replace(SEEN, evidence=[]), END], dependencies={}, conclusion="no step says it"),
             set(),
         ),
+        # A step at the default confidence carries no more than its weakest premise.
+        (replace(SOUND, steps=[replace(SEEN, confidence=0.1), step(2, confidence=1.0), END]), {"INFERENCE_UNSOUND"}),
+        (
+            replace(SOUND, steps=[replace(SEEN, confidence=0.1), step(2, confidence=1.0), step(3, "conclusion", 1.0)]),
+            {"CONFIDENCE_ABOVE_PREMISES"},
+        ),
         (replace(SOUND, dependencies={2: [1]}), {"CONCLUSION_UNREACHABLE"}),
         (replace(SOUND, dependencies={3: [2]}), set()),
         (replace(SOUND, steps=[SEEN, GUESS, END], dependencies={3: [2]}), {"CONCLUSION_UNREACHABLE"}),

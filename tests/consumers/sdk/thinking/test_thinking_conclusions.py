@@ -20,6 +20,10 @@ THINKING = "The pool is never closed.\n\nEvery request opens another."
         ("Let me revert first:", ""),
         ("Okay, now I'll run the tests.", ""),
         ("Let them know that the pool leaks.", "Let them know that the pool leaks."),
+        ("I need to close the pool.", "I need to close the pool."),
+        ("We compared both. I'm going to recommend sqlite.", "We compared both. I'm going to recommend sqlite."),
+        ("The cause:\nLet me check the lock", "The cause:\nLet me check the lock"),
+        ("现在我确定是锁的问题。", "现在我确定是锁的问题。"),
         ("I will be out: the pool leaks, said Bob", "I will be out: the pool leaks, said Bob"),
     ],
 )
