@@ -8,7 +8,9 @@
     ...                               "dependencies": {"1": [], "2": []}})
     >>> report = ReasoningValidator().validate(memory)
     >>> report.passed, [issue.code for issue in report.issues]
-    (False, ['CONCLUSION_UNREACHABLE', 'INFERENCE_UNSOUND'])
+    (True, [])
+    >>> report.counts().inferences_unlinked
+    1
 
 Evidence is looked up in a ``Tree``: ``open_tree(folder)`` is the folder as it is now, ``open_tree(folder, commit)`` a
 git commit. The report names the tree. Terms: a *reference* is evidence as the author wrote it; a *check* is the result

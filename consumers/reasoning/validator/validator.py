@@ -179,13 +179,21 @@ def premises_of(memory: ReasoningMemory) -> dict[int, ReasoningStep]:
 def is_unlinked(memory: ReasoningMemory) -> bool:
     """Return whether the conclusion names no step that it rests on, and this is no fault (see the module docstring)."""
     concluding = [step.step_number for step in concluding_steps(memory)]
-    if not memory.conclusion.strip() or any(memory.dependencies.get(number) for number in concluding):
+    is_linked = any(memory.dependencies.get(number) for number in concluding)
+    if not memory.conclusion.strip() or is_linked or _leads_back(memory, concluding):
         return False
     others = [step for step in memory.steps if step.step_number not in concluding]
     is_alone = any(memory.dependencies.values()) and all(
         _is_supported(step, memory) for step in others if step.type in INFERRING
     )
     return bool(others) and not is_alone
+
+
+def _leads_back(memory: ReasoningMemory, concluded: list[int]) -> bool:
+    """Return whether the concluding steps cite evidence or rest on steps that do, or, without any, on other steps."""
+    with_evidence = {step.step_number for step in memory.steps if references_of(step)}
+    citations = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
+    return bool(ancestors(memory.dependencies, concluded) & citations)
 
 
 def _is_supported(step: ReasoningStep, memory: ReasoningMemory) -> bool:
@@ -348,12 +356,10 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
         message = f"The confidence in the whole is {whole:g}, that of its conclusion {surest:g}"
         yield Issue("CONFIDENCE_ABOVE_PREMISES", cut(message))
     concluded = [step.step_number for step in concluding]
-    with_evidence = {step.step_number for step in memory.steps if references_of(step)}
-    citations = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
-    reached = ancestors(memory.dependencies, concluded)
-    between = reached.difference(concluded)
+    between = ancestors(memory.dependencies, concluded).difference(concluded)
     # Nobody can say where a path leads on from a step that names nothing.
     is_cut_off = any(step.step_number in between and not _is_supported(step, memory) for step in inferences_of(memory))
-    if not reached & citations and not is_cut_off and not is_unlinked(memory):
+    if not _leads_back(memory, concluded) and not is_cut_off and not is_unlinked(memory):
+        with_evidence = any(references_of(step) for step in memory.steps)
         sought = "step with evidence" if with_evidence else "other step"
         yield Issue("CONCLUSION_UNREACHABLE", f"The conclusion does not lead back to any {sought}")

@@ -104,7 +104,11 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     told = [one.partition(" of step 4: ")[2] for one in done if one.startswith("evidence ")]
     assert told == [note + way_on for note in warned.values() if note]
     step: dict[str, Any] = reasoned.data("reasoning", "fetch", "r")["memory"]["steps"][3]
-    assert [bool(digest) for digest in step["evidence_digests"]] == [name == "a b:c.txt:1" for name in warned]
+    digests = dict(zip(warned, step["evidence_digests"], strict=True))
+    assert {name for name, digest in digests.items() if digest == "missing"} == {
+        name for name in warned if warned[name]
+    }
+    assert [name for name, digest in digests.items() if digest not in ("missing", "")] == ["a b:c.txt:1"]
     wanted = "warning: evidence 'src/gone.py:1' of step 5: gone (The file does not exist)"
     assert wanted in reasoned.run(*SEEN, "Gone", "--evidence", "src/gone.py:1").err
 

@@ -120,8 +120,9 @@ def test_reasoning_without_links_is_no_fault_but_nobody_vouches_for_it(
     name, author = fresh("plain"), ("--as", "a")
     (tmp_path / "pool.py").write_text("a = 1\n", "utf-8")
     deed("reasoning", "start", name, "--task", "Why is the pool empty?", "--domain", "ui", *author)
-    for text in ("The pool is never closed", "Every request opens one"):
-        deed("reasoning", "step", name, text, "--type", "observation", "--evidence", "pool.py:1", *author)
+    step = ["reasoning", "step", name, "--type", "observation", *author]
+    deed(*step, "The pool is never closed", "--evidence", "pool.py:1")
+    deed(*step, "Every request opens one")
     said = deed.data("reasoning", "conclude", name, "Close the pool", *author)
     (warning,) = said["warnings"]
     assert warning.startswith(f"the conclusion of {name} is unlinked (its words suggest 2): `deed reasoning conclude")

@@ -78,7 +78,7 @@ def test_graph_that_may_be_acted_on_comes_along_with_its_ref_and_command(
     assert data["action"] == "act_on_full"
     assert [one["content"] for one in data["graph"]["steps"]][:2] == ["The disk is at 98 %", "Backups fill the disk"]
     assert fetch in said
-    assert "-- here it is:\n  1. observation (1.00)\n     The disk is at 98 %\n" in said
+    assert "-- here it is:\n  1. observation\n     The disk is at 98 %\n" in said
 
 
 @pytest.mark.parametrize(
