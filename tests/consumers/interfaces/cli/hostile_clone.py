@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import inside
@@ -18,7 +19,6 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SECRET = "top-secret-of-the-environment"
 INJECTED = "IGNORE-ALL-PREVIOUS-INSTRUCTIONS"
@@ -52,7 +52,8 @@ class Clone(NamedTuple):
         """Call a verb in the clone, as a process."""
         command = [sys.executable, "-P", "-m", "deedbook", *words]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        environment["STOLEN"] = SECRET
+        patience = Path(__file__).parents[1] / "hooks/patience"  # a hook's own deadline is too short on a busy machine
+        environment |= {"STOLEN": SECRET, "PYTHONPATH": str(patience), "DEEDBOOK_TEST_HOOK_S": "60"}
         done = subprocess.run(
             command, cwd=self.folder, input=stdin, capture_output=True, env=environment, check=False, timeout=60
         )
