@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,7 @@ import msgspec
 
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, briefs_kept_max, read_graph
 from deedbook.consumers.reasoning.validator.evidence import HOLDING, is_known
-from deedbook.consumers.reasoning.validator.trees import open_tree
+from deedbook.consumers.reasoning.validator.trees import tree_of
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.events.brief import Brief, Fidelity
@@ -127,7 +126,7 @@ def look_again(
     ``counts`` is the number of ``evidence`` items that are fresh, changed since the author read them, gone, or
     not_checkable; fresh ones come last. Each of ``assumptions`` is held, refuted, settled by agents or not_checked.
     """
-    with open_tree(root) if root is not None else nullcontext() as tree:
+    with tree_of(root) as tree:
         report = ReasoningValidator(tree, knows=partial(is_known, view)).validate(memory)
     last = next((entry for entry in validations if entry["tree"] != "none"), None) if root is None else None
     checks = msgspec.to_builtins(report.evidence) if last is None else last["data"]["evidence"]

@@ -53,14 +53,14 @@ _TICKED: Final = (
     "AND l.kind = 'handoff.criterion_checked' ORDER BY l.event_index"
 )
 _STANDS: Final = (
-    "(SELECT v.passed FROM validations v WHERE v.reasoning_ref = r.ref AND v.author <> r.author "
+    "(SELECT v.passed = 1 AND v.unlinked = 0 FROM validations v WHERE v.reasoning_ref = r.ref AND v.author <> r.author "
     "ORDER BY v.event_index DESC LIMIT 1)"
 )
 _COUNTED: Final = (
     "SELECT s.id AS session_id, s.findings + s.dead_ends AS findings, "  # noqa: S608 - fixed texts
     "(SELECT count(DISTINCT target) FROM corrections c WHERE c.session_id = s.id AND c.kind <> 'unknown.resolved') "
     "AS retracted, (SELECT count(*) FROM reasonings r WHERE r.session = s.id) AS reasonings, "
-    f"(SELECT count(*) FROM reasonings r WHERE r.session = s.id AND {_STANDS} = 1) AS stand FROM sessions s WHERE s.id "
+    f"(SELECT count(*) FROM reasonings r WHERE r.session = s.id AND {_STANDS}) AS stand FROM sessions s WHERE s.id "
 )
 
 

@@ -15,8 +15,8 @@ Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
 class ValidationLine(Marked, frozen=True, kw_only=True):
     """A validator's report on a version of a reasoning, and the ``data`` of its event.
 
-    ``issues`` is their number, ``tree`` and ``commit_id`` name the files that it was checked against, and ``key`` (hex)
-    signed it.
+    ``issues`` is their number, and ``unlinked`` that of inferences which name nothing that they rest on. ``tree`` and
+    ``commit_id`` name the files that it was checked against, and ``key`` (hex) signed it.
     """
 
     event_index: Index
@@ -25,6 +25,7 @@ class ValidationLine(Marked, frozen=True, kw_only=True):
     reasoning_ref: str
     passed: bool
     issues: int
+    unlinked: int
     tree: TreeSort
     commit_id: str
     validator: Untrusted

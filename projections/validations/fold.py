@@ -11,7 +11,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 class ValidationRow(Row, frozen=True):
     """A report on a graph version; ``tree`` is the tree it was checked against, ``issues`` their number.
 
-    ``key`` (hex) signed it.
+    ``unlinked`` counts the inferences that name nothing that they rest on; ``key`` (hex) signed it.
     """
 
     event_index: int
@@ -20,6 +20,7 @@ class ValidationRow(Row, frozen=True):
     reasoning_ref: str
     passed: bool
     issues: int
+    unlinked: int
     tree: str
     commit_id: str
     validator: str
@@ -46,6 +47,7 @@ def added(logged: Logged) -> Rows:
         event_id=event.id,
         reasoning_id=event.name,
         issues=data.counts.issues,
+        unlinked=data.counts.inferences_unlinked,
         tree=data.tree.sort,
         commit_id=data.tree.commit,
         validator=data.validator_name,

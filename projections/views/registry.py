@@ -16,11 +16,11 @@ from deedbook.projections.views.projection import Projection
 VIEW_VERSIONS: Final = {
     "catalog": 8,
     "agents": 11,
-    "reasoning": 8,
+    "reasoning": 9,
     "briefs": 5,
     "handoffs": 15,
     "sessions": 7,
-    "validations": 4,
+    "validations": 5,
     "snapshots": 4,
     "reviews": 4,
     "reports": 9,

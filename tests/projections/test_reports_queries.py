@@ -7,7 +7,7 @@ from building import START_MS
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff, session
-from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.reasoning import Counts, ReasoningExtended, ReasoningStarted, Step
 from deedbook.ledger.events.session import Deltas
 from deedbook.projections.reports import trends
 
@@ -258,6 +258,9 @@ def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_it
     assert grounds == counts | {"text": text}
     (agent,) = reader.answer("reports.calibration", {})["items"]
     assert (agent["grounds"], agent["points"][0]["grounds"]) == (grounds, grounds)
+    unlinked = Counts(**dict.fromkeys(Counts.__struct_fields__, 0) | {"inferences_unlinked": 1})
+    ledger.validate("q", reader.answer("reasoning.show", {"id": "q"})["ref"], counts=unlinked)
+    assert reader.answer("reports.show", {"id": "s"})["grounds"]["stand"] == 0
     ledger.record_session("quiet")
     ledger.report("quiet", ai_id="bob")
     (agent,) = reader.answer("reports.calibration", {"limit": 1})["items"]

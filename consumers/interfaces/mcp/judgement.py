@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.snapshots.act import act_on
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
-from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
+from deedbook.consumers.reasoning.validator.trees import tree_of, work_tree
 from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Author
@@ -43,7 +42,7 @@ def judged(
 def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
     """Validate against the server's work tree; the report is published if the author may do so."""
     tree = work_tree(Path.cwd())
-    with open_tree(tree) if tree is not None else nullcontext() as opened:
+    with tree_of(tree) as opened:
         done = validate_ref(view, ref, tree=opened, validator=author.name)
     report, counts = done.report, done.report.counts()
     answer = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
@@ -21,7 +20,7 @@ from deedbook.consumers.reasoning.links import check_drafts
 from deedbook.consumers.reasoning.operations import NewConclusion, NewStep
 from deedbook.consumers.reasoning.validator import publication
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
+from deedbook.consumers.reasoning.validator.trees import tree_of, work_tree
 from deedbook.consumers.sdk.batch import present_batch
 from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.consumers.sessions.report import correction, report_at_end
@@ -405,7 +404,7 @@ class Reasoning(Noun):
         folder = Path(tree) if tree is not None else work_tree(Path.cwd())
         view = partial(ask, self._ledger.client)
         author = self._ledger.author() if publish else None
-        with open_tree(folder) if folder is not None else nullcontext() as opened:
+        with tree_of(folder) as opened:
             validated = publication.validate_ref(view, self.id, tree=opened, validator=author.name if author else "")
         if author is not None:
             publication.publish(author, view, validated)

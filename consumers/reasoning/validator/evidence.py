@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -30,7 +29,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.validator.reads import FileText, Reads, digest_of, searches_max
-from deedbook.consumers.reasoning.validator.trees import REVISION, Parts, open_tree, parts_of, work_tree
+from deedbook.consumers.reasoning.validator.trees import REVISION, Parts, parts_of, tree_of, work_tree
 from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
@@ -166,7 +165,7 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
     if not any(isinstance(part, Step | AssumptionSettled | FindingLogged) and part.evidence for part in parts):
         return cited, warnings
     root = work_tree(Path.cwd())
-    with open_tree(root) if root is not None else nullcontext() as tree:
+    with tree_of(root) as tree:
         reads = Reads(tree, partial(is_known, view))
         for at, data in enumerate(drafts):
             if isinstance(data, ReasoningExtended):

@@ -23,7 +23,7 @@ import re
 import stat
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import EACCES, ELOOP, ENOTDIR, EPERM
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -255,6 +255,11 @@ class CommitTree(Tree):
 def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTree:
     """Return the tree of a commit in the repository at ``folder``, or of the folder as it is now."""
     return FolderTree(folder) if commit is None else CommitTree(folder, commit)
+
+
+def tree_of(folder: Path | None, commit: str | None = None) -> AbstractContextManager[Tree | None]:
+    """Return the tree of ``folder``, to be used in a ``with`` statement; None if there is no folder to look into."""
+    return nullcontext() if folder is None else open_tree(folder, commit)
 
 
 def work_tree(folder: Path) -> Path | None:

@@ -5,7 +5,6 @@ A reasoning that does not pass ends with exit code 6, its report in the error's 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from deedbook.consumers.reasoning.explanation import explain_brief
 from deedbook.consumers.reasoning.validator.evidence import NOT_THERE
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
-from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
+from deedbook.consumers.reasoning.validator.trees import tree_of, work_tree
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
@@ -162,7 +161,7 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
     if commit is not None and tree is None:
         message = "--commit needs a git repository: name its folder with --tree DIR"
         raise Refused("USAGE", message)
-    with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
+    with tree_of(tree, commit) as opened:
         done = validate_ref(
             app.query_with,
             ref,

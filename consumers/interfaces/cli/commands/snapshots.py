@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -20,7 +19,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.compressor.transfer import read_verdict
 from deedbook.consumers.reasoning.snapshots.act import act_on, describe
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
-from deedbook.consumers.reasoning.validator.trees import open_tree
+from deedbook.consumers.reasoning.validator.trees import tree_of
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
@@ -117,7 +116,7 @@ def receive(
     author = None if app.settings().agent is None else app.author()
     assessed = msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None
     wanted = None if level is None else TransferLevel(level)
-    with open_tree(tree) if tree is not None else nullcontext() as opened:
+    with tree_of(tree) as opened:
         decision = act_on(app.query_with, ref, author=author, level=wanted, task=task, vectors=assessed, tree=opened)
     data = describe(decision)
 
