@@ -82,7 +82,7 @@ def _warnings(name: str, recorded: GraphState, events: Sequence[EventData]) -> l
             words = suggested.before(number)
             advice = "no step comes before it: if you saw this, record it as an observation"
             if words:
-                advice = "next time give rests_on; for this step, let the conclusion name what it rests on"
+                advice = "record it again with rests_on, and let the conclusion rest on that step"
             warnings.append(f"step {number} of {name} is unlinked{words}: {advice}")
         else:
             warnings.append(f"step {number} of {name}: {check.reason}")

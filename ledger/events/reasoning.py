@@ -196,11 +196,13 @@ class AssumptionCheck(Part, frozen=True):
 class InferenceCheck(Part, frozen=True):
     """One checked inference, or the conclusion (``step`` is None), and a judge's opinion if there is one.
 
-    It is ``unlinked`` if it names nothing that it rests on: then nobody can say whether it follows.
+    It is ``unlinked`` if it names nothing that it rests on: then nobody can say whether it follows. This matters only
+    if the conclusion rests on it (``is_ground``).
     """
 
     step: StepNumber | None
     status: InferenceStatus
+    is_ground: bool = True
     method: Literal["structural", "judged"] = "structural"
     opinion: Opinion | None = None
     reason: Excerpt = ""

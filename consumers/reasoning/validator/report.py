@@ -67,7 +67,7 @@ class ValidationReport:
             assumptions_settled=assumed["settled"],
             inferences=len(self.inferences),
             inferences_sound=sum(check.status == "sound" for check in self.inferences),
-            inferences_unlinked=sum(check.status == "unlinked" for check in self.inferences),
+            inferences_unlinked=sum(check.status == "unlinked" and check.is_ground for check in self.inferences),
             inferences_judged=sum(check.method == "judged" for check in self.inferences),
             inferences_doubted=sum(check.opinion == "does_not_follow" for check in self.inferences),
         )

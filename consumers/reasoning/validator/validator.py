@@ -15,8 +15,9 @@ with evidence or, if the graph cites no evidence at all (a sum, a thought aloud)
 can break each of these rules, so this code does not rely on them.
 
 **An inference or conclusion is unlinked** if it names no step, premise or evidence that it rests on. People write so,
-and it is no fault: but nobody can say whether it follows, so the verdict on such a graph is "unchecked", never
-"validated". A conclusion without links is at fault if it is the only step, or if every other inference is linked.
+and it is no fault: but nobody can say whether it follows. If the conclusion rests on it, the verdict on the graph is
+"unchecked", never "validated". A conclusion without links is at fault if it is the only step, or if every other
+inference is linked.
 
 **A judge** (a model, a person) can only add issues: for an inference that it doubts. Its approval changes no failed
 check. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises are all in it, verbatim.
@@ -142,17 +143,27 @@ class ReasoningValidator:
         return report
 
     def _check_inferences(self, report: ValidationReport, memory: ReasoningMemory) -> None:
-        steps = premises_of(memory)
+        steps, grounds = premises_of(memory), _grounds(memory)
         if self._judge is not None:
             report.judge = JudgeMark(self._judge.model, self._judge.prompt_hash)
         for judged, step in enumerate(inferences_of(memory), start=1):
             deps = [steps[number] for number in memory.dependencies.get(step.step_number, []) if number in steps]
             check = self.check_inference(step, deps) if judged <= judged_max else check_inference(step, deps)
+            if check.status == "unlinked" and step.step_number not in grounds:
+                check = msgspec.structs.replace(check, is_ground=False)
             _add_inference(report, check, step)
         concluding = {_number_of(step.step_number) for step in concluding_steps(memory)}
         unlinked = {check.step for check in report.inferences if check.status == "unlinked"}
         if is_unlinked(memory) and not concluding & unlinked:
             report.inferences.append(InferenceCheck(None, "unlinked", reason=UNLINKED_CONCLUSION))
+
+
+def _grounds(memory: ReasoningMemory) -> set[int]:
+    """Return the steps that the conclusion rests on, and itself; all, if it names none."""
+    concluding = [step.step_number for step in concluding_steps(memory)]
+    if not any(memory.dependencies.get(number) for number in concluding):
+        return {step.step_number for step in memory.steps}
+    return ancestors(memory.dependencies, concluding)
 
 
 def premises_of(memory: ReasoningMemory) -> dict[int, ReasoningStep]:

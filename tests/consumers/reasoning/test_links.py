@@ -55,7 +55,7 @@ def test_linked_reasoning_is_not_warned_about() -> None:
 
 def test_unlinked_step_is_named_with_what_its_words_suggest() -> None:
     (warning,) = warned(START, LOGS.extension(1), inferred(2, content="So it leaks"))
-    assert warning.startswith("step 2 of jwt is unlinked (its words suggest 1): next time give rests_on")
+    assert warning.startswith("step 2 of jwt is unlinked (its words suggest 1): record it again with rests_on")
 
 
 def test_step_is_judged_with_the_steps_that_are_recorded() -> None:

@@ -23,7 +23,7 @@ from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import tree_of, work_tree
 from deedbook.consumers.sdk.llm.model import named_client
-from deedbook.consumers.sdk.text import quote_text
+from deedbook.consumers.sdk.text import counted, quote_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.format.codec import convert
@@ -196,9 +196,10 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
         many = f"{counts['issues']} issue{'s' * (counts['issues'] > 1)}"
         raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {summary}", report=data)
 
-    text = [f"{done.reasoning_id} passes: {summary}, {counts['inferences_sound']} inferences are sound (structure)"]
+    sound = counted(counts["inferences_sound"], "inference")
+    text = [f"{done.reasoning_id} passes: {summary}, {sound} sound (structure)"]
     for inference in done.report.inferences:
-        if inference.status == "unlinked":
+        if inference.status == "unlinked" and inference.is_ground:
             at = "conclusion" if inference.step is None else f"step {inference.step}"
             text.append(f"inference, {at}: unlinked: {inference.reason}")
     text += [
