@@ -135,8 +135,8 @@ class App(ReadingApp):
             raise Refused("USAGE", "no agent is named to sign this: add --as NAME, or set DEEDBOOK_AGENT")
         return agent
 
-    def act_as(self, name: str) -> None:
-        """Act as ``name`` from now on, as if --as had named it; a server is then asked anew, with that agent's keys."""
+    def act_as(self, name: str | None) -> None:
+        """Act as ``name`` (None: nobody) from now on, as --as does; a server is then asked anew, with its keys."""
         self.agent = name
         if self._ledger is not None:
             self._ledger.close()
@@ -154,6 +154,10 @@ class App(ReadingApp):
         ):
             self._passphrases[name] = passphrase
         return self._passphrases.get(name)
+
+    def remember_passphrase(self, name: str, passphrase: str) -> None:
+        """Open ``name``'s key with a passphrase that was just given for it, without asking again."""
+        self._passphrases[name] = passphrase
 
     @property
     def has_terminal(self) -> bool:

@@ -35,7 +35,7 @@ SECTIONS: Final = {
     },
     "Check and prove": {
         "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),
-        "doctor": Lazy("ledger:doctor", "Check the installation, the ledger and its keys."),
+        "doctor": Lazy("doctor:doctor", "Check the installation, the ledger and its keys."),
         "fsck": Lazy("audit:fsck", "Check every stored byte of the ledger in this folder."),
         "checkpoint": Lazy("audit:checkpoint", "Print a signed checkpoint."),
         "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
@@ -48,7 +48,8 @@ SECTIONS: Final = {
         "recover": Lazy("backup:recover", "Recover lost entries from the bus, or continue without them."),
     },
     "Set up": {
-        "init": Lazy("ledger:init", "Make a new ledger in this folder."),
+        "init": Lazy("init:init", "Begin here: a ledger, you as its reviewer, and your harnesses."),
+        "uninstall": Lazy("uninstall:uninstall", "Undo `deed setup` in this project; name what stays."),
         "agent": Lazy("agents:agent", "Register, invite and remove agents; change roles.", is_group=True),
         "join": Lazy("join:join", "Join a ledger on another machine with an invitation code."),
         "key": Lazy("keys:key", "List signing keys; delegate, rotate and revoke them.", is_group=True),

@@ -23,6 +23,7 @@ and ``source`` at SessionStart. All three read ``hookSpecificOutput.additionalCo
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -66,6 +67,7 @@ class Harness(NamedTuple):
 
     name: str
     title: str
+    program: str
     project: Files
     advice: str
     events: Mapping[str, Does] = _FOUR_EVENTS
@@ -86,6 +88,11 @@ class Harness(NamedTuple):
             return files
         local = files.settings.with_name("settings.local.json")
         return files._replace(settings=local, servers=_claude_user(Path.home()).servers)
+
+    def is_present(self) -> bool:
+        """Whether its program is on PATH, or this user has its folder of settings."""
+        settings = self.files(Path.home(), "user").settings
+        return shutil.which(self.program) is not None or settings.parent.is_dir()
 
     def is_apart(self, scope: Scope) -> bool:
         """Whether this user's settings in a project are in another file than the team's."""
@@ -135,6 +142,7 @@ HARNESSES: Final = {
         Harness(
             name="claude-code",
             title="Claude Code",
+            program="claude",
             project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md"), ".claude" / _TOT),
             server_fields={"type": "stdio"},
             has_env_file=True,
@@ -143,6 +151,7 @@ HARNESSES: Final = {
         Harness(
             name="codex",
             title="Codex CLI",
+            program="codex",
             servers_format="toml",
             project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md"), _TOT_SKILL),
             advice="Trust the new hooks in Codex with /hooks, and trust the project: Codex runs them only then.",
@@ -150,6 +159,7 @@ HARNESSES: Final = {
         Harness(
             name="gemini",
             title="Gemini CLI",
+            program="gemini",
             timeout_units_per_s=1000,
             events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "end"},
             project=Files(_GEMINI, _GEMINI, Path("GEMINI.md"), ".gemini" / _TOT_TOML),

@@ -352,15 +352,17 @@ def _wait_until(connects: Callable[[], None]) -> None:
             return
 
 
-def new_passphrase(app: App, name: str, roles: Collection[str], *, unprotected: bool) -> str | None:
-    """Return the passphrase for a new key; None for one that may lie unsealed.
+def new_passphrase(
+    app: App, name: str, roles: Collection[str], *, unprotected: bool, beside: str | None = None
+) -> str | None:
+    """Return the passphrase for a new key; None for one that may lie unsealed. It may seal a key ``beside`` it, too.
 
     A key that can approve, or register somebody who can, needs one, unless ``unprotected``. Raises Refused: ``USAGE``.
     """
     wants_seal = app.passphrase_fd is not None or not TRUSTED_ROLES.isdisjoint(roles)
     if unprotected or not wants_seal:
         return None
-    passphrase = app.read_passphrase(f"New passphrase for {name}: ", confirm=True)
+    passphrase = app.read_passphrase(f"New passphrase for {' and '.join(filter(None, [name, beside]))}: ", confirm=True)
     if not passphrase:
         where = "at the prompt" if sys.stdin.isatty() else "with --passphrase-fd"
         first_try = ". For a first try: deed init --trial" if name == ROOT else ""

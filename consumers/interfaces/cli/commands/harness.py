@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,15 +52,8 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     parts alone and updates parts of an earlier version. With --team the commands contain no path, and each user's
     DEEDBOOK_AGENT acts.
     """
-    target = HARNESSES[harness]
-    home = _home(app)
-    if action is None and home is not None:
-        trust.demand(home, app.client())
-    folder = Path.home() if scope == "user" else _project(home)
-    scope = _scope_of(app, target, folder, scope, action)
-    launcher = _launcher(app, target, home, folder, scope, is_new=action is None)
-    copies = None if home is None else home / "setup-kept"
-    installation = Installation(target, folder, launcher, scope=scope, kept=copies)
+    installation = installation_here(app, harness, scope, action)
+    scope, target, launcher = installation.scope, installation.harness, installation.launcher
     if action == "check":
         outcomes = installation.check()
         is_whole = all(outcome.state is State.INSTALLED for outcome in outcomes)
@@ -69,10 +63,38 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
         return
     outcomes = installation.remove(force=force) if action == "remove" else installation.install(force=force)
     data = {"harness": harness, "scope": scope, "agent": launcher.agent}
-    is_mixed = scope == "local" and not target.is_apart(scope)
-    advice = f"{_TEAM_ADVICE} {harness}." if scope == "team" else f"{target.advice}{is_mixed * _MIXED_ADVICE}"
-    advice = "" if action else "\n".join(filter(None, [advice, _path_advice()]))
+    advice = "" if action else "\n".join([advice_of(target, scope), *common_advice()])
     _show(app, data | {"advice": advice}, outcomes, lambda outcome: outcome.done)
+
+
+def installation_here(app: App, harness: str, scope: Scope | None = None, action: str | None = None) -> Installation:
+    """Return the setup of a harness in this project, or in the user's home; ``action`` is None for a new setup.
+
+    Raises Refused: ``USAGE`` where this scope cannot be set up; ``NOT_TRUSTED``. Unavailable: ``NO_LEDGER``.
+    """
+    target = HARNESSES[harness]
+    home = _home(app)
+    if action is None and home is not None:
+        trust.demand(home, app.client())
+    folder = Path.home() if scope == "user" else project_of(home)
+    scope = _scope_of(app, target, folder, scope, action)
+    launcher = _launcher(app, target, home, folder, scope, is_new=action is None)
+    return Installation(target, folder, launcher, scope=scope, kept=None if home is None else home / "setup-kept")
+
+
+def advice_of(harness: Harness, scope: Scope) -> str:
+    """Return what a person still does for a harness after its setup."""
+    if scope == "team":
+        return f"{_TEAM_ADVICE} {harness.name}."
+    is_mixed = scope == "local" and not harness.is_apart(scope)
+    return f"{harness.advice}{is_mixed * _MIXED_ADVICE}"
+
+
+def common_advice() -> list[str]:
+    """Return what a person still does for every harness."""
+    has_mcp = find_spec("mcp") is not None
+    mcp_advice = "" if has_mcp else "The MCP server needs one more package: pip install 'deedbook[mcp]'"
+    return list(filter(None, [_path_advice(), mcp_advice]))
 
 
 def _path_advice() -> str:
@@ -113,7 +135,7 @@ def _home(app: App) -> Path | None:
         return None  # removal and check need no ledger
 
 
-def _project(home: Path | None) -> Path:
+def project_of(home: Path | None) -> Path:
     """Return the folder of the project: this one or the parent that has the ledger, else this one."""
     here = present_folder()
     homes = ((folder, home_in(folder)) for folder in (here, *here.parents) if home is not None)
@@ -147,7 +169,13 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
 
 
 def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callable[[Outcome], str]) -> None:
-    files = [
+    text = [line for outcome in outcomes for line in lines_of(outcome, word(outcome))]
+    app.show("setup", data | {"files": described(outcomes)}, filter(None, [*text, data.get("advice")]))
+
+
+def described(outcomes: list[Outcome]) -> list[dict[str, Any]]:
+    """Return the outcomes of a setup as JSON shows them."""
+    return [
         {
             "path": str(outcome.path),
             "state": str(outcome.state),
@@ -157,13 +185,11 @@ def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callabl
         for outcome in outcomes
     ]
 
-    text = []
-    for outcome in outcomes:
-        text += [
-            f"{word(outcome):10}{outcome.path}",
-            *([f"{'':10}copy of the edited file: {outcome.kept}"] if outcome.kept else []),
-        ]
-    app.show("setup", data | {"files": files}, filter(None, [*text, data.get("advice")]))
+
+def lines_of(outcome: Outcome, word: str) -> list[str]:
+    """Return the lines that say what a setup did with one file."""
+    kept = [f"{'':10}copy of the edited file: {outcome.kept}"] if outcome.kept else []
+    return [f"{word:10}{outcome.path}", *kept]
 
 
 budget_max_tokens = 100_000

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 class Terminal:
     """A person's terminal on which one verb runs."""
 
-    def __init__(self, home: Path, *words: str) -> None:
+    def __init__(self, home: Path | None, *words: str, cwd: Path | None = None) -> None:
+        """Run a verb; without ``home`` it finds the ledger by its working directory."""
         self._ours, theirs = pty.openpty()
-        command = [sys.executable, "-P", "-m", "deedbook", "--home", str(home), *words]
-        self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        before = [] if home is None else ["--home", str(home)]
+        command = [sys.executable, "-P", "-m", "deedbook", *before, *words]
+        self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd)
         os.close(theirs)
 
     def until(self, text: str | None) -> str:

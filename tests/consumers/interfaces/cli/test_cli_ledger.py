@@ -258,7 +258,7 @@ def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Deed, tmp_path: 
 def test_doctor_says_which_extras_are_not_there(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     extras = {"mcp", "rs_bpe"}
     monkeypatch.setattr(
-        "deedbook.consumers.interfaces.cli.commands.ledger.find_spec",
+        "deedbook.consumers.interfaces.cli.commands.doctor.find_spec",
         lambda name: None if name in extras else find_spec(name),
     )
     checks = {one["name"]: one for one in alone.data("doctor")["checks"]}

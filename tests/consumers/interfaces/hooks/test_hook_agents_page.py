@@ -58,11 +58,10 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         "TTL = 3600\nCACHE = {}\n\n\ndef check(token):\n    entry = CACHE\n    return entry\n"
     )
     place.run("git", "init", "-q", ".")
-    init, add_agent, add_reviewer = inline("Set DEEDBOOK_AGENT")
-    follow(place, "", f"{init} --unprotected")  # a person is asked for a passphrase instead
+    init, add_agent = inline("Set DEEDBOOK_AGENT")
+    follow(place, "", f"{init} --unprotected --name rita")  # a person is asked for a passphrase and a name instead
     for name in ("ann", "ben"):
         follow(place, "", add_agent, NAME=name)
-    follow(place, "", f"{add_reviewer} --unprotected")
     for command in inline("Begin"):
         follow(place, "ann", command)
     for words in example(0, place):

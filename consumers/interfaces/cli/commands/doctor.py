@@ -1,10 +1,8 @@
-"""`deed init`, `doctor`: a new ledger; whether all is in order here."""
+"""`deed doctor`: whether the installation and the ledger here are in order."""
 
 from __future__ import annotations
 
 import json
-import re
-import socket
 import sqlite3
 import stat
 import sys
@@ -14,14 +12,13 @@ from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
 import deedbook
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.agents import UNPROTECTED_HELP, new_passphrase
 from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
@@ -31,118 +28,33 @@ from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
-from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.client.client import Client, read_reset
-from deedbook.ledger.client.creation import check_is_new, create_ledger
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
-from deedbook.ledger.events.authority import Role
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
-from deedbook.ledger.home.config import Settings, parse_config, read_config
+from deedbook.ledger.home.config import Settings, parse_config
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import (
     CHAINS_FILE,
     CONFIG_FILE,
     find_home,
-    new_home,
     present_folder,
     project_path,
     read_file,
     resolved,
 )
-from deedbook.ledger.home.settings import check_folder
-from deedbook.ledger.home.trust import fingerprint
-from deedbook.ledger.lifecycle.authority import ROOT, AgentRecord
+from deedbook.ledger.lifecycle.authority import AgentRecord
 from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES
 from deedbook.ledger.limits import map_alarm_ratio
 from deedbook.ledger.service.server import find_server
 from deedbook.ledger.trust.history import head_text
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.catalog.queries import needed_blobs
-
-_TRIAL_AGENTS: Final[dict[str, tuple[Role, ...]]] = {
-    "alex": ("human", "reviewer"),
-    "claude-code": ("agent",),
-    "kuro": ("agent",),
-}
-_TRIAL_LINES: Final = (
-    "A trial: alex reviews, claude-code and kuro work, and no key has a passphrase. Use `deed init` for real work.",
-    "Next: deed handoff create --as kuro --to claude-code --reviewer alex --title TITLE",
-)
-
-
-@click.command(cls=Command)
-@click.option(
-    "--origin", help="The name on the ledger's checkpoints, such as example.org/team (default: host and folder)."
-)
-@click.option("--unprotected", is_flag=True, help=UNPROTECTED_HELP)
-@click.option(
-    "--trial",
-    "is_trial",
-    is_flag=True,
-    help="For a first try: also register alex (human, reviewer) and the agents claude-code and kuro, all keys without "
-    "a passphrase. Every verdict says `gate: open (trial)`, for ever.",
-)
-def init(app: App, origin: str | None, *, unprotected: bool, is_trial: bool) -> None:
-    """Make a new ledger in .deedbook of this folder, or in --home DIR or DEEDBOOK_HOME.
-
-    Makes a root key, a checkpoint key and a node key, and entry 0, which names them. Git ignores the folder. The root
-    key is sealed with a passphrase, which is asked on a terminal or read from --passphrase-fd.
-    """
-    path = app.home or new_home(present_folder())
-    home = Home(path)
-    check_is_ours(home)
-    origin = origin or _default_origin(path)
-    passphrase = new_passphrase(app, ROOT, ("admin",), unprotected=unprotected or is_trial)
-    map_size = read_config(path).map_size_bytes
-    ledger = create_ledger(home, origin=origin, map_size=map_size, passphrase=passphrase, is_trial=is_trial)
-    if is_trial:
-        app.act_as(ROOT)
-        for name, roles in _TRIAL_AGENTS.items():
-            register_agent(app.author(), home, name, roles)
-    root = read_key_file(home.key_file(ROOT)).public
-    data = {
-        "home": str(path),
-        "ledger": ledger,
-        "origin": origin,
-        "root_key": root,
-        "root_fingerprint": fingerprint(bytes.fromhex(root)),
-        "trial": is_trial,
-    }
-
-    app.show(
-        "ledger",
-        data,
-        [
-            f"A new ledger {ledger} in {path}",
-            f"  origin  {origin}",
-            f"  root    {data['root_fingerprint']}",
-            "Give this fingerprint to auditors: `deed verify --root FINGERPRINT` checks that it is this ledger.",
-            *(_TRIAL_LINES if is_trial else ["Next: deed agent add NAME --role agent"]),
-        ],
-    )
-    if not app.as_json and not trust.is_trusted(path):
-        echo("It could not be noted that you trust this folder: see `deed doctor`.", err=True)
-
-
-def check_is_ours(home: Home) -> None:
-    """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted."""
-    if home.path.exists():
-        check_folder(resolved(home.path), is_named=True)
-    check_is_new(home)
-    if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
-        raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
-
-
-def _default_origin(path: Path) -> str:
-    parts = (socket.gethostname() or "localhost", path.absolute().parent.name or "ledger")
-    return "/".join(re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in parts)
-
 
 skipped_shown_max = 5
 

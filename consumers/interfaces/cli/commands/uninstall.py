@@ -1,0 +1,135 @@
+"""`deed uninstall`: undo what `deed init` and `deed setup` did in a project, and name what stays."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.commands.harness import described, installation_here, lines_of, project_of
+from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
+from deedbook.consumers.interfaces.hooks.installation import Outcome
+from deedbook.consumers.interfaces.hooks.parts import State
+from deedbook.consumers.interfaces.hooks.record import record_path
+from deedbook.consumers.sdk.git import Git
+from deedbook.consumers.sdk.text import counted
+from deedbook.consumers.sessions.notes import NOTES
+from deedbook.consumers.sessions.settings import FILES_FOLDER
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import find_home, present_folder, resolved
+from deedbook.ledger.service.server import unserved
+from deedbook.ledger.system.files import as_unavailable
+
+
+class Left(NamedTuple):
+    """One thing that uninstalling leaves, and the command that removes it."""
+
+    thing: str
+    command: str
+
+
+@click.command(cls=Command)
+@click.option("--delete-ledger", "deletes", is_flag=True, help="Also delete the ledger's folder, with its keys.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
+@click.option("--force", is_flag=True, help="Also remove parts that somebody edited; keep a copy of each such file.")
+def uninstall(app: App, *, deletes: bool, yes: bool, force: bool) -> None:
+    """Remove the hooks, MCP servers and pages of every harness set up in this project, and list what stays.
+
+    Every file gets its content before the setup again. The ledger stays unless --delete-ledger is given: what is signed
+    in it exists nowhere else, unless you made a backup (`deed backup FILE`).
+    """
+    found = app.home or find_home(present_folder())
+    home = None if found is None else Home(resolved(found))
+    if deletes:
+        _check_deletion(app, home, yes=yes)
+    folder = project_of(None if home is None else home.path)
+    outcomes: list[Outcome] = []
+    left: list[Left] = []
+    for name in HARNESSES:
+        try:
+            installation = installation_here(app, name, action="remove")
+        except Refused as refusal:
+            if refusal.code != "USAGE":
+                raise
+            left.append(Left(f"the team's shared settings of {name}", f"deed setup {name} --team --remove"))
+            continue
+        if any(outcome.state is not State.MISSING for outcome in installation.check()) or installation.record:
+            outcomes += installation.remove(force=force)
+        if record_path(name, Path.home()).exists():
+            left.append(Left(f"the setup of {name} for all projects", f"deed setup {name} --user --remove"))
+    deleted = _delete(app, home) if deletes and home is not None else None
+    left += [] if home is None or deleted is not None else _left_of_ledger(app, home)
+    left += _left_in(folder)
+    data = {
+        "files": described(outcomes),
+        "deleted": None if deleted is None else str(deleted),
+        "left": [one._asdict() for one in left],
+    }
+    text = [
+        *(line for outcome in outcomes for line in lines_of(outcome, outcome.done)),
+        *([] if deleted is None else [f"deleted   {deleted}"]),
+        *([] if outcomes or deleted is not None else ["No harness is set up in this project."]),
+        *(["This stays:"] if left else ["Nothing of Deedbook is left in this project."]),
+        *(f"  {one.thing}: {one.command}" for one in left),
+    ]
+    app.show("uninstalled", data, text)
+
+
+def _check_deletion(app: App, home: Home | None, *, yes: bool) -> None:
+    """Ask before a deletion. Raises Refused: ``NOT_FOUND`` without a ledger; ``USAGE`` if nobody agrees to it."""
+    if home is None or not home.is_local():
+        raise Refused("NOT_FOUND", "there is no ledger in this folder or above it, so there is none to delete")
+    trust.demand(home.path)
+    if yes:
+        return
+    what = f"{home.path} with its keys and {_entries(app)}"
+    if not app.has_terminal:
+        raise Refused("USAGE", f"this deletes {what}. Without a terminal, add --yes")
+    if not click.confirm(f"Delete {what}? Nobody can bring them back.", default=False, err=True):
+        raise Refused("USAGE", "nothing was deleted")
+
+
+def _entries(app: App) -> str:
+    try:
+        with LocalClient(app.settings()) as client:
+            return f"{client.head().size} entries"
+    except DeedbookError as error:
+        return f"a log that cannot be read ({error.code})"
+
+
+def _delete(app: App, home: Home) -> Path:
+    """Delete a ledger's folder, and this user's records of it."""
+    store = None
+    with contextlib.suppress(DeedbookError), LocalClient(app.settings()) as client:  # a damaged log has no readable id
+        store = client.trust_store
+    with unserved(home.bus), as_unavailable(home.path):
+        shutil.rmtree(home.path)
+    if store is not None:
+        store.forget()
+    trust.forget(home.path)
+    return home.path
+
+
+def _left_of_ledger(app: App, home: Home) -> Iterator[Left]:
+    yield Left(f"the ledger in {home.path}, with its keys and {_entries(app)}", "deed uninstall --delete-ledger")
+
+
+def _left_in(folder: Path) -> Iterator[Left]:
+    """Return copies of reports in a project: git notes and files."""
+    try:
+        refs = Git(folder, is_own=False).call("for-each-ref", "--format=%(refname)", NOTES).out.split()
+    except DeedbookError:  # no repository, or no git
+        refs = []
+    if refs:
+        command = f"git for-each-ref --format='delete %(refname)' {NOTES} | git update-ref --stdin"
+        yield Left(f"{counted(len(refs), 'report')} in git notes below {NOTES}", command)
+    if (folder / FILES_FOLDER).is_dir():
+        yield Left(f"reports in {FILES_FOLDER}", f"rm -r {FILES_FOLDER}")

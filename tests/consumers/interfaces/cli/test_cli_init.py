@@ -1,0 +1,195 @@
+"""`deed init` begins in a project in one step, and `deed uninstall` undoes that to the byte and names what stays."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from calling import Deed
+from person_terminal import Terminal
+
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.service.server import unserved
+
+PAGE = b"# Our project\n\nUse tabs.\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a page for agents, of a user who has Claude Code and Codex; it is the working directory."""
+    user, folder = tmp_path / "user", tmp_path / "project"
+    (user / ".claude").mkdir(parents=True)
+    (user / ".codex").mkdir()
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    (folder / "CLAUDE.md").write_bytes(PAGE)
+    (user / ".claude.json").write_text('{"theme": "dark"}\n')
+    monkeypatch.setenv("HOME", str(user))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "DEEDBOOK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str], project: Path) -> Deed:
+    """Verbs in the project, without any option."""
+    del project
+    return Deed(capsys, None)
+
+
+def everything(project: Path) -> dict[str, bytes | None]:
+    """Return every file and folder of the project, but git's, and each of its user's files."""
+    paths = [*project.rglob("*"), *(path for path in (project.parent / "user").rglob("*") if path.is_file())]
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for path in paths
+        if ".git" not in path.parts and ".config" not in path.parts
+    }
+
+
+def test_one_step_registers_a_person_and_an_agent_for_each_harness_and_sets_them_up(here: Deed, project: Path) -> None:
+    made = here.data("init", "--yes", "--unprotected", "--name", "Anna")
+    assert made["members"] == {"anna": ["human", "reviewer"], "claude-code": ["agent"], "codex": ["agent"]}
+    assert {Path(file["path"]).name for file in made["files"]} >= {"CLAUDE.md", "AGENTS.md", ".claude.json"}
+    for harness in ("claude-code", "codex"):
+        assert here.data("setup", harness, "--check")["installed"] is True
+    here("handoff", "create", "first", "--as", "anna", "--to", "codex", "--title", "Begin", "--criterion", "it runs")
+    assert "first" in here("next", "--as", "codex")
+    assert (project / "CLAUDE.md").read_bytes().startswith(PAGE)
+
+
+def test_plan_is_printed_and_nothing_is_written(here: Deed, project: Path) -> None:
+    before = everything(project)
+    plan = here.data("init", "--yes", "--dry-run")
+    assert ["human", "reviewer"] in plan["members"].values()
+    assert str(project / "AGENTS.md") in plan["files"]
+    assert "Nothing was written." in here("init", "--yes", "--dry-run")
+    assert everything(project) == before
+
+
+def test_uninstall_restores_every_byte_and_names_the_ledger_which_stays_unless_it_is_named(
+    here: Deed, project: Path
+) -> None:
+    before = everything(project)
+    here("init", "--yes", "--unprotected")
+    left = here.data("uninstall")
+    assert left["deleted"] is None
+    assert [one["command"] for one in left["left"]] == ["deed uninstall --delete-ledger"]
+    assert (project / "CLAUDE.md").read_bytes() == PAGE
+    assert (project / ".deedbook").is_dir()
+    here.refuses("USAGE", "uninstall", "--delete-ledger")
+    assert here.data("uninstall", "--delete-ledger", "--yes") == {
+        "files": [],
+        "deleted": str(project / ".deedbook"),
+        "left": [],
+    }
+    assert everything(project) == before
+    here.refuses("NOT_FOUND", "uninstall", "--delete-ledger", "--yes")
+    assert "No harness is set up" in here("uninstall")
+
+
+def test_ledger_that_a_server_uses_is_not_deleted(here: Deed, project: Path) -> None:
+    here("init", "--unprotected")
+    home = Home(project / ".deedbook")
+    home.bus.mkdir(exist_ok=True)
+    with unserved(home.bus):
+        here.refuses("STORE_IN_USE", "uninstall", "--delete-ledger", "--yes")
+    assert home.is_local()
+
+
+def test_reports_in_git_notes_and_files_and_other_setups_are_named(here: Deed, project: Path) -> None:
+    here("init", "--yes", "--unprotected")
+    (project / "docs/sessions/handoffs").mkdir(parents=True)
+    commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]
+    subprocess.run(commit, check=True)
+    notes = ["git", "notes", "--ref", "empirica/handoff/s1", "add", "-m", "{}"]
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *notes[1:]], check=True)
+    here("setup", "codex", "--user")
+    things = [one["thing"] for one in here.data("uninstall")["left"]]
+    assert "the setup of codex for all projects" in things
+    assert "1 report in git notes below refs/notes/empirica/" in things
+    assert "reports in docs/sessions/handoffs" in things
+
+
+def test_shared_settings_of_a_team_are_left_and_named(here: Deed, project: Path) -> None:
+    here("init", "--yes", "--unprotected", "--harness", "none")
+    here("agent", "add", "codex", "--as", "root")
+    here("setup", "codex", "--team")
+    written = (project / ".codex/hooks.json").read_bytes()
+    assert {"thing": "the team's shared settings of codex", "command": "deed setup codex --team --remove"} in here.data(
+        "uninstall"
+    )["left"]
+    assert (project / ".codex/hooks.json").read_bytes() == written
+
+
+def test_file_that_somebody_edited_is_refused_before_anything_is_made(here: Deed, project: Path) -> None:
+    here("init", "--yes", "--unprotected")
+    page = project / "AGENTS.md"
+    page.write_text(page.read_text().replace("Set DEEDBOOK_AGENT", "Please set DEEDBOOK_AGENT"))
+    edited = page.read_bytes()
+    here("uninstall", "--delete-ledger", "--yes", "--force")
+    page.write_bytes(edited)
+    before = everything(project)
+    here.refuses("EDITED_BY_HAND", "init", "--yes", "--unprotected")
+    assert everything(project) == before
+
+
+@pytest.mark.parametrize("name", ["root", "codex"])
+def test_name_of_a_key_or_an_agent_is_no_name_of_a_person(here: Deed, name: str) -> None:
+    here.refuses("USAGE", "init", "--unprotected", "--name", name)
+
+
+@pytest.mark.parametrize(("login", "name"), [("Anna.K", "anna-k"), ("root", "reviewer"), ("安娜", "reviewer")])
+def test_default_name_is_the_login_name_in_the_letters_that_names_have(
+    here: Deed, login: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: login)
+    assert name in here.data("init", "--yes", "--dry-run")["members"]
+
+
+def test_without_a_terminal_and_without_words_only_the_ledger_is_made(here: Deed, project: Path) -> None:
+    made = here.data("init", "--unprotected")
+    assert (made["members"], made["files"]) == ({}, [])
+    assert not (project / "AGENTS.md").exists()
+
+
+def test_home_folder_gets_a_ledger_only_if_a_person_agrees(
+    here: Deed, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    before = everything(project)
+    here.refuses("USAGE", "init", "--unprotected")
+    assert everything(project) == before
+    person = Terminal(None, "init", "--unprotected", cwd=project)
+    assert "your home folder" in person.until("[y/N]")
+    code, said = person.answer("n")
+    assert (code, "nothing was made" in said) == (2, True)
+    assert everything(project) == before
+
+
+def test_person_on_a_terminal_answers_three_questions(here: Deed, project: Path) -> None:
+    person = Terminal(None, "init", cwd=project)
+    person.until("Your name")
+    person.type("anna")
+    assert "claude-code, codex" in person.until("[claude-code, codex]")
+    person.type("cursor")
+    assert "'cursor' is none of" in person.until("[claude-code, codex]")
+    person.type("codex")
+    person.until("[Y/n]")
+    person.type("")
+    person.until("New passphrase for root and anna")
+    person.type("in the garden")
+    person.until("Repeat")
+    code, said = person.answer("in the garden")
+    assert code == 0, said
+    assert "anna is registered as human, reviewer" in said
+    assert {agent["name"] for agent in here.data("agent", "list")["agents"]} == {"root", "anna", "codex"}
+    assert {"root", "anna"} == {
+        path.stem for path in (project / ".deedbook/keys").glob("*.key") if json.loads(path.read_bytes()).get("sealed")
+    }
+    assert here.data("verify")["gate"]["state"] == "closed"
