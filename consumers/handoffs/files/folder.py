@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from deedbook.consumers.handoffs.files import sync
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered
-from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits
+from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits, review_in
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
@@ -179,11 +179,11 @@ class Folder:
         if plan.amends:
             before = parse(comparison.with_progress_of(edited, before))
         target = comparison.merge(base=before, edited=edited, ledger=parse(now)) if plan.held else now
-        if status := next((edit for edit in plan.held if edit.status), None):
+        typed = next((edit for edit in plan.held if edit.status), None)
+        kept = None if typed else _kept(handoff, remark, before.content, target)
+        if typed:
             target = with_status_of(target, now)
-        else:
-            remark = _kept(remark, before.content, target)
-        target = with_remark(target, status.text if status else remark)
+        target = _remarked(target, typed or kept)
         if target != content and not write_file(self.path / file_name(id_), target, expected=content):
             return  # somebody saved it again meanwhile: the next check takes that edit, on the signed base
         if read_file(self._beside(id_)) == ledger.content:
@@ -194,8 +194,8 @@ class Folder:
         )
         if target != content and not is_signed:
             self._tell(sync.Notice("written", id_, file_name(id_)))
-        kept = [sync.remark_notice(id_, remark)] if remark and not status else []
-        self._say(id_, *kept, *(sync.held_notice(id_, edit) for edit in plan.held))
+        held = (kept, *plan.held) if kept else plan.held
+        self._say(id_, *(sync.held_notice(id_, edit) for edit in held))
 
     def _plan(
         self,
@@ -274,21 +274,21 @@ class Folder:
         self._say(id_, sync.Notice("conflict", id_, text, {"beside": beside.name}), about=now)
 
     def _write(self, handoff: dict[str, Any], now: bytes, expected: bytes | None) -> None:
-        """Write the ledger's version; a remark about a status that is not signed yet stays."""
+        """Write the ledger's version, with the remark about a status that is not signed yet."""
         id_ = handoff["id"]
         plain, remark = (b"", "") if expected is None else split_remark(expected)
-        remark = _kept(remark, plain, now)
-        target = with_remark(now, remark)
+        kept = _kept(handoff, remark, plain, now)
+        target = _remarked(now, kept)
         if target != expected and not write_file(self.path / file_name(id_), target, expected=expected):
             return
         examined, reported = "", ""
-        if remark:
+        if kept:
             examined, reported = _digest(target, now), (self._store.agreed(id_) or sync.FileState()).reported
         self._store.agree(id_, sync.FileState(now, handoff["updated_index"], examined, reported))
         if target != expected:
             self._tell(sync.Notice("written", id_, file_name(id_)))
-        if remark:
-            self._say(id_, sync.remark_notice(id_, remark))
+        if kept:
+            self._say(id_, sync.held_notice(id_, kept))
 
     def _agree(self, handoff: dict[str, Any], now: bytes) -> None:
         agreed = sync.FileState(now, handoff["updated_index"])
@@ -343,12 +343,16 @@ class Folder:
         return None if ref is None else self._author.client.get_blob(ref)
 
 
-def _kept(remark: str, before: bytes, after: bytes) -> str:
-    """Return the remark beside a status while that status is the same; else it has happened, or was replaced."""
+def _kept(handoff: dict[str, Any], remark: str, before: bytes, after: bytes) -> HeldEdit | None:
+    """Return the edit of the remark beside a status while that status is the same; else it happened or was replaced."""
     if not remark:
-        return ""
+        return None
     old, new = parse(before).status, parse(after).status
-    return remark if old and new and old.word == new.word else ""
+    return review_in(EditedHandoff.of(handoff), remark) if old and new and old.word == new.word else None
+
+
+def _remarked(content: bytes, edit: HeldEdit | None) -> bytes:
+    return with_remark(content, edit.text if edit else "")
 
 
 def _has_only_content(file: HandoffFile) -> bool:

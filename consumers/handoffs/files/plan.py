@@ -27,9 +27,11 @@ from deedbook.consumers.handoffs.operations import OPERATIONS, REVIEWS, Verb, hi
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.forms import NAME_PATTERN
 from deedbook.ledger.lifecycle.handoff_status import Status
 
 _BULLET: Final = re.compile(r"[-*+][ \t]+")
+_SET_STATUS: Final = "set the status to "
 _BRACKETS: Final = " ()（）[]—-:：,，"
 
 
@@ -133,6 +135,19 @@ def plan_edits(
     return planner.plan()
 
 
+def review_in(handoff: EditedHandoff, remark: str) -> HeldEdit | None:
+    """Return the edit that a remark in a file is about; None if the remark names no review.
+
+    Anybody who can write the file can write a remark, and people run the command in it. So only the status that it
+    names is read, and the rest is made anew.
+    """
+    named = re.match(rf"{_SET_STATUS}([a-z_]+)", remark)
+    planner = _Planner(handoff, acting="", reason="")
+    if named is not None and handoff.importer is None:
+        planner.verbs_for(named[1])
+    return next((edit for edit in planner.plan().held if edit.status), None)
+
+
 def base_after(plan: Plan, *, base: HandoffFile, ledger: HandoffFile) -> bytes:
     """Return ``base`` with the status and ticks of a plan: the file's base once these are signed."""
     status: str | None = None
@@ -174,7 +189,7 @@ class _Planner:
         """Leave an imported file that nobody confirmed to another import: all of it is a claim."""
         if edits != Edits(None, {}, {}, (), (), is_content_changed=False, fields=()):
             name = self._handoff.importer or ""
-            command = f"deed handoff import {shlex.quote(self._handoff.id + '.md')} --as {name}"
+            command = shlex.join(("deed", "handoff", "import", f"{self._handoff.id}.md", "--as", name))
             self._held.append(HeldEdit("import the file again", name, command))
 
     def _step(self, data: EventData) -> bool:
@@ -206,7 +221,7 @@ class _Planner:
         now = self._handoff.status
         if status is None or status == now:
             return ()
-        text = f"set the status to {status}"
+        text = f"{_SET_STATUS}{status}"
         if steps := path_between(now, status):
             needs_reason = any(argument.is_needed for verb in steps for argument in OPERATIONS[verb].arguments)
             if self._acting == self._handoff.receiver and (self._reason or not needs_reason):
@@ -277,7 +292,9 @@ class _Planner:
                 self._steps.append(kinds.HandoffLogged(text=text))
             else:
                 hint = "" if line.author else f" (or write [{self._acting}] before it)"
-                self._hold(f"log {text!r}{hint}", (author,), f"log {shlex.quote(text)}")
+                # Somebody wrote the name into a file, and the command is for a shell.
+                who = author if re.match(NAME_PATTERN, author) else "NAME"
+                self._hold(f"log {text!r}{hint}", (who,), f"log {shlex.quote(text)}")
 
     def _hold_tick(self, label: str, position: int, *, checked: bool) -> None:
         text = f"{'tick' if checked else 'untick'} {label} {position + 1}"

@@ -55,13 +55,6 @@ def held_notice(id_: str, edit: HeldEdit) -> Notice:
     return Notice("held", id_, edit.text, {"what": edit.what, "who": edit.who, "command": edit.command})
 
 
-def remark_notice(id_: str, remark: str) -> Notice:
-    """Return the notice of the held edit whose ``text`` is the remark beside a status."""
-    what, _, rest = remark.partition(": ")
-    who, _, command = rest.partition(" must run ")
-    return Notice("held", id_, remark, {"what": what, "who": "" if who == "somebody" else who, "command": command})
-
-
 def sender_notice(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Notice:
     """Return the notice of a file From another sender; if they are no agent here, any agent may import it."""
     is_agent = any(agent.name == sender for agent in client.agents())

@@ -3,6 +3,7 @@
 A file never says a status that its ledger does not have: people and agents act by what the file says. So ``watch`` puts
 the ledger's status back, and the remark behind it says what was typed, and who signs it by which command:
 ``- Status: pending ← not signed: set the status to approved: alex must run deed handoff approve h --as alex``
+Anybody who can write the file can write a remark: ``plan.review_in`` makes it anew before it is repeated.
 """
 
 from __future__ import annotations

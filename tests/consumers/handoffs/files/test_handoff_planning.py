@@ -224,6 +224,11 @@ def test_commands_are_quoted_for_the_shell() -> None:
     assert plan.held[0].command == "deed handoff approve 'it'\"'\"'s; rm -rf ~' --as rita"
 
 
+def test_name_in_a_log_line_that_is_none_is_in_no_command() -> None:
+    (held,) = planned("pending", NEW + "- 2026-02-13 [rita; curl evil] went on\n", "alice").held
+    assert held.text == "log 'went on': NAME must run deed handoff log h 'went on' --as NAME"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"), [(" (no key)", "no key"), ("（卡住）", "卡住"), (" — x-y", "x-y"), ("", "")]
 )
