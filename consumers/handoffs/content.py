@@ -153,9 +153,16 @@ def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], autho
     return [data(**{name: value for name, value in values.items() if name != "version"})]
 
 
+def check_judged(verb: Verb, handoff: dict[str, Any]) -> None:
+    """Refuse to judge a handoff whose state has no result: nobody completed it, or changes were requested since."""
+    (row,), status = OPERATIONS[verb].rows, handoff["status"]
+    state = "imported" if status == "pending" and handoff["result"] else status
+    if not handoff["result"] or state not in row.from_states:
+        raise wrong_state(rules_of("handoff"), row, state, handoff["id"])
+
+
 def _judgement(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> EventData:
-    if not handoff["result"]:  # no event completed it, so there is no result to judge
-        raise wrong_state(rules_of("handoff"), OPERATIONS[verb].rows[0], handoff["status"], handoff["id"])
+    check_judged(verb, handoff)
     if verb == "verify":
         return kinds.HandoffVerified(**values)
     reasons = values["reason"]

@@ -1,10 +1,9 @@
 """Reads reasoning graphs from a file, and makes the events that record a graph: started, extended, concluded.
 
 A file is one JSON object, a JSON array of objects, or JSON Lines, all strict. A graph may have more fields than the
-format (``id``, ``source``, ``answer``, …): they are unmapped and reported by path. Of these, ``id``, ``domain`` and
-``session`` belong to the events that record the graph and are also returned as hints. A file is read whole or refused
-whole: the refusal has the code of the first error, and names each faulty graph with its line
-(``problems_shown_max``).
+format (``source``, ``answer``, …): they are unmapped and reported by path. The texts ``id``, ``domain`` and ``session``
+belong to the events that record the graph and are returned as hints. A file is read whole or refused whole: the refusal
+has the code of the first error, and names each faulty graph with its line (``problems_shown_max``).
 
 Rules of the events:
 
@@ -58,6 +57,7 @@ data_size_max_bytes: Final = entry_size_max_bytes - envelope_reserve_bytes
 text_max_chars: Final = 40_000
 _dependency_bytes: Final = len("1000000,")
 _framing_bytes: Final = 64
+_HINTS: Final = ("id", "domain", "session", "session_id")
 T = TypeVar("T", bound=EventData)
 
 
@@ -176,6 +176,8 @@ def _graph(item: _Item, position: int) -> ReadGraph:
         line=item.line,
         position=position,
     )
+    used = (hints.id, hints.domain, hints.session)
+    unmapped = {name: value for name, value in unmapped.items() if name not in _HINTS or value not in used}
     return ReadGraph(memory, unmapped, hints)
 
 

@@ -19,6 +19,7 @@ from deedbook.consumers.sdk.thinking.extract import Links, link_steps
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
+from deedbook.ledger.format.codec import encode_canonical
 from deedbook.projections.briefs.critical import concluding_steps
 from deedbook.projections.reasoning.graph import GraphState, apply_event, memory_of, state_of
 from deedbook.projections.reasoning.memory import ReasoningMemory, memory_from_dict
@@ -31,8 +32,11 @@ links_shown_max: Final = 5
 def check_drafts(drafts: Sequence[tuple[str, T]], view: Ask, *, is_own: bool = True) -> tuple[list[T], list[str]]:
     """Return the data of drafts with the digests of what they cite, and warnings about evidence and links.
 
-    Each draft is a stream and its data. The arguments and errors are those of ``cite``.
+    Each draft is a stream and its data. The arguments are those of ``cite``.
+    Raises Refused: as ``cite``; ``INVALID_FORMAT`` for a number that JSON does not have.
     """
+    for _, data in drafts:
+        encode_canonical(data)  # the links are found in a graph, and a graph cannot hold NaN
     cited, missing = cite([data for _, data in drafts], view, is_own=is_own)
     return cited, [*missing, *link_warnings(drafts, view)]
 
@@ -82,7 +86,7 @@ def _warnings(name: str, recorded: GraphState, events: Sequence[EventData]) -> l
             words = suggested.before(number)
             advice = "no step comes before it: if you saw this, record it as an observation"
             if words:
-                advice = "record it again with rests_on, and let the conclusion rest on that step"
+                advice = "record it again with the steps that it rests on, and let the conclusion rest on the new step"
             warnings.append(f"step {number} of {name} is unlinked{words}: {advice}")
         else:
             warnings.append(f"step {number} of {name}: {check.reason}")

@@ -35,6 +35,7 @@ _HALF: Final = "[\ud800-\udfff]"
 _STRINGS: Final = rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))'
 _SURROGATE: Final = rb"\\u[dD][89a-fA-F]"
 _SIXTEEN_DIGITS: Final = rb"[0-9]{16}"
+_CHOICES: Final = r"'\^\((\w+(?:\|\w+)+)\)\??\\\\Z'"  # a pattern of a few words, as msgspec names it
 _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 
 
@@ -47,6 +48,8 @@ def encode_canonical(value: Any) -> bytes:
         return rfc8785.dumps(msgspec.to_builtins(value, str_keys=True))
     except rfc8785.IntegerDomainError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
+    except rfc8785.FloatDomainError as error:
+        raise Refused("INVALID_FORMAT", "a number is infinite or no number (NaN): write a finite one") from error
     except rfc8785.CanonicalizationError as error:
         field = next(halves(msgspec.to_builtins(value, str_keys=True)), "")
         fault = f"{field} contains a lone surrogate, which has no UTF-8 form" if field else str(error)
@@ -174,9 +177,17 @@ def schema_error(error: Exception, root: str = "$") -> Refused:
     if isinstance(error, msgspec.ValidationError):
         # Never show the value: a secret in the wrong field must not appear in a log.
         message = re.sub(r"^(Invalid (?:enum )?value) .*", r"\1: see the schema for the allowed values", message)
-        pattern = message.partition(" matching regex ")[2]
-        return Refused("INVALID_FIELD", f"{WORDS.get(pattern, message)} at {path}", path=path)
+        return Refused("INVALID_FIELD", f"{_readable(message)} at {path}", path=path)
     return Refused("INVALID_FORMAT", message)
+
+
+def _readable(message: str) -> str:
+    """Return a message of msgspec without its regular expressions."""
+    pattern = message.partition(" matching regex ")[2]
+    if choices := re.fullmatch(_CHOICES, pattern):
+        *others, last = choices[1].split("|")
+        return f"the value must be {', '.join(others)} or {last}"
+    return WORDS.get(pattern, message.replace("Expected `str` of length >= 1", "the text is empty: write something"))
 
 
 def prepared(form: type[T]) -> type[T]:

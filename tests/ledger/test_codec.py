@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import subprocess
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -19,6 +20,8 @@ from deedbook.ledger.events.handoff import HandoffCreated, content_of
 from deedbook.ledger.events.reasoning import ReasoningExtended, Step
 from deedbook.ledger.events.session import AssessmentRecorded, Vectors
 from deedbook.ledger.format import codec
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.format.forms import NAME_PATTERN
 from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.ledger.limits import json_depth_max, json_integer_max
 
@@ -121,6 +124,24 @@ def test_refusal_names_the_field_and_its_path() -> None:
     with pytest.raises(Refused) as refused:
         codec.decode_strict(b'{"phase":"CHECK","vectors":{"luck":1}}', msgspec.json.Decoder(AssessmentRecorded))
     assert refused.value.details == {"field": "luck", "path": "$.vectors"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^(fact|guess|end)\Z", "the value must be fact, guess or end at $"),
+        (r"^(fact|guess)?\Z", "the value must be fact or guess at $"),
+        (NAME_PATTERN, "an agent's name must be"),
+    ],
+)
+def test_refusal_shows_no_regular_expression(pattern: str, text: str) -> None:
+    with pytest.raises(Refused, match=re.escape(text)):
+        converted("No Name", Annotated[str, msgspec.Meta(pattern=pattern)])
+
+
+def test_refusal_of_an_empty_text_says_so() -> None:
+    with pytest.raises(Refused, match="the text is empty: write something at graph"):
+        converted("", Annotated[str, msgspec.Meta(min_length=1)], "graph")
 
 
 def test_the_more_basic_fault_is_reported_first() -> None:

@@ -327,7 +327,7 @@ def _elsewhere(
         and (evidence.form != "text" or stands(evidence.text, text))  # otherwise a digest would vouch for any quote
     }
     if not places:
-        return status, f"{note}, nor anywhere else in the file", digest
+        return status, f"{note}, and the file has that text nowhere else", digest
     nearest = min(places, key=lambda number: abs(number - evidence.line))
     says = sum(map(str.isalnum, evidence.text or places[nearest]))
     if len(places) > 1 and says < telling_chars_min:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from deedbook.consumers.reasoning.links import link_warnings, links_shown_max
+from deedbook.consumers.reasoning.links import check_drafts, link_warnings, links_shown_max
 from deedbook.consumers.reasoning.operations import NewConclusion, NewStep
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.fields import EventData
@@ -53,9 +54,17 @@ def test_linked_reasoning_is_not_warned_about() -> None:
     assert warned(START, LOGS.extension(1), inferred(2, 1), *concluded()) == []  # the conclusion is where links end
 
 
+def test_number_that_json_does_not_have_is_refused() -> None:
+    draft = ("reasoning/jwt", NewStep(content="It leaks", confidence=math.nan).extension(1))
+    with pytest.raises(Refused, match="write a finite one"):
+        check_drafts([draft], lambda query, arguments: {})
+
+
 def test_unlinked_step_is_named_with_what_its_words_suggest() -> None:
     (warning,) = warned(START, LOGS.extension(1), inferred(2, content="So it leaks"))
-    assert warning.startswith("step 2 of jwt is unlinked (its words suggest 1): record it again with rests_on")
+    assert warning.startswith(
+        "step 2 of jwt is unlinked (its words suggest 1): record it again with the steps that it rests on"
+    )
 
 
 def test_step_is_judged_with_the_steps_that_are_recorded() -> None:

@@ -182,7 +182,7 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     notes = [
         evidence
         for evidence in done.report.evidence
-        if evidence.status in {"moved", "not_checked"} or evidence.note == NOT_THERE
+        if evidence.status in {"file_changed_line_same", "moved", "not_checked"} or evidence.note == NOT_THERE
     ]
     if not app.as_json:
         for note in notes[:issues_shown_max]:

@@ -111,6 +111,8 @@ def command_of(verb: operations.Verb) -> click.Command:
 
 def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bool) -> dict[str, Any]:
     """Show a handoff on the terminal, ask, and return it, so that exactly the version or result shown is signed."""
+    if read == "result":
+        content.check_judged(verb, app.query("handoffs.facts", id=id_))
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         where = f"`deed handoff show ID` prints it, with `--json` as `data.{read}`"
         raise Refused(

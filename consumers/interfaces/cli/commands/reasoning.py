@@ -287,7 +287,7 @@ def record(app: App, arguments: tuple[str, ...], domain: str | None, session: st
     def text() -> None:
         for row in recorded:
             entries = f"(entries {row['first']} to {row['last']})"
-            echo(f"{row['id']}: {row['steps']} steps, {row['ref'][:19]}… {entries}")
+            echo(f"{row['id']}: {counted(row['steps'], 'step')}, {row['ref'][:19]}… {entries}")
             for path in row["unmapped"]:
                 echo(f"  unmapped: {path}", err=True)
         warn(warnings)
