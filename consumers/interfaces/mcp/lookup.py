@@ -113,7 +113,7 @@ class LookupTools(Tools):
         self,
         ref: Annotated[
             Id,
-            Field(description="Its id (audit-auth), its ref (sha256:…), or 12 digits of the ref."),
+            Field(description="Its id (audit-auth), ref (sha256:…), 12 digits of it, or snapshot/ID."),
         ],
         level: Annotated[
             Literal["minimal", "standard", "full"] | None,
@@ -134,7 +134,8 @@ class LookupTools(Tools):
         at, ref = read_cursor(after, ref)
         wanted = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
         # Use the ref: a snapshot may have any id, and is meant only with the prefix snapshot/.
-        subject = ref if ref.startswith("snapshot/") else fetch(view, ref).ref
+        is_snapshot = ref.startswith("snapshot/")
+        subject = ref if is_snapshot else fetch(view, ref).ref
         decide = partial(act_on, view, subject, asker=self._ledger.agent)
         decision = decide(level=wanted or None)
         ref = decision.snapshot.reasoning_ref or ""
@@ -143,7 +144,8 @@ class LookupTools(Tools):
                 "NOT_FOUND", f"{subject} contains no reasoning: `deed snapshot show` prints it", asked=subject
             )
         sent, gate = TransferLevel(decision.level), decision.gate
-        received = receive_brief(view, ref, sent, budget=budget, memory=decision.graph)
+        context = decision.snapshot.context_summary if is_snapshot else ""
+        received = receive_brief(view, ref, sent, budget=budget, memory=decision.graph, context=context)
         fidelity = received.brief.fidelity.value
         if budget is not None:  # decide by the text that is sent, which may be far shorter than the level allows
             decision = decide(level=sent, fidelity=fidelity)

@@ -118,24 +118,31 @@ class BaseGraph(msgspec.Struct, frozen=True):
 
 
 def receive_brief(
-    view: Ask, ref: str, level: TransferLevel, *, budget: int | None = None, memory: ReasoningMemory | None = None
+    view: Ask,
+    ref: str,
+    level: TransferLevel,
+    *,
+    budget: int | None = None,
+    memory: ReasoningMemory | None = None,
+    context: str = "",
 ) -> ReceivedBrief:
     """Return a checked brief of a reasoning (id, ref or prefix of a ref), and the rule that fired, if any.
 
     The published brief is used if there is one for this level, no budget was requested and it is right; otherwise it is
     made here. For imported reasoning it is always made here, because its CONTEXT must say that nobody vouches for it.
-    ``memory`` is the graph, if the caller has already fetched it by ``ref``.
+    ``memory`` is the graph, if the caller has already fetched it by ``ref``. With a ``context``, such as that of a
+    snapshot, the brief is made here, too.
     """
     reasoning = view("reasoning.show", {"id": ref})
     imported, domain = reasoning.get("imported"), reasoning["domain"]
     memory = fetch(view, ref).memory if memory is None else memory
     data, rejected = None, None
-    if budget is None and imported is None:
+    if budget is None and imported is None and not context:
         data, rejected = published(view, level, memory, domain)
     is_published = data is not None
     if data is None:
-        context = None if imported is None else f"{IMPORTED} {memory.task}"
-        data = _BriefData(_compressed(canonical_json(memory), level, budget, context, domain or None))
+        context = context if imported is None else f"{IMPORTED} {context or memory.task}"
+        data = _BriefData(_compressed(canonical_json(memory), level, budget, context or None, domain or None))
     verdict = read_verdict(view, compute_reasoning_ref(memory))
     answer = should_fetch_full_reasoning(
         verdict=verdict,

@@ -16,8 +16,7 @@ can break each of these rules, so this code does not rely on them.
 
 **An inference or conclusion is unlinked** if it names no step, premise or evidence that it rests on. People write so,
 and it is no fault: but nobody can say whether it follows. If the conclusion rests on it, the verdict on the graph is
-"unchecked", never "validated". A conclusion without links is at fault if it is the only step, or if every other
-inference is linked.
+"unchecked", never "validated". A conclusion without links is at fault only if there is no other step.
 
 **A judge** (a model, a person) can only add issues: for an inference that it doubts. Its approval changes no failed
 check. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises are all in it, verbatim.
@@ -193,11 +192,7 @@ def is_unlinked(memory: ReasoningMemory) -> bool:
     is_linked = any(memory.dependencies.get(number) for number in concluding)
     if not memory.conclusion.strip() or is_linked or _leads_back(memory, concluding):
         return False
-    others = [step for step in memory.steps if step.step_number not in concluding]
-    is_alone = any(memory.dependencies.values()) and all(
-        _is_supported(step, memory) for step in others if step.type in INFERRING
-    )
-    return bool(others) and not is_alone
+    return len(memory.steps) > len(concluding)
 
 
 def _leads_back(memory: ReasoningMemory, concluded: list[int]) -> bool:

@@ -120,9 +120,11 @@ def test_a_human_is_asked_by_a_tool_and_looking_shows_the_answer_without_asking(
         assert (await call("record_reasoning", entries=review)).data["review"] == asked["review"]
         assert (await call("record_reasoning", entries=[*review, secret])).code == "USAGE"
         assert (await call("record_reasoning", entries=review, idempotency_key="k")).code == "USAGE"
-        taken = (await call("record_reasoning", entries=[{"type": "snapshot", "ref": "leak", "context": "c"}])).data
-        received = (await call("fetch_reasoning", ref=f"snapshot/{taken['snapshot_id']}")).data
-        assert received["reasoning_ref"] == looked["reasoning_ref"]
+        taken = (await call("record_reasoning", entries=[{"type": "snapshot", "ref": "leak", "context": "Seen"}])).data
+        for budget in ({}, {"budget": 300}):
+            received = (await call("fetch_reasoning", ref=f"snapshot/{taken['snapshot_id']}", **budget)).data
+            assert received["reasoning_ref"] == looked["reasoning_ref"]
+            assert received["prompt"].startswith("CONTEXT: Seen\nCONCLUSION: Rotate it")
 
     call_tools(own_home, work)
 

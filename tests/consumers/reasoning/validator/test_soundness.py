@@ -76,7 +76,7 @@ def test_sound_graph_has_no_issue_though_its_evidence_was_not_looked_up() -> Non
             replace(SOUND, steps=[replace(SEEN, confidence=0.1), step(2, confidence=1.0), step(3, "conclusion", 1.0)]),
             {"CONFIDENCE_ABOVE_PREMISES"},
         ),
-        (replace(SOUND, dependencies={2: [1]}), {"CONCLUSION_UNREACHABLE"}),
+        (replace(SOUND, dependencies={2: [1]}), set()),  # its conclusion is unlinked
         (replace(SOUND, dependencies={3: [2]}), set()),
         (replace(SOUND, steps=[SEEN, GUESS, END], dependencies={3: [2]}), {"CONCLUSION_UNREACHABLE"}),
         (replace(SOUND, steps=[END], dependencies={}), {"CONCLUSION_UNREACHABLE"}),
@@ -84,6 +84,11 @@ def test_sound_graph_has_no_issue_though_its_evidence_was_not_looked_up() -> Non
 )
 def test_what_is_wrong_with_a_graph_is_named(broken: ReasoningMemory, expected: set[str]) -> None:
     assert codes(broken) == expected
+
+
+def test_conclusion_without_links_beside_linked_steps_is_unlinked_and_no_fault() -> None:
+    report = ReasoningValidator().validate(replace(SOUND, dependencies={2: [1]}))
+    assert (report.passed, report.counts().inferences_unlinked) == (True, 1)
 
 
 def test_confidence_may_exceed_its_weakest_premise_by_the_tolerance_only() -> None:
