@@ -8,9 +8,11 @@ named, that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` add
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from deedbook.consumers.sdk.text import dead_end_text, replace_line_breaks, shorten
 from deedbook.ledger.client.client import Ask
@@ -41,6 +43,16 @@ def notes_of(view: Ask, sender: str, notes: Mapping[str, list[str]], session: st
             for kind in ReceiverNotes.__struct_fields__
         }
     )
+
+
+def attached(notes: ReceiverNotes, given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the notes that the session added to those that the sender gave, by kind.
+
+    >>> attached(ReceiverNotes(touches=["a.py", "b.py"], tried=["a timer"]), {"touches": ["a.py"]})
+    {'touches': ['b.py'], 'tried': ['a timer']}
+    """
+    added = {kind: [text for text in texts if text not in given.get(kind, ())] for kind, texts in asdict(notes).items()}
+    return {kind: texts for kind, texts in added.items() if texts}
 
 
 def later(handoff: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,10 @@ Via = Annotated[str, msgspec.Meta(description="How an event makes a reference: `
 
 
 class EventLine(Marked, frozen=True, kw_only=True):
-    """An event. ``at`` is the time that its author claims, ``size`` the size of its entry in bytes."""
+    """An event. ``at`` is the time that its author claims, ``size`` the size of its entry in bytes.
+
+    ``text`` is the beginning of its text on one line, empty for an event without text.
+    """
 
     event_index: Index
     id: str
@@ -29,6 +32,7 @@ class EventLine(Marked, frozen=True, kw_only=True):
     at: str
     accepted_ms: Ms
     corr: Untrusted | None
+    text: Untrusted
     size: int
 
 

@@ -16,6 +16,7 @@ from deedbook.ledger.events import handoff, imported, reasoning, review, session
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.handoff import HandoffClaimed, HandoffContent
+from deedbook.projections.search.texts import first_words
 from deedbook.projections.views.projection import Logged, Projection, Row, Rows, Table
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
@@ -30,7 +31,7 @@ _WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")
 
 
 class EventRow(Row, frozen=True):
-    """An event; ``size`` is the size of its entry in bytes."""
+    """An event; ``text`` is the beginning of its text, ``size`` the size of its entry in bytes."""
 
     event_index: int
     id: str
@@ -43,6 +44,7 @@ class EventRow(Row, frozen=True):
     at: str
     accepted_ms: int
     corr: str | None
+    text: str
     size: int
 
 
@@ -155,6 +157,7 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         at=event.at,
         accepted_ms=event.accepted_ms,
         corr=event.corr,
+        text=first_words(event.data),
         size=logged.size,
     )
     refs = [(ref, "causes") for ref in event.causes]

@@ -1,21 +1,16 @@
 """The fold of search: the human text of an event, and its words, added once and never changed.
 
-Events that repeat others are left out, so that a thought is found once: requests of a Tree of Thoughts, which become
-nodes, and briefs and validations, which repeat steps. Tests compare the tables with ``KINDS``, so a new kind needs a
-decision. Between two fields of an event is a word that no query can contain, so a phrase is found within one field
+Between two fields of an event is a word that no query can contain, so a phrase is found within one field
 only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
-from msgspec.structs import asdict
-
-from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
-from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.search.texts import TEXTS_OF, texts_of
 from deedbook.projections.search.words import words_of
 from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows
 from deedbook.projections.views.registry import VIEW_VERSIONS
@@ -50,103 +45,6 @@ def added(logged: Logged) -> Rows:
     return TextRow(index, "\n".join(texts)), WordsRow(index, words)
 
 
-def texts_of(data: EventData, name: str) -> list[str]:
-    """Return the texts of an event's data, in order, without empty ones; ``name`` is the name of its stream.
-
-    A handoff is also found by its id, which people say and write like a title.
-    """
-    texts = list(_imported(data) if isinstance(data, RecordImported) else _TEXTS[type(data)](data))
-    is_import = isinstance(data, RecordImported) and data.mapped_kind == "handoff.created"
-    if isinstance(data, handoff.HandoffCreated) or is_import:
-        texts.insert(0, name)
-    return [text for text in map(str.strip, texts) if text]
-
-
-def _imported(data: RecordImported) -> Iterable[str]:
-    yield from (data.claimed_author or "", data.source, data.reason)
-    mapped = read_mapped(data)
-    if mapped is not None:
-        yield from _TEXTS[type(mapped[0])](mapped[0])
-    yield data.body
-
-
-def _handoff(data: handoff.HandoffContent) -> Iterable[str]:
-    reason = data.reason if isinstance(data, handoff.HandoffAmended) else ""
-    notes = [text for of in asdict(data.notes).values() for text in of]
-    return (data.title, data.task, *data.tasks, *data.criteria, *notes, data.context, data.proposal or "", reason)
-
-
-def _remark(data: Any) -> Iterable[str]:
-    return [getattr(data, name) for name in handoff.REMARKS if name in data.__struct_fields__]
-
-
-def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
-    for step in data.steps:
-        yield from (step.content, step.conclusion or "", *step.evidence, *step.premises)
-        yield from (*step.alternatives_considered, *step.assumptions, step.validation_method or "")
-
-
-def _report(data: session.ReportGenerated) -> Iterable[str]:
-    yield data.task_summary
-    for texts in (data.key_findings, data.accomplished, data.remaining_unknowns, data.recommended_next_steps):
-        yield from texts
-    for gap in data.knowledge_gaps_filled:
-        yield from (gap.gap, gap.before, gap.after)
-    yield data.next_session_context
-    yield from data.artifacts_created
-
-
-def _snapshot(data: snapshot.SnapshotTaken) -> Iterable[str]:
-    yield from (data.context_summary, data.domain, data.conclusion, data.reasoning_brief)
-    yield from (*data.top_assumptions, *(data.top_evidence_refs or data.evidence_refs))
-
-
-def _solution(data: tot.FinalSolution) -> Iterable[str]:
-    solution = data.payload
-    return [] if solution is None else (solution.answer, *solution.reasoning_trace, *solution.alternative_solutions)
-
-
-# Each function takes the data type of its key; the table's type erases that to Any. Other events of a handoff are found
-# by their remarks.
-_TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
-    kind.data: _remark
-    for kind in KINDS.values()
-    if kind.stream == "handoff" and {*handoff.REMARKS} & {*kind.data.__struct_fields__}
-} | {
-    handoff.HandoffContent: _handoff,
-    handoff.HandoffCreated: _handoff,
-    handoff.HandoffAmended: _handoff,
-    handoff.HandoffCriterionChecked: lambda data: (data.evidence,),
-    handoff.HandoffCompleted: lambda data: (data.summary, *data.artifacts),
-    handoff.HandoffChangesRequested: lambda data: data.reasons,
-    session.SessionStarted: lambda data: (data.task,),
-    session.AssessmentRecorded: lambda data: (data.reasoning,),
-    session.FindingLogged: lambda data: (data.finding, data.subject, *data.evidence),
-    session.UnknownLogged: lambda data: (data.unknown, data.subject),
-    session.DeadEndLogged: lambda data: (data.approach, data.why_failed, data.subject),
-    session.FindingRetracted: lambda data: (data.reason,),
-    session.DeadEndRetracted: lambda data: (data.reason,),
-    session.UnknownResolved: lambda data: (data.answer,),
-    session.ToolUsed: lambda data: (data.purpose, data.tool),
-    session.SessionEnded: lambda data: (data.summary,),
-    session.ReportGenerated: _report,
-    reasoning.ReasoningStarted: lambda data: (data.task, data.domain),
-    reasoning.ReasoningExtended: _extended,
-    reasoning.AssumptionSettled: lambda data: (data.how, *data.evidence),
-    reasoning.ReasoningConcluded: lambda data: (data.conclusion, *(data.known_limitations or ())),
-    snapshot.SnapshotTaken: _snapshot,
-    review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
-    review.ReviewAnswered: _remark,
-    tot.TotStarted: lambda data: (data.problem,),
-    tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
-    tot.EvaluationResults: lambda data: [
-        evaluation.reasoning for evaluation in (data.payload.evaluations if data.payload else ())
-    ],
-    tot.FinalSolution: _solution,
-    tot.TotError: lambda data: (data.error.message,),
-    tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],
-}
-
-HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.data in _TEXTS or kind.data is RecordImported)
+HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.data in TEXTS_OF or kind.data is RecordImported)
 
 VIEW: Final = event_rows("search", VIEW_VERSIONS["search"], HANDLED, (TEXTS, WORDS), added)

@@ -120,6 +120,7 @@ class HandWritten:
             at=body["at"],
             accepted_ms=0,
             corr=None,
+            text="",
             size=len(one.state),
         )
         self.rows[EventRow].append(row)

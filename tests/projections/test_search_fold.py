@@ -9,9 +9,10 @@ from given import fact
 from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
 from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
 from deedbook.projections.handoffs.fold import LogRow
-from deedbook.projections.search.fold import _TEXTS, HANDLED, WordsRow
+from deedbook.projections.search.fold import HANDLED, WordsRow
 from deedbook.projections.search.fold import VIEW as SEARCH_VIEW
 from deedbook.projections.search.queries import SORTS
+from deedbook.projections.search.texts import TEXTS_OF, first_words
 from deedbook.projections.views.projection import Table
 
 # Kinds that carry no text of their own, or repeat what other events say.
@@ -40,7 +41,7 @@ def test_every_kind_is_searched_or_known_to_be_silent():
 
 
 def test_whatever_can_be_imported_is_searched():
-    assert {mapped_types(kind)[0] for kind in MAPPED} <= _TEXTS.keys()
+    assert {mapped_types(kind)[0] for kind in MAPPED} <= TEXTS_OF.keys()
 
 
 @pytest.mark.parametrize(
@@ -137,3 +138,16 @@ def test_a_full_text_table_that_is_more_than_an_index_is_refused(more):
     fields = {"row": WordsRow} | more
     with pytest.raises(ValueError, match="full-text table"):
         Table("search_words", primary_key=("event_index",), is_full_text=True, **fields)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (session.FindingLogged(finding="The buffer\nholds 3 items", evidence=["a.py:1"]), "The buffer holds 3 items"),
+        (session.FindingLogged(finding="word " * 100), f"{'word ' * 15}word…"),
+        (handoff.HandoffApproved(version=f"sha256:{'0' * 64}"), ""),
+        (session.SessionEnded(summary=""), ""),
+    ],
+)
+def test_beginning_of_a_text_is_on_one_line_and_says_that_it_was_cut(data, words):
+    assert first_words(data) == words

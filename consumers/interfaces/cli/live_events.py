@@ -10,6 +10,7 @@ from deedbook.consumers.sdk.events import CompromisedKeys, describe
 from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.events.body import Event
+from deedbook.projections.search.texts import first_words
 
 
 def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is printed
@@ -39,5 +40,5 @@ def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is prin
 
 def print_event(event: Event, mark: str = "") -> None:
     """Print one event on a line, as it comes."""
-    cells = (event.index, output.when(event.accepted_ms), event.author, event.kind, event.stream, mark)
-    output.print_lines("  ".join(map(str, cells)).rstrip())
+    cells = (event.index, output.when(event.accepted_ms), event.author, event.kind, event.stream)
+    output.print_lines("  ".join(filter(None, (*map(str, cells), mark, first_words(event.data)))))

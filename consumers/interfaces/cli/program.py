@@ -92,6 +92,9 @@ ALIASES: Final = {
     "create": "emit",
     "ls": "log",
     "ready": "next",
+    "status": "next",
+    "inbox": "next",
+    "todo": "next",
     "grep": "search",
     "find": "search",
 }

@@ -216,6 +216,8 @@ class LazyGroup(_WithCommon, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the verb that was called; an unknown one is refused with the nearest names."""
         name = args[0]
+        if name == "help":  # `deed help handoff` is `deed handoff --help`
+            return self.resolve_command(ctx, [*args[1:], "--help"])
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             names = self._nested(ctx, name) or self._near(ctx, name)
             ctx.fail(f"there is no verb {name!r}{did_you_mean([f'`{ctx.command_path} {one}`' for one in names])}")

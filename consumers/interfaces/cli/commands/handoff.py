@@ -40,7 +40,9 @@ class HandoffGroup(LazyGroup):
 
 
 @click.group(
-    cls=HandoffGroup, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
+    cls=HandoffGroup,
+    lazy=VERBS,
+    aliases={"new": "create", "start": "claim", "close": "complete", "link": "create", "done": "complete"},
 )
 def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs import content, operations
+from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import OPERATIONS
-from deedbook.consumers.handoffs.receiver import missing
+from deedbook.consumers.handoffs.receiver import attached, missing
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
-from deedbook.consumers.interfaces.cli.output import print_command, warn
+from deedbook.consumers.interfaces.cli.output import print_command, print_lines, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
+from deedbook.consumers.sdk.text import shorten
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
 from deedbook.ledger.events import KIND_OF
@@ -30,6 +33,8 @@ from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, Hand
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.lifecycle.rules import needs_identity_key
+
+note_shown_max_chars: Final = 100
 
 
 @click.command(cls=Command, params=parameters(OPERATIONS["create"].arguments))
@@ -40,10 +45,9 @@ def create(app: App, /, id_: str | None, **options: Any) -> None:
     ID is also the name of its file. Without ID it gets day and title. Tell the receiver the facts that only you know,
     with --tested-by, --touches, --trap and --tried. Your session's records are attached automatically (see --session).
     """
-    name, data = content.creation(
-        app.query_with, app.acting(), app.settings(), id_, values_of(OPERATIONS["create"].arguments, options)
-    )
-    emit(app, name, data, warnings=missing(data.notes, name))
+    given = values_of(OPERATIONS["create"].arguments, options)
+    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, given)
+    emit(app, name, data, warnings=missing(data.notes, name), of_session=attached(data.notes, given))
 
 
 @click.command(cls=Command, params=parameters(OPERATIONS["amend"].arguments))
@@ -148,8 +152,12 @@ def emit(
     tells_left: bool = False,
     changes: Sequence[dict[str, Any]] = (),
     warnings: Sequence[str] = (),
+    of_session: Mapping[str, list[str]] = MappingProxyType({}),
 ) -> None:
-    """Sign and append events of one handoff, the first at the version ``expect``, and print the new status."""
+    """Sign and append events of one handoff, the first at the version ``expect``, and print the new status.
+
+    ``of_session`` are the notes that were attached from the sender's session.
+    """
     drafts = [
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
     ]
@@ -175,15 +183,14 @@ def emit(
     answer |= _gate_of(data, handoff)
     if tells_left:
         answer |= {"left": handoff["left"], "why": handoff["sentence"]}
-    if changes:
-        answer["changes"] = list(changes)
-    if warnings:
-        answer["warnings"] = list(warnings)
+    more = {"changes": list(changes), "warnings": list(warnings), "of_session": dict(of_session)}
+    answer |= {key: value for key, value in more.items() if value}
 
     def text() -> None:
         echo(f"{name} is {handoff['status']} ({at})")
         for line in (*_gate_lines(answer), *content.told_changes(changes)):
             echo(f"  {line}")
+        print_lines(*_session_lines(of_session))
         if tells_left:
             echo(answer["why"])
         print_citations(answer.get("reasoning", ()), "reasoning")
@@ -201,6 +208,13 @@ def _gate_of(data: Sequence[EventData], handoff: dict[str, Any]) -> dict[str, An
 
 def _gate_lines(answer: dict[str, Any]) -> list[str]:
     return [gate_text(read_gate(answer["gate"]))] if "gate" in answer else []
+
+
+def _session_lines(of_session: Mapping[str, list[str]]) -> Iterator[str]:
+    if of_session:
+        yield "signed with it, from your session (leave it out with --session none):"
+    for kind, notes in of_session.items():
+        yield from (f"  {NOTE_LABELS[kind].lower()}: {shorten(note, note_shown_max_chars)}" for note in notes)
 
 
 def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:

@@ -46,13 +46,13 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
             event["author"],
             event["kind"],
             event["stream"],
-            _marks(event),
+            " ".join(filter(None, (_marks(event), event["text"]))),
         )
         for event in answer["items"]
     ]
     if app.as_json:
         answer["items"] = app.described(answer["items"])
-    header = ("index", "accepted", "author", "kind", "stream", "note")
+    header = ("index", "accepted", "author", "kind", "stream", "text")
     output.show_page(
         app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
     )

@@ -48,7 +48,7 @@ of_session_option: Final = click.option(
 )
 
 
-@click.group(cls=Group, lazy=LAZY, aliases={"new": "start", "close": "end", "done": "end"})
+@click.group(cls=Group, lazy=LAZY, aliases={"new": "start", "add": "finding", "close": "end", "done": "end"})
 def session() -> None:
     """Record what you do and learn: assessments, findings, unknowns, dead ends, tools.
 

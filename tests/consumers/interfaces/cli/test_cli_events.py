@@ -212,3 +212,13 @@ def test_acting_agent_comes_from_the_environment(deed: Deed, fresh: Fresh, monke
         "--data",
         '{"finding":"x"}',
     )
+
+
+def test_log_shows_the_beginning_of_each_text(alone: Deed) -> None:
+    alone("agent", "add", "kuro")
+    alone("session", "start", "s1", "--as", "kuro", "--task", "Find the leak")
+    alone("session", "finding", "The buffer holds\n3 items", "--as", "kuro")
+    said = alone("log").splitlines()
+    assert said[0].split()[-1] == "text"
+    assert said[1].endswith("The buffer holds 3 items")
+    assert said[2].endswith("Find the leak")

@@ -155,3 +155,15 @@ def test_services_are_listed_only_when_asked_for(deed: Deed) -> None:
     assert ("node" in names, "a" in names) == (False, True)
     assert "node" in [one["name"] for one in deed.data("agent", "list", "--all")["agents"]]
     assert "not shown: 1 service (--all)" in deed("agent", "list")
+
+
+@pytest.mark.parametrize("words", [["help", "handoff", "create"], ["handoff", "help", "create"]])
+def test_help_is_a_verb_too(alone: Deed, words: list[str]) -> None:
+    assert alone(*words) == alone("handoff", "create", "--help")
+
+
+def test_first_guesses_lead_to_the_verb(alone: Deed) -> None:
+    for guess in ("status", "inbox", "todo"):
+        assert alone(guess, "--help").startswith("Usage: deed next") or "Show what waits" in alone(guess, "--help")
+    assert "Start work on an approved handoff" in alone("handoff", "start", "--help")
+    assert "Record what you found out" in alone("session", "add", "--help")

@@ -63,3 +63,18 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
         file.write_text("2\n")
     done = deed.data("handoff", "complete", name, "--as", "b")
     assert done["warnings"] == ["not committed here: a b.py, new.py: commit it, or the reviewer verifies other content"]
+
+
+def test_create_says_which_records_of_the_session_are_signed_with_it(alone: Deed) -> None:
+    for name in ("kuro", "ben"):
+        alone("agent", "add", name)
+    alone("session", "start", "s1", "--as", "kuro", "--task", "Find the leak")
+    alone("session", "dead-end", "Clear it on a timer", "--why", "it fills again", "--as", "kuro")
+    words = ("--as", "kuro", "--to", "ben", "--title", "T", "--criterion", "c")
+    said = alone("handoff", "create", "h1", *words)
+    assert "signed with it, from your session (leave it out with --session none):" in said
+    assert "  tried: Clear it on a timer: it fills again" in said
+    assert "from your session" not in alone("handoff", "create", "h2", *words, "--session", "none")
+    assert alone.data("handoff", "create", "h3", *words)["of_session"] == {
+        "tried": ["Clear it on a timer: it fills again"]
+    }

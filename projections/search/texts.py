@@ -1,0 +1,137 @@
+"""The human text of each kind of event, for the search and for lists of events.
+
+Events that repeat others have none, so that a thought is found once: requests of a Tree of Thoughts, which become
+nodes, and briefs and validations, which repeat steps. Tests compare the tables with ``KINDS``, so a new kind needs a
+decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec.structs import asdict
+
+from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.projections.briefs.text import one_line
+from deedbook.projections.reports.compressed import shorten
+
+first_words_max_chars: Final = 80
+
+
+def texts_of(data: EventData, name: str) -> list[str]:
+    """Return the texts of an event's data, in order, without empty ones; ``name`` is the name of its stream.
+
+    A handoff is also found by its id, which people say and write like a title.
+    """
+    texts = list(_imported(data) if isinstance(data, RecordImported) else TEXTS_OF[type(data)](data))
+    is_import = isinstance(data, RecordImported) and data.mapped_kind == "handoff.created"
+    if isinstance(data, handoff.HandoffCreated) or is_import:
+        texts.insert(0, name)
+    return [text for text in map(str.strip, texts) if text]
+
+
+def first_words(data: EventData) -> str:
+    """Return the beginning of an event's text, on one line, by which a person recognizes it in a list; "" without text.
+
+    An imported record begins with its mapped text, because its author and its source have fields of their own.
+    """
+    if isinstance(data, RecordImported):
+        mapped = read_mapped(data)
+        texts: Iterable[str] = (
+            *(() if mapped is None else TEXTS_OF[type(mapped[0])](mapped[0])),
+            data.body,
+            data.reason,
+        )
+    else:
+        of = TEXTS_OF.get(type(data))
+        texts = () if of is None else of(data)
+    return next((shorten(line, first_words_max_chars) for text in texts if (line := one_line(text))), "")
+
+
+def _imported(data: RecordImported) -> Iterable[str]:
+    yield from (data.claimed_author or "", data.source, data.reason)
+    mapped = read_mapped(data)
+    if mapped is not None:
+        yield from TEXTS_OF[type(mapped[0])](mapped[0])
+    yield data.body
+
+
+def _handoff(data: handoff.HandoffContent) -> Iterable[str]:
+    reason = data.reason if isinstance(data, handoff.HandoffAmended) else ""
+    notes = [text for of in asdict(data.notes).values() for text in of]
+    return (data.title, data.task, *data.tasks, *data.criteria, *notes, data.context, data.proposal or "", reason)
+
+
+def _remark(data: Any) -> Iterable[str]:
+    return [getattr(data, name) for name in handoff.REMARKS if name in data.__struct_fields__]
+
+
+def _extended(data: reasoning.ReasoningExtended) -> Iterable[str]:
+    for step in data.steps:
+        yield from (step.content, step.conclusion or "", *step.evidence, *step.premises)
+        yield from (*step.alternatives_considered, *step.assumptions, step.validation_method or "")
+
+
+def _report(data: session.ReportGenerated) -> Iterable[str]:
+    yield data.task_summary
+    for texts in (data.key_findings, data.accomplished, data.remaining_unknowns, data.recommended_next_steps):
+        yield from texts
+    for gap in data.knowledge_gaps_filled:
+        yield from (gap.gap, gap.before, gap.after)
+    yield data.next_session_context
+    yield from data.artifacts_created
+
+
+def _snapshot(data: snapshot.SnapshotTaken) -> Iterable[str]:
+    yield from (data.context_summary, data.domain, data.conclusion, data.reasoning_brief)
+    yield from (*data.top_assumptions, *(data.top_evidence_refs or data.evidence_refs))
+
+
+def _solution(data: tot.FinalSolution) -> Iterable[str]:
+    solution = data.payload
+    return [] if solution is None else (solution.answer, *solution.reasoning_trace, *solution.alternative_solutions)
+
+
+# Each function takes the data type of its key; the table's type erases that to Any. Other events of a handoff are found
+# by their remarks.
+TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
+    kind.data: _remark
+    for kind in KINDS.values()
+    if kind.stream == "handoff" and {*handoff.REMARKS} & {*kind.data.__struct_fields__}
+} | {
+    handoff.HandoffContent: _handoff,
+    handoff.HandoffCreated: _handoff,
+    handoff.HandoffAmended: _handoff,
+    handoff.HandoffCriterionChecked: lambda data: (data.evidence,),
+    handoff.HandoffCompleted: lambda data: (data.summary, *data.artifacts),
+    handoff.HandoffChangesRequested: lambda data: data.reasons,
+    session.SessionStarted: lambda data: (data.task,),
+    session.AssessmentRecorded: lambda data: (data.reasoning,),
+    session.FindingLogged: lambda data: (data.finding, data.subject, *data.evidence),
+    session.UnknownLogged: lambda data: (data.unknown, data.subject),
+    session.DeadEndLogged: lambda data: (data.approach, data.why_failed, data.subject),
+    session.FindingRetracted: lambda data: (data.reason,),
+    session.DeadEndRetracted: lambda data: (data.reason,),
+    session.UnknownResolved: lambda data: (data.answer,),
+    session.ToolUsed: lambda data: (data.purpose, data.tool),
+    session.SessionEnded: lambda data: (data.summary,),
+    session.ReportGenerated: _report,
+    reasoning.ReasoningStarted: lambda data: (data.task, data.domain),
+    reasoning.ReasoningExtended: _extended,
+    reasoning.AssumptionSettled: lambda data: (data.how, *data.evidence),
+    reasoning.ReasoningConcluded: lambda data: (data.conclusion, *(data.known_limitations or ())),
+    snapshot.SnapshotTaken: _snapshot,
+    review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
+    review.ReviewAnswered: _remark,
+    tot.TotStarted: lambda data: (data.problem,),
+    tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
+    tot.EvaluationResults: lambda data: [
+        evaluation.reasoning for evaluation in (data.payload.evaluations if data.payload else ())
+    ],
+    tot.FinalSolution: _solution,
+    tot.TotError: lambda data: (data.error.message,),
+    tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],
+}
