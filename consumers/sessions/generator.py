@@ -83,7 +83,7 @@ def derived(
     session = uncorrected_part(session)
     outcome = derived_outcome(session) if inputs.task_summary is None else inputs.task_summary.strip()
     findings, unknowns = (
-        _stripped(by_weight(session[f"{name}s"], name) if texts is None else texts)
+        _stripped(by_weight(session[f"{name}s"], name)[:derived_items_max] if texts is None else texts)
         for name, texts in (("finding", inputs.key_findings), ("unknown", inputs.remaining_unknowns))
     )
     artifacts = _stripped(inputs.artifacts_created or [])
@@ -173,10 +173,11 @@ def warnings_of(session: Mapping[str, Any], inputs: ReportInputs, count: int) ->
         warnings.append(
             f"{count} findings, but readers remember {findings_few} to {findings_many}: choose the key ones"
         )
-    for name, value in (("findings", inputs.key_findings), ("unknowns", inputs.remaining_unknowns)):
-        more = len(session[name]) - derived_items_max
+    recorded = uncorrected_part(session)
+    for name, value in (("finding", inputs.key_findings), ("unknown", inputs.remaining_unknowns)):
+        more = len(by_weight(recorded[f"{name}s"], name)) - derived_items_max
         if value is None and more > 0:
-            warnings.append(f"{more} more {name} are in the session, but not in the report: see `deed session show`")
+            warnings.append(f"{more} more {name}s are in the session, but not in the report: see `deed session show`")
     return warnings
 
 
@@ -213,7 +214,7 @@ def uncorrected_part(session: Mapping[str, Any]) -> dict[str, Any]:
 def by_weight(logged: Iterable[Mapping[str, Any]], field: str) -> list[str]:
     """Return the texts of entries, each once, by impact, then the newest first."""
     texts = dict.fromkeys(event[field].strip() for event in sorted(logged, key=_weight))
-    return [text for text in texts if text][:derived_items_max]
+    return [text for text in texts if text]
 
 
 def _weight(event: Mapping[str, Any]) -> tuple[float, int]:

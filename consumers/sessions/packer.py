@@ -3,19 +3,22 @@
 The printed answer is counted, as text and as JSON, each by itself and by the strictest tokenizer
 (``projections.briefs.tokens``). Tokens are spent on (``pack``)
 
-1. the task, then a line for each finding, then one for each unknown: the longest lines that all have room;
+1. the task and the beginning of the first next step, then a line for each finding, then one for each unknown: the
+   longest lines that all have room;
 2. the first item of every other field, shortened to a share, so every field has an answer;
 3. at level full the Markdown report, if it fits in full;
 4. in the order of ``ORDER`` a number of each, then whatever else fits, then longer versions of shortened items;
 5. ``SessionSource.last``, only if every finding and unknown is complete: fields that repeat them, and vectors.
 
-``left_out`` counts, by short names, the items of the level that the answer lacks, and names the command for them.
+``left_out`` counts, by short names, the items of the level that the answer lacks, also those that only the session has,
+and names the command for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.sdk.text import json_text
@@ -55,7 +58,7 @@ _TEXTS: Final = frozenset({"task", "outcome", "next_session_context"})
 _MAPS: Final = frozenset({"epistemic_deltas"})
 _FIRST_COUNTS: Final = {"key_findings": 5, "remaining_unknowns": 5, "next_steps": 3, "knowledge_gaps_filled": 3}
 _first_count_otherwise: Final = 8
-_share_tokens: Final = {"task": 40, "knowledge_gaps_filled": 8} | dict.fromkeys(
+_share_tokens: Final = {"task": 40, "next_steps": 12, "knowledge_gaps_filled": 8} | dict.fromkeys(
     ("outcome", "key_findings", "next_session_context"), 32
 )
 _other_share_tokens: Final = 20
@@ -73,7 +76,8 @@ class SessionSource(NamedTuple):
     """A session in full: ``fields`` by the names of ``ORDER``, each a list of JSON values.
 
     A text is a list of one value. Every level begins with ``head``. ``shortened`` names the fields that the report
-    itself has shortened, ``last`` the fields that get tokens after all others.
+    itself has shortened, ``last`` the fields that get tokens after all others. ``unreported`` counts, by field, the
+    items of the session that its report does not have.
     """
 
     head: Mapping[str, Any]
@@ -82,6 +86,7 @@ class SessionSource(NamedTuple):
     markdown: str = ""
     shortened: frozenset[str] = frozenset()
     last: frozenset[str] = frozenset()
+    unreported: Mapping[str, int] = MappingProxyType({})
 
 
 def printed(value: Any) -> str:
@@ -93,7 +98,8 @@ def pack(source: SessionSource, level: str, fits: Callable[[dict[str, Any]], boo
     """Return the session at a level of detail, with as much as ``fits`` allows."""
     packer = _Packer(source, level, fits)
     first = [name for name in packer.names if name not in source.last]
-    packer.begin("task")
+    for name in ("task", "next_steps"):
+        packer.begin(name)
     for name in _BELIEFS:
         packer.offer_lines(name)
     for name in first:
@@ -191,7 +197,7 @@ class _Packer:
         left_out: dict[str, Any] = {
             SHORT_NAMES.get(name, name): count
             for name in self.names
-            if (count := len(fields[name]) - len(self.taken[name]))
+            if (count := len(fields[name]) + self.source.unreported.get(name, 0) - len(self.taken[name]))
         }
         names = [SHORT_NAMES.get(name, name) for name in self.names if self._is_shortened(name)]
         names += [key for key in ("session_id", "ai_id") if session[key] != self.source.head[key]]
@@ -200,8 +206,8 @@ class _Packer:
         if self.level == "full" and self.source.markdown and self.markdown != self.source.markdown:
             left_out["markdown"] = 1
         if left_out:
-            # A report has everything but the single assessments and dead ends, which are in its session.
-            verb = "session" if "no_report" in session else "report"
+            # A report has everything but the single assessments and dead ends, unless its session has more findings.
+            verb = "session" if "no_report" in session or any(self.source.unreported.values()) else "report"
             left_out["see"] = f"deed {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
         return left_out
 

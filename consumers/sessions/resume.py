@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from deedbook.consumers.sdk.quotation import is_plain
-from deedbook.consumers.sessions.generator import derived, last_ms_of, own_steps
+from deedbook.consumers.sessions.generator import by_weight, derived, last_ms_of, own_steps, uncorrected_part
 from deedbook.consumers.sessions.packer import LEVELS, SessionSource, dead_ends_within, pack, printed
 from deedbook.consumers.sessions.resumed_text import resumed_text
 from deedbook.ledger.client.client import Ask
@@ -85,9 +85,10 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     scale = 1 if tokens.exact else bound_factor
     limit = LEVELS[detail_level] * scale
     budget = limit * len(rows) - less
-    dead_ends = _dead_ends(ask, sessions, _task_of(sessions[0], rows[0]))
+    own = _own_dead_ends(sessions)
+    dead_ends = _dead_ends(ask, own[:_similar_max], sessions, _task_of(sessions[0], rows[0]))
     answer["dead_ends"], left_out = dead_ends_within(dead_ends, dead_end_tokens[detail_level] * scale * len(rows))
-    if left_out:
+    if left_out := left_out + len(own[_similar_max:]):
         answer["dead_ends_left_out"] = left_out
     sources = [
         source_of(session, row["report"], get_blob, level=detail_level, short_id=_short_id(ask, row["session_id"]))
@@ -118,9 +119,9 @@ def _known(ask: Ask, ai_id: str) -> str:
 
 
 def _cost(answer: Mapping[str, Any]) -> int:
-    """Return the tokens of an answer as it is printed, as text or as JSON, whichever has more."""
+    """Return the tokens of an answer as it is printed (with its last newline): as text or JSON, whichever has more."""
     document = {"schema_version": 1, "kind": "resumed", "data": answer}
-    return max(most_tokens(printed(document)), most_tokens(resumed_text(dict(answer))))
+    return max(most_tokens(f"{text}\n") for text in (printed(document), resumed_text(dict(answer))))
 
 
 def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
@@ -171,17 +172,23 @@ def _task_of(session: dict[str, Any], row: dict[str, Any]) -> str:
     return started or ("" if row["report"] is None else read_report(row["report"]).title.strip())
 
 
-def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[dict[str, str]]:
-    """Yield the dead ends of the sessions themselves, then of sessions with tasks similar to the newest one's."""
-    seen: set[tuple[str, str]] = set()
-    own = [
-        event | {"session_id": session["id"], "imported": session["imported"]}
-        for session in sessions
-        for event in session["dead_ends"]
-        if event["correction"] is None
-    ]
+def _own_dead_ends(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the dead ends of the sessions themselves, each once."""
+    own: dict[tuple[str, str], dict[str, Any]] = {}
+    for session in sessions:
+        for event in uncorrected_part(session)["dead_ends"]:
+            about = {"session_id": session["id"], "imported": session["imported"]}
+            own.setdefault((event["approach"], event["why_failed"]), event | about)
+    return list(own.values())
+
+
+def _dead_ends(
+    ask: Ask, own: list[dict[str, Any]], sessions: list[dict[str, Any]], task: str
+) -> Iterator[dict[str, str]]:
+    """Yield the sessions' ``own`` dead ends, then those of sessions with tasks similar to the newest one's."""
     similar = ask("search.related", {"task": task, "limit": _similar_max})["dead_ends"] if task else []
-    for event in [*own[:_similar_max], *similar]:
+    seen: set[tuple[str, str]] = set()
+    for event in [*own, *similar]:
         if (event["approach"], event["why_failed"]) in seen:
             continue
         seen.add((event["approach"], event["why_failed"]))
@@ -237,7 +244,21 @@ def source_of(
         markdown=markdown_of(report) if level == "full" else "",
         shortened=frozenset(resumed_as.get(field := long.path.split("/")[1], field) for long in report.long_texts),
         last=frozenset(last),
+        unreported=_unreported(session, report),
     )
+
+
+def _unreported(session: Mapping[str, Any], report: Report) -> dict[str, int]:
+    """Return how many findings and unknowns a session has beyond those of its report."""
+    recorded = uncorrected_part(session)
+    reported = {
+        "finding": ("key_findings", report.key_findings),
+        "unknown": ("remaining_unknowns", report.remaining_unknowns),
+    }
+    return {
+        field: max(0, len(by_weight(recorded[f"{name}s"], name)) - len(texts))
+        for name, (field, texts) in reported.items()
+    }
 
 
 def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:

@@ -53,9 +53,9 @@ LISTS = ("key_findings", "remaining_unknowns", "next_steps", "knowledge_gaps_fil
 
 
 def cost(resumed: dict[str, Any]) -> int:
-    """Return the tokens of what is printed, by whichever tokenizer and form has more of them."""
+    """Return the tokens of what is printed, with its last newline, by whichever tokenizer and form has more."""
     document = json_text({"schema_version": 1, "kind": "resumed", "data": resumed}, order="deterministic")
-    return max(most_tokens(document), most_tokens(resumed_text(resumed)))
+    return max(most_tokens(f"{text}\n") for text in (document, resumed_text(resumed)))
 
 
 def check_session(packed: dict[str, Any], report: dict[str, Any], level: str) -> None:
@@ -192,6 +192,37 @@ def test_a_session_without_a_report_resumes_from_its_events(recorder: Recorder) 
     assert packed["epistemic_deltas"]["know"] != 0
     recorder.record(case(4))
     assert "no_report" not in recorder.resume(case(4), "detailed")["sessions"][0]
+
+
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_every_finding_unknown_and_dead_end_of_a_long_session_has_a_line_or_is_counted(
+    ledger: Ledger, recorder: Recorder, is_reported: bool
+) -> None:
+    ledger.emit("alice", "session/a", session.SessionStarted(task="Find the leak"))
+    for number in range(40):
+        ledger.emit("alice", "session/a", session.FindingLogged(finding=f"Pool {number} is never closed"))
+        ledger.emit("alice", "session/a", session.UnknownLogged(unknown=f"Who opens pool {number}?"))
+        ledger.emit("alice", "session/a", session.DeadEndLogged(approach=f"Close pool {number}", why_failed="It hangs"))
+    if is_reported:
+        publish_report(Author(recorder.client, "alice", lambda _: ledger.keys["alice"]), recorder.answer, "a")
+    for level in LEVELS:
+        resumed = resume(recorder.answer, recorder.client.get_blob, session_id="a", detail_level=level)
+        (packed,) = resumed["sessions"]
+        for name in ("key_findings", "remaining_unknowns"):
+            assert len(packed[name]) + packed["left_out"].get(SHORT_NAMES[name], 0) == 40
+        assert len(resumed["dead_ends"]) + resumed["dead_ends_left_out"] == 40
+        assert packed["left_out"]["see"] == "deed session show a"
+        assert packed["next_steps"][0].startswith("Find out: Who opens pool")
+
+
+def test_the_last_newline_of_a_text_that_has_more_tokens_than_its_json_is_counted(
+    ledger: Ledger, recorder: Recorder
+) -> None:
+    ledger.emit("alice", "session/a", session.SessionStarted(task="会话"))
+    for number in range(40):
+        ledger.emit("alice", "session/a", session.FindingLogged(finding=f"会话池{number}从不关闭"))
+    resumed = resume(recorder.answer, recorder.client.get_blob, detail_level="detailed")
+    assert resumed["token_estimate"] == cost(resumed) == most_tokens(f"{resumed_text(resumed)}\n")
 
 
 def test_a_session_just_started_resumes_too(ledger: Ledger, recorder: Recorder) -> None:

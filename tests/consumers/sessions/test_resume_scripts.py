@@ -72,8 +72,8 @@ def test_every_script_resumes_within_its_tokens_and_every_finding_with_its_first
                 resumed = resume(reader.answer, client.get_blob, session_id=name, detail_level=level)
                 document = json_text({"schema_version": 1, "kind": "resumed", "data": resumed}, order="deterministic")
                 for count in counts:
-                    assert count(document) <= limit, (number, level)
-                    assert count(resumed_text(resumed)) <= limit, (number, level)
+                    for text in (document, resumed_text(resumed)):
+                        assert count(f"{text}\n") <= resumed["token_estimate"] <= limit, (number, level)
                 assert resumed["tokenizer"] == "cl100k_base, o200k_base"
                 if level == "detailed":
                     kept = resumed["sessions"][0]["key_findings"]
@@ -91,5 +91,6 @@ def test_nothing_empty_is_said_while_a_finding_is_cut(ledger: Ledger) -> None:
     (session,) = resumed["sessions"]
     assert "findings" in session["left_out"]["shortened"]
     assert len(session["key_findings"]) < len(findings) or session["left_out"]
-    assert (session["epistemic_deltas"], session["next_steps"], session["knowledge_gaps_filled"]) == ({}, [], [])
+    assert (session["epistemic_deltas"], session["knowledge_gaps_filled"]) == ({}, [])
+    assert len(session["next_steps"]) == 1  # programs of others read the first
     assert "strong epistemic foundation" not in resumed_text(resumed)
