@@ -17,7 +17,7 @@ from deedbook.consumers.reasoning.snapshots.act import Action, act_on, describe
 from deedbook.consumers.sdk.text import cut
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError
-from deedbook.projections.briefs.prompt import TransferLevel, short_ref
+from deedbook.projections.briefs.prompt import TransferLevel, fidelity_text, short_ref
 from deedbook.projections.briefs.text import one_line
 
 shown_tokens_max: Final = 1_500
@@ -88,7 +88,7 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
         return {"reasoning_ref": ref, "said": f"{short_ref(ref)}: {why}", **_NOTHING, **_NO_BRIEF}
     fields, review, author = describe(decision), decision.review, reasoning["author"]
     newer = reasoning["version"] - reasoning["asked_version"]
-    parts = [f"{short_ref(ref)} by {author}, fidelity {fields['fidelity']:.2f}", fields["verdict"]["text"]]
+    parts = [f"{short_ref(ref)} by {author}, fidelity {fidelity_text(fields['fidelity'])}", fields["verdict"]["text"]]
     if newer:
         parts.append(f"extended since: {newer} newer version{'s' * (newer > 1)}")
     if decision.is_imported:

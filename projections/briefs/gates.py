@@ -16,7 +16,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.chinese import simplified
 from deedbook.projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
 from deedbook.projections.briefs.fidelity import value_digits
-from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.briefs.prompt import TransferLevel, fidelity_text
 from deedbook.projections.briefs.text import content_words, one_line, stem
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
@@ -220,7 +220,7 @@ def _rules(
         if name in assessed and not assessed[name] < threshold:
             yield FetchRule(f"high_{name.lower()}", f"{name} is {assessed[name]:.2f}, at least {threshold}.")
     if fidelity is not None and not fidelity >= MIN_FIDELITY_FOR_STANDARD:
-        yield FetchRule(LOW_FIDELITY, f"The fidelity is {fidelity:.2f}, below {MIN_FIDELITY_FOR_STANDARD}.")
+        yield FetchRule(LOW_FIDELITY, f"The fidelity is {fidelity_text(fidelity)}, below {MIN_FIDELITY_FOR_STANDARD}.")
     critical = next(filter(is_critical_evidence, evidence_refs), None)
     if critical is not None:
         yield FetchRule("critical_evidence", f"The evidence names a secret or credential: {critical}")
@@ -259,7 +259,7 @@ def _gate_problem(level: TransferLevel, fidelities: Mapping[TransferLevel, float
     if own is None:
         return f"The fidelity for {level.value} was not measured."
     if not own >= minimum:
-        return f"The fidelity is {own:.2f}, below {minimum} for {level.value}."
+        return f"The fidelity is {fidelity_text(own)}, below {minimum} for {level.value}."
     above = TransferLevel.STANDARD if level is TransferLevel.MINIMAL else TransferLevel.FULL
     # Only measured levels are compared: FULL adds nothing to STANDARD unless it has the graph inline.
     loss = fidelities.get(above, own) - own

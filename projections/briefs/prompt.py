@@ -85,7 +85,7 @@ HEAD_OF: Final[dict[RemarkSort, str]] = {
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A rendered prompt: its text, its tokens, and the sections that did not fit into the budget.
+    """A rendered prompt: its text, its tokens, and the sections that did not fit into the budget. ``str`` is its text.
 
     ``expanded`` is the text with its shorthand written out under the full headings. ``exact`` is false if the tokens
     are estimated. ``dropped`` names the sections that are not complete in the text, ``shortened`` those that were
@@ -101,6 +101,9 @@ class Prompt(msgspec.Struct, frozen=True):
     budget: int
     dropped: list[str]
     shortened: list[str]
+
+    def __str__(self) -> str:
+        return self.prompt
 
 
 def to_context_prompt(
@@ -169,6 +172,15 @@ def tight_text(brief: Brief) -> str:
     return _around(sections, statements_of(brief))
 
 
+def fidelity_text(value: float) -> str:
+    """Return a fidelity with two digits, rounded down: .899 must not read as .90.
+
+    >>> fidelity_text(0.7499), fidelity_text(0.29)
+    ('0.74', '0.29')
+    """
+    return f"{math.floor(value * 100 + 1e-9) / 100 if math.isfinite(value) else value:.2f}"
+
+
 def short_ref(ref: str) -> str:
     """Return the hex digits by which a prompt names a ref (the whole ref costs 40 tokens)."""
     return ref.partition(":")[2][:REF_HEX_DIGITS]
@@ -215,8 +227,7 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     if level is not TransferLevel.MINIMAL:
         evidence = "; ".join(one_line(ref) for ref in brief.top_evidence_refs)
         lines[EVIDENCE] = [evidence] if layout.top_evidence else []
-        rounded_down = math.floor(brief.fidelity.value * 100 + 1e-9) / 100  # .899 must not read as .90
-        lines[FIDELITY] = [f"{rounded_down:.2f} ({brief.fidelity.band})"]
+        lines[FIDELITY] = [f"{fidelity_text(brief.fidelity.value)} ({brief.fidelity.band})"]
     return {heading: content for heading, content in lines.items() if any(content)}
 
 

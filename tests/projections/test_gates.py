@@ -51,6 +51,11 @@ def test_each_rule_of_the_seed_fires_by_name(change: dict[str, Any], rule: str) 
     assert answer.rule.reason
 
 
+def test_reason_of_a_low_fidelity_does_not_round_it_up_to_the_threshold() -> None:
+    (rule,) = should_fetch_full_reasoning(**(QUIET | {"fidelity": 0.7499})).all_rules
+    assert rule.reason == "The fidelity is 0.74, below 0.75."
+
+
 @pytest.mark.parametrize(
     "change",
     [

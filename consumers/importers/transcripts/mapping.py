@@ -5,8 +5,9 @@ it. If the message's id is so short that another message may have it, the sessio
 of the prompt and the text of the response.
 
 The claims name what was guessed and what could not be read. Task and conclusion are cut at a word; the originals have
-their whole text. The conclusion is the answer after the last thinking. A response that ended with a tool call has no
-conclusion, and its reasoning stays open.
+their whole text. The conclusion is the answer after the last thinking. Without an answer it is the last step that
+concludes, but not in a session: there a response that ended with a tool call has no conclusion, and its reasoning stays
+open.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from deedbook.consumers.importers.reasoning import extensions_of
 from deedbook.consumers.importers.records import Record, claimed_time
 from deedbook.consumers.importers.transcripts.conversation import TranscriptResponse, UnreadItem
 from deedbook.consumers.sdk.text import shorten
-from deedbook.consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
+from deedbook.consumers.sdk.thinking.extract import TASK_NOT_STATED, ConclusionFrom, Extraction, extract_reasoning
 from deedbook.consumers.sdk.thinking.response import read_tags
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF
@@ -84,10 +85,15 @@ def _thought_in(answered: TranscriptResponse, task: str) -> Thought | None:
         extraction.memory,
         ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
         task=shorten(own.strip(), task_max_chars) or TASK_NOT_STATED,
-        conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars),
+        conclusion=shorten(_conclusion_of(answered, extraction).strip(), conclusion_max_chars),
         reasoning_id="",
     )
     return Thought(answered, extraction, memory, names_of(answered, extraction), memory.task == own)
+
+
+def _conclusion_of(answered: TranscriptResponse, extraction: Extraction) -> str:
+    is_said_by_a_step = extraction.conclusion_from == "step" and not answered.is_session
+    return answer_of(extraction) or (extraction.memory.conclusion if is_said_by_a_step else "")
 
 
 def answer_of(extraction: Extraction) -> str:
@@ -183,7 +189,7 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         "session": answered.session,
         "message": answered.message,
         "prompt": prompt or "",
-        "conclusion_from": "answer" if thought.memory.conclusion else "absent",
+        "conclusion_from": _origin_of_conclusion(thought),
         "task_from": ("importer" if "task" in extraction.absent else "prompt") if has_task else "absent",
     }
     dirty = dirty + [
@@ -202,6 +208,12 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         said={name: shorten(value.strip(), said_max_chars) for name, value in said.items() if value.strip()},
         dirty=dirty,
     )
+
+
+def _origin_of_conclusion(thought: Thought) -> ConclusionFrom:
+    if not thought.memory.conclusion:
+        return "absent"
+    return "answer" if answer_of(thought.extraction) else "step"
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:

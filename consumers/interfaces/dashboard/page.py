@@ -24,6 +24,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.query import age_of
+from deedbook.projections.briefs.prompt import fidelity_text
 
 if TYPE_CHECKING:
     from deedbook.consumers.interfaces.dashboard.audit import Audit
@@ -139,6 +140,7 @@ def templates() -> jinja2.Environment:
         "line": sanitize_line,
         "number": "{:,}".format,
         "escape_text": escape_text,
+        "fidelity": fidelity_text,
         "words": lambda text: text.replace("_", " "),
     }
     for name in environment.list_templates():  # load all now: after an upgrade new templates must not meet old data

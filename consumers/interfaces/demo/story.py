@@ -33,6 +33,7 @@ from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import FOLDER
 from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.projections.briefs.prompt import fidelity_text
 
 audits_max: Final = 5
 """How often the demo audits the log and a bundle of it until nobody writes between the two."""
@@ -268,7 +269,9 @@ class Story:
             brief = {name: received[name] for name in ("tokens", "exact", "budget", "fidelity")}
             fired = None if rule is None else rule["name"]
             self.data["brief"].append({"level": level.upper(), **brief, "rule_fired": fired})
-            came = f"{received['tokens']} of {received['budget']} tokens, fidelity {received['fidelity']:.2f}"
+            came = (
+                f"{received['tokens']} of {received['budget']} tokens, fidelity {fidelity_text(received['fidelity'])}"
+            )
             self._tell(Line("minimax", f"receives the {level} brief", came))
             if fired is None:
                 raise Corrupted("VERIFICATION_FAILED", "a security brief must not be enough by itself")

@@ -4,8 +4,8 @@ A step is never rewritten: splitting only chooses spans. Between spans are white
 
 - A blank line and a list mark begin a new piece; fenced code is a piece of its own.
 - A paragraph is divided where the type of its sentences changes (observation, inference), at the end of a line that
-  was not wrapped, and where a group of sentences would exceed ``step_goal_bytes``. A list item is divided only by
-  its size.
+  was not wrapped, and where a group of sentences would exceed ``step_goal_bytes``. Each of its assumptions is a step,
+  because each is settled by itself. A list item is divided only by its size.
 - A sentence longer than ``cut_chars`` is cut at white space, or inside the word if there is none.
 
 The type of a step is guessed from its wording, and callers mark it as inferred. Only a label in the text itself
@@ -155,7 +155,8 @@ def _divided(text: str, piece: _Piece) -> list[Region]:
         type_ = classify_step_type(text[slice(*sentence)]) if piece.kind == "paragraph" else piece.kind
         joined = (groups[-1][0], sentence[1]) if groups else sentence
         is_line = bool(groups) and "\n" in text[groups[-1][1] : sentence[0]] and text[sentence[0]].isalpha()
-        if groups and not is_line and type_ == group_type and _width(text, joined) <= step_goal_bytes:
+        is_alike = type_ == group_type != "assumption"
+        if groups and not is_line and is_alike and _width(text, joined) <= step_goal_bytes:
             groups[-1] = joined
         else:
             groups.append(sentence)

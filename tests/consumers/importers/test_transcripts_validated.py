@@ -128,6 +128,26 @@ def test_how_each_link_was_found_stands_with_the_import(tmp_path: Path) -> None:
     assert more.mapped["dependencies"] == {"3": [1, 2], "4": [3]}
 
 
+@pytest.mark.parametrize(
+    ("text", "conclusion", "origin"),
+    [
+        ("I see the key. In conclusion, rotate it.", "In conclusion, rotate it.", "step"),
+        ("我看到金鑰。因此洩漏了。結論：立刻輪換。", "結論：立刻輪換。", "step"),
+        ("I see the key.", "", "absent"),
+    ],
+)
+def test_response_without_an_answer_concludes_with_its_concluding_step(
+    tmp_path: Path, text: str, conclusion: str, origin: str
+) -> None:
+    (tmp_path / "r.json").write_text(json.dumps({"thinking": text}), "utf-8")
+    (response,) = read_transcript(tmp_path / "r.json", tmp_path / "r.json", Progress())
+    assert isinstance(response, TranscriptResponse)
+    thought = thought_in(response)
+    assert isinstance(thought, Thought)
+    assert thought.memory.conclusion == conclusion
+    assert record_of(thought, "r", "blake3:" + "0" * 64, None).events[0].claims["said"]["conclusion_from"] == origin
+
+
 @pytest.mark.parametrize(("stated_task", "task", "expected"), [("Why?", "Other", "Why?"), ("", "Given", "Given")])
 def test_task_that_is_given_stands_where_none_is_stated(
     tmp_path: Path, stated_task: str, task: str, expected: str

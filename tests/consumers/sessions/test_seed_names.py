@@ -73,7 +73,7 @@ def test_receiver_s_program_runs(domain: str, vectors: dict[str, float], whole: 
     else:
         assert acted == [taken.reasoning_brief]
     for level in seeds.TransferLevel:
-        assert "Rotate the JWT secret" in taken.to_context_prompt(level).prompt
+        assert "Rotate the JWT secret" in str(taken.to_context_prompt(level)).splitlines()[1]
 
 
 @pytest.mark.usefixtures("agents_home")

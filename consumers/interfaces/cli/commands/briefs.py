@@ -28,7 +28,7 @@ from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.format.codec import convert
 from deedbook.ledger.home.trust import actions_of
-from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.briefs.prompt import TransferLevel, fidelity_text
 from deedbook.projections.validations.queries import evidence_summary
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
     def text() -> None:
         echo(data["expanded" if plain else "prompt"])
         count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
-        echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
+        echo(f"-- {count} of {data['budget']}, fidelity {fidelity_text(data['fidelity'])}", err=True)
         if data["prose"]:
             echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
             echo(" ".join(sentence["text"] for sentence in data["prose"]["sentences"]), err=True)
@@ -129,7 +129,9 @@ def print_rejected(rejected: RejectedBrief | None) -> None:
 
 def _print_explanation(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
     size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
-    echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
+    echo(
+        f"{data['level']}: {size}, fidelity {fidelity_text(fidelity)}\ncertificate: every fact is the step's own words"
+    )
     print_rejected(rejected)
     for step in data["steps"]:
         mark = "+" if step["kept"] else "-"

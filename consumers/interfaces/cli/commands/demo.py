@@ -22,6 +22,7 @@ from deedbook.consumers.interfaces.demo.story import Line, Stage, Story
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import FOLDER
+from deedbook.projections.briefs.prompt import fidelity_text
 
 
 @click.command(cls=Command)
@@ -113,7 +114,8 @@ def summary(data: dict[str, Any]) -> None:
     reaction = data["reaction"]
     table.add_row("reaction", f"{reaction['by']}: {reaction['event']} after entry {reaction['after_index']}")
     for brief in data["brief"]:
-        came = f"{brief['tokens']} of {brief['budget']} tokens, fidelity {brief['fidelity']:.2f}, {brief['rule_fired']}"
+        kept = f"fidelity {fidelity_text(brief['fidelity'])}, {brief['rule_fired']}"
+        came = f"{brief['tokens']} of {brief['budget']} tokens, {kept}"
         table.add_row(f"{brief['level']} brief", came)
     table.add_row("fetched", f"{data['fetch']['ref'][:23]}… verified")
     audit = data["audit"]

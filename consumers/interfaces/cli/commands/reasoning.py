@@ -39,7 +39,7 @@ from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import decode_entry
-from deedbook.projections.briefs.tokens import tokenizer
+from deedbook.projections.briefs.tokens import count_tokens, tokenizer
 from deedbook.projections.reasoning.delta import describe_change
 from deedbook.projections.reasoning.memory import compute_reasoning_ref
 
@@ -196,7 +196,8 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
         about = "" if tokenizer().exact else "about "
         if base.transferred is not None:
             echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
-        line = f"-- sent as {graph.sent.sent_as}: {about}{graph.sent.transferred.tokens} tokens"
+        line = f"-- {about}{count_tokens(graph.canonical)} tokens, "
+        line += f"sent as {graph.sent.sent_as}: {about}{graph.sent.transferred.tokens} tokens"
         echo(f"{line} (whole: {graph.sent.full.tokens}), hash recomputed: {graph.ref}", err=True)
         print_verdict(verdict, err=True)
 

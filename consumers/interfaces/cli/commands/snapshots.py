@@ -23,7 +23,7 @@ from deedbook.consumers.reasoning.validator.trees import tree_of
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
-from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.briefs.prompt import TransferLevel, fidelity_text
 from deedbook.projections.briefs.rejection import RejectedBrief
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from deedbook.projections.snapshots.vectors import read_vectors
@@ -56,8 +56,8 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
     answer = plain(app, taken)
 
     text = [f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}"]
-    if taken.reasoning_ref is not None:
-        text.append(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {taken.reasoning_fidelity:.2f}")
+    if taken.reasoning_ref is not None and taken.reasoning_fidelity is not None:
+        text.append(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {fidelity_text(taken.reasoning_fidelity)}")
     app.show("snapshot", answer, text, following=f"deed snapshot receive {quote(taken.snapshot_id)}")
 
 
@@ -95,7 +95,7 @@ def list_(app: App, **filters: Any) -> None:
             "by": row["author"],
             "session": row["session_id"] or "-",
             "domain": row["domain"] or "-",
-            "fidelity": "-" if row["reasoning_fidelity"] is None else f"{row['reasoning_fidelity']:.2f}",
+            "fidelity": "-" if row["reasoning_fidelity"] is None else fidelity_text(row["reasoning_fidelity"]),
         },
     )
 
@@ -149,7 +149,7 @@ def plain(app: App, snapshot: EnhancedEpistemicSnapshot) -> dict[str, Any]:
 
 def _print_decision(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
     echo(data["prompt"])
-    fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
+    fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {fidelity_text(data['fidelity'])}"
     gate = f"gate: {data['gate']['gate']}"
     if data["gate"]["gate"] == "failed":
         passing = f" {data['gate']['level_that_passes']} would pass." if data["gate"]["level_that_passes"] else ""

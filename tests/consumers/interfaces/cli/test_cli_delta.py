@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deedbook.projections.briefs.tokens import count_tokens
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -62,7 +64,8 @@ def test_people_are_told_how_much_was_sent(deed: Deed, recorded: list[str]) -> N
     base, _, ref, _ = recorded
     said = deed.run("reasoning", "fetch", ref, "--have", base)
     assert "was not here: fetched whole" in said.err
-    assert "sent as squashed:" in said.err
+    canonical = said.out.removesuffix("\n")
+    assert f"-- {count_tokens(canonical)} tokens, sent as squashed:" in said.err
     assert f"hash recomputed: {ref}" in said.err
     assert "sha256:" + sha256(said.out.removesuffix("\n").encode()).hexdigest() == ref
 

@@ -13,6 +13,7 @@ from mcp_clients import Caller, call_tools
 from deedbook.consumers.interfaces.mcp.answers import fitting, shorten, shorten_list
 from deedbook.consumers.interfaces.mcp.lookup import page_of
 from deedbook.ledger.errors import Unavailable
+from deedbook.projections.briefs.prompt import fidelity_text
 from deedbook.projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> No
         brief = (await call("fetch_reasoning", ref="why", level="standard", budget=120)).data
         assert brief["tokens"] <= 120
         tiny = (await call("fetch_reasoning", ref="why", level="standard", budget=12)).data
-        assert tiny["reasons"][0] == f"The fidelity is {tiny['fidelity']:.2f}, below 0.75."
+        assert tiny["reasons"][0] == f"The fidelity is {fidelity_text(tiny['fidelity'])}, below 0.75."
         assert (tiny["gate"]["gate"], tiny["may_act"]) == ("failed", False)
 
     call_tools(own_home, work)

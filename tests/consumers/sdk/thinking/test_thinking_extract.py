@@ -116,6 +116,15 @@ def test_thinking_process_is_the_texts_of_its_steps() -> None:
     assert parse_thinking_process(" \n ") == []
 
 
+def test_each_assumption_is_a_step_because_it_is_settled_by_itself() -> None:
+    assert parse_thinking_process("It is slow. It is old. I assume A. I assume B. So C.") == [
+        "It is slow. It is old.",
+        "I assume A.",
+        "I assume B.",
+        "So C.",
+    ]
+
+
 # Types, and that they are guesses
 
 
