@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec.structs import asdict
@@ -18,7 +19,7 @@ from deedbook.consumers.handoffs.agent_names import AgentNames, independent
 from deedbook.consumers.handoffs.files.syntax.active_table import TableRow
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
-from deedbook.consumers.handoffs.files.syntax.lines import Problem
+from deedbook.consumers.handoffs.files.syntax.lines import Problem, text_of
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
@@ -36,6 +37,8 @@ line_max_chars: Final = 2000
 label_max_chars: Final = 200
 # The limit for an event without its envelope; larger texts are only in the template.
 content_size_max_bytes: Final = 40 * 1024
+_BULLET: Final = re.compile(r"^[-*+] (\[[ xX]\] )?")
+_CREATED: Final = re.compile(r"created(?: (?:the )?handoff)?(?: to [\w.-]+)?\.?", re.IGNORECASE)
 _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![0-9])")
 
 
@@ -149,6 +152,43 @@ def fitting(wanted: HandoffContent, template: HandoffFile) -> HandoffFile:
     if template.entry("Reviewer") is None:
         changes.pop("reviewer", None)  # the default, which no file has to name
     return parse(revise(template, changes)) if changes else template
+
+
+def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes]) -> list[str] | None:
+    """Return the lines of a handoff's file that its fields lack; None if the file is not here, or is none.
+
+    ``handoff`` is an answer of ``handoffs.show``. A version includes the whole file, and the receiver may read the
+    file. So an approver must see these lines, too.
+    """
+    if handoff["template"] is None:
+        return []
+    try:
+        file = parse(read_blob(handoff["template"]))
+    except Refused:
+        return None
+    with suppress(Refused):  # an amendment that this file cannot hold
+        file = fitting(content_from(handoff), file)
+    known: Counter[str] = Counter()
+    with suppress(Refused):  # content that only this file can hold
+        known.update(map(_plain_line, parse(rendered(handoff, None)).lines))
+    if (status := file.status) is not None and (handoff["claimed_status"] is not None or not status.rest.strip()):
+        known[_plain_line(file.lines[status.line - 1])] += 1  # the fields have it, perhaps another one by now
+    for entry in file.log:
+        if entry.author == handoff["from"] and _CREATED.fullmatch(entry.text):
+            known[_plain_line(file.lines[entry.line - 1])] += 1  # as every file begins its log
+    only: list[str] = []
+    for line in map(text_of, file.lines):
+        plain = _plain_line(line)
+        if known[plain]:
+            known[plain] -= 1
+        elif plain:
+            only.append(line)
+    return only
+
+
+def _plain_line(line: str) -> str:
+    """Return a line with one kind of spaces and bullet, and without its tick: equal lines may differ in these."""
+    return _BULLET.sub(lambda bullet: "- [ ] " if bullet[1] else "- ", " ".join(line.split()))
 
 
 def rendered(handoff: dict[str, Any], template: HandoffFile | None) -> bytes:

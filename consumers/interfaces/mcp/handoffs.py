@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pydantic import Field, WithJsonSchema
 
 from deedbook.consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
+from deedbook.consumers.handoffs.files.mapping import lines_only_in_file
 from deedbook.consumers.handoffs.operations import (
     OF_WHAT_WAS_READ,
     OPERATIONS,
@@ -95,8 +96,9 @@ class ItemPage(Answer, frozen=True, kw_only=True):
 
 
 class HandoffInTokens(ShownHandoff, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
-    """A handoff within the token limit, with its notes as one list and its log as lines."""
+    """A handoff within the token limit: its notes as one list, its log as lines, and the rest of its file."""
 
+    only_in_file: list[Untrusted]
     notes: list[dict[str, Untrusted]]  # type: ignore[assignment]  # the type only says which texts are untrusted
     log: list[Untrusted]  # type: ignore[assignment]
 
@@ -226,6 +228,8 @@ class HandoffTools(Tools):
         self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool, warnings: list[str] | None = None
     ) -> CallToolResult:
         row = self._ledger.ask("handoffs.show", id=id_)
+        if with_handoff:
+            row["only_in_file"] = lines_only_in_file(row, self._ledger.get_blob)
         # An operation describes each cited reasoning, so that an agent notices a wrong ref; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
         row = as_citations(self._citations(tokens).shown(row))
@@ -319,15 +323,19 @@ def handoff_in_tokens(handoff: dict[str, Any], answer: dict[str, Any]) -> dict[s
     """Return a handoff within the token limit: texts cut between words, the newest log lines, and ``left_out``."""
     notes = handoff["notes"] | {"later": later(handoff)}
     handoff = handoff | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
-    separate = {"why", "log", "template", "tasks", "criteria", "notes"}
+    separate = {"why", "log", "template", "tasks", "criteria", "notes", "only_in_file"}
     whole = {name: value for name, value in handoff.items() if name not in separate and value is not None}
     fields = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out = [f"the rest of {name}" for name in fields.pop("shortened", [])]
-    fields |= {"notes": [], "tasks": [], "criteria": [], "log": []}
+    if handoff["template"] is not None and handoff["only_in_file"] is None:
+        left_out.append(f"the file of this version, {handoff['template']}: it is not here, or is none")
+    handoff = handoff | {"only_in_file": handoff["only_in_file"] or []}
+    fields |= {"notes": [], "tasks": [], "criteria": [], "only_in_file": [], "log": []}
     for name, rows in (
         ("notes", handoff["notes"]),  # first, because the receiver cannot find these out alone
         ("criteria", handoff["criteria"]),
         ("tasks", handoff["tasks"]),
+        ("only_in_file", handoff["only_in_file"]),
         ("log", [line["line"] for line in reversed(handoff["log"])][:_log_lines_max]),
     ):
         fitting_rows: list[Any] = []

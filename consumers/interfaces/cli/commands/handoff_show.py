@@ -42,7 +42,7 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         app.show(part, {part: ref}, ref)
         return
 
-    handoff = with_citations(app, app.query("handoffs.show", id=id_))
+    handoff = read_whole(app, id_)
     if history:
         handoff["history"] = signed_history.signed_history(app, handoff)
 
@@ -55,8 +55,16 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
     app.show("handoffs.show", handoff, text)
 
 
-def with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer of ``handoffs.show`` with the reasonings that the handoff and its result cite."""
+def read_whole(app: App, id_: str) -> dict[str, Any]:
+    """Return an answer of ``handoffs.show`` with the cited reasonings, and ``only_in_file``: see its function."""
+    handoff = _with_citations(app, app.query("handoffs.show", id=id_))
+    only: list[str] | None = []
+    if handoff["template"] is not None:
+        only = load("..handoffs.files.mapping:lines_only_in_file")(handoff, app.client().get_blob)
+    return {**handoff, "only_in_file": only}
+
+
+def _with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
     if not (handoff["result_refs"] or handoff["reasoning_refs"]):
         return {**handoff, "result_reasoning": [], "reasoning": []}
     cited: dict[str, Any] = load("cited_reasoning:of_handoff")(app, handoff)
@@ -81,14 +89,18 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
     echo(quote_text(handoff["title"]), bold=True)
     echo(f"{handoff['id']}  [{handoff['status']} → {handoff['to']}]")
-    echo(quote_text(f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}"))
+    echo(quote_text(_parties(handoff)))
     echo(f"version {handoff['version']}")
     if handoff["status"] in ("completed", "verified"):  # of work that was sent back, the result is over
         echo(f"result {handoff['result']}")
+        for artifact in handoff["artifacts"]:
+            echo(f"  artifact {quote_text(artifact)}")
     echo(quote_text(handoff["why"]["sentence"]))
     if handoff["depends_on"]:
         others = (f"{dependency['id']} ({dependency['status'] or 'missing'})" for dependency in handoff["depends_on"])
-        echo(f"depends on {', '.join(others)}")
+        echo(f"depends on {', '.join(others)}: must be {handoff['unlock_at']} first")
+    if handoff["proposal"]:
+        echo(quote_text(f"proposal {handoff['proposal']}"))
     _print_relations(handoff)
     _print_notes(handoff["notes"] | {"later": later(handoff)})
     if handoff["task"]:
@@ -100,11 +112,20 @@ def print_handoff(handoff: dict[str, Any]) -> None:
             print_citations(handoff[of], heading, "")
     if handoff["context"]:
         echo(f"\nContext  {quote_text(handoff['context'], '  ')}")
+    _print_only_in_file(handoff)
     echo("\nLog")
     for line in handoff["log"]:
         # To the minute by its author's clock; of an imported line only the day is known.
         time = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
         echo(f"  - {time} [{line['author']}] {quote_text(line['text'])}")
+
+
+def _parties(handoff: dict[str, Any]) -> str:
+    parties = f"from {handoff['from']} to {handoff['to']}"
+    if handoff["claimed_status"] is None:
+        return f"{parties}, reviewed by {handoff['reviewer'] or handoff['from']}"
+    # Nobody here has confirmed the imported file, which names them.
+    return f"{parties}, with the reviewer {handoff['reviewer'] or '(none)'}: so says the imported file"
 
 
 def _print_relations(handoff: dict[str, Any]) -> None:
@@ -120,6 +141,16 @@ def _print_relations(handoff: dict[str, Any]) -> None:
             echo(f"{word} {', '.join(others)}")
     if handoff["superseded_by"]:
         echo(f"superseded by {handoff['superseded_by']}")
+
+
+def _print_only_in_file(handoff: dict[str, Any]) -> None:
+    """Print the rest of the file, which its version includes and its receiver may read."""
+    if handoff["only_in_file"] is None:
+        command = f"`deed blob get {handoff['template']}`"
+        echo(f"\nIts version includes a file that cannot be shown here: read it first ({command})", bold=True)
+    elif handoff["only_in_file"]:
+        text = quote_text("\n".join(handoff["only_in_file"]), "  ", is_barred=True)
+        echo(f"\nOnly in its file, which its version includes{text}")
 
 
 def _print_notes(notes: dict[str, list[str]]) -> None:

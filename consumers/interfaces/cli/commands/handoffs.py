@@ -19,7 +19,7 @@ from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
-from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
+from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, read_whole
 from deedbook.consumers.interfaces.cli.output import print_command, print_lines, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -125,7 +125,7 @@ def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bo
             field=read,
         )
 
-    handoff = with_citations(app, app.query("handoffs.show", id=id_))
+    handoff = read_whole(app, id_)
     app.show("handoffs.show", handoff, lambda: print_handoff(handoff))
     echo(f"\n{as_of_line(handoff['as_of'])}")
     if asks and not click.confirm(

@@ -31,9 +31,10 @@ def handoff_form(
     """Return the data of a handoff's form; None if the human has nothing to decide.
 
     ``{"path", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number", "since", "changes",
-    "tasks", "criteria", "asked", "citations"}``: ``fields`` are the hidden fields, ``signs`` is the full ref of the
-    signed version, ``since`` the last approved version, ``changes`` the changes since then, and ``asked`` the criteria
-    with a requested waiver. ``handoff`` is an answer of ``handoffs.show`` with its reasonings.
+    "tasks", "criteria", "asked", "only_in_file", "citations"}``: ``fields`` are the hidden fields, ``signs`` is the
+    full ref of the signed version, ``since`` the last approved version, ``changes`` the changes since then, ``asked``
+    the criteria with a requested waiver, and ``only_in_file`` the lines of its file that no field has. ``handoff`` is
+    an answer of ``handoffs.show`` with its reasonings and these lines.
     """
     state = context.client.streams.read(f"handoff/{handoff['id']}").state
     if context.human is None or not isinstance(state, HandoffState):
@@ -54,6 +55,7 @@ def handoff_form(
         tasks=[sum(task["done"] for task in handoff["tasks"]), len(handoff["tasks"])],
         criteria=[met, len(criteria)],
         asked=[criterion for criterion in criteria if criterion["mark"] == "asked"],
+        only_in_file=handoff["only_in_file"],
         citations=[*handoff["result_reasoning"], *handoff["reasoning"]],
     )
 

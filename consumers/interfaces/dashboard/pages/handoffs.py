@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from deedbook.consumers.handoffs.files.mapping import lines_only_in_file
 from deedbook.consumers.handoffs.operations import NOTES, commands_on
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.interfaces.dashboard.address import path_to
@@ -25,7 +26,17 @@ original_read_max_bytes: Final = 1024 * 1024
 rows_max: Final = 100
 """The number of newest events and versions that are shown: any agent that may write can add thousands."""
 
-_ELSEWHERE: Final = ("why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "as_of", "log")
+_ELSEWHERE: Final = (
+    "why",
+    "tasks",
+    "criteria",
+    "notes",
+    "reasoning",
+    "result_reasoning",
+    "as_of",
+    "log",
+    "only_in_file",
+)
 # The kinds of events about a handoff's tasks or criteria.
 _OF_TASKS: Final = ("handoff.task_checked",)
 _OF_CRITERIA: Final = ("handoff.criterion_checked", "handoff.waiver_asked", "handoff.criterion_waived")
@@ -35,11 +46,13 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     """Return all about one handoff.
 
     ``{"handoff", "why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "versions", "number", "log",
-    "events", "gate", "as_of", "form", "done", "problem", "original"}``. ``form`` is None if there is nothing to decide.
-    ``original`` is the beginning of the imported file (None: not imported, or not stored; empty: too large). ``log`` is
+    "events", "gate", "as_of", "form", "done", "problem", "original", "only_in_file"}``. ``form`` is None if there is
+    nothing to decide.
+    ``original`` is the beginning of the imported file (None: not imported, or not stored; empty: too large), and
+    ``only_in_file`` the lines of the handoff's file that no field has (None: it is not here, or is none). ``log`` is
     newest first, and ``events`` its full length. ``done`` is an event whose signature and inclusion were verified.
     """
-    row = Citations(context.view, asker=context.human).shown(context.ask("handoffs.show", id=context.params["id"]))
+    row = _whole(context, context.params["id"])
     name, log, as_of = row["id"], row["log"], row.get("as_of")
     versions = context.ask("handoffs.versions", id=name)
     done_index, human = context.number("done"), context.human
@@ -61,9 +74,16 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
         "gate": gate_text(read_gate(as_of["gate"])) if as_of else None,
         "form": handoff_form(context, row, versions, note),
         "original": _beginning_of(context, row["original"]),
+        "only_in_file": row["only_in_file"],
         "done": done[0] | {field: as_of[field] for field in ("size", "root")} if as_of and done else None,
     }
     return Page("handoff.html", row["title"] or name, data, status, path_to("handoff", name) if problem else "")
+
+
+def _whole(context: PageContext, name: str) -> dict[str, Any]:
+    """Return an answer of `handoffs.show` with its reasonings, and ``only_in_file``."""
+    row = Citations(context.view, asker=context.human).shown(context.ask("handoffs.show", id=name))
+    return row | {"only_in_file": lines_only_in_file(row, context.ledger.get_blob)}
 
 
 def _beginning_of(context: PageContext, ref: str | None) -> str | None:
@@ -103,7 +123,7 @@ def form_of(context: PageContext, kind: str, name: str) -> dict[str, Any] | None
     """Return the form of a handoff or review, for the opened row of the queue."""
     if kind == "review":
         return review_form(context, context.ask("reviews.show", id=name))
-    row = Citations(context.view, asker=context.human).shown(context.ask("handoffs.show", id=name))
+    row = _whole(context, name)
     return handoff_form(context, row, context.ask("handoffs.versions", id=name), "")
 
 

@@ -9,6 +9,7 @@ from syncing import NEW, amend_by_command
 
 from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.imports import read_records
+from deedbook.consumers.handoffs.files.mapping import lines_only_in_file
 from deedbook.consumers.importers.records import import_records
 from deedbook.ledger.events import handoff as kinds
 
@@ -160,6 +161,30 @@ def test_sender_amends_in_the_file_and_needs_a_new_approval(folder: SyncedFolder
     assert "[rita] approved" in folder.text()
     assert "[alice] amended" in folder.text()
     folder.assert_in_step(alice)
+
+
+def test_lines_that_no_field_has_are_named(folder: SyncedFolder) -> None:
+    alice = folder.create()
+    odd = ["## Odd section", "kept, *as* it stands"]
+    assert lines_only_in_file(folder.shown(), alice.client.get_blob) == odd
+    long = f"{'very ' * 450}warm, and the keys are sent away"
+    folder.edit(
+        ("- Created: 2026-02-12\n", "- Created: 2026-02-12\n- Where: in production\n"),
+        ("- [ ] it is warm\n", f"* [x] it is warm\n- [ ] {long}\n  and more below it\n"),
+    )
+    assert alice.reconcile()[0] == "signed: handoff.amended"
+    only = ["- Where: in production", f"- [ ] {long}", "  and more below it", *odd]
+    assert lines_only_in_file(folder.shown(), alice.client.get_blob) == only
+    amend_by_command(folder, title="Mend the cache", task="")
+    assert set(lines_only_in_file(folder.shown(), alice.client.get_blob) or ()) >= set(only)
+
+
+def test_file_that_is_none_cannot_be_shown(folder: SyncedFolder) -> None:
+    shown = folder.create().kept and folder.shown()
+    refs = folder.hand("alice").author.put_blob(b"no handoff"), f"blake3:{'0' * 64}"
+    for ref in refs:
+        assert lines_only_in_file(shown | {"template": ref}, folder.hand("alice").client.get_blob) is None
+    assert lines_only_in_file(shown | {"template": None}, folder.hand("alice").client.get_blob) == []
 
 
 def test_receiver_may_not_change_the_text(folder: SyncedFolder) -> None:

@@ -116,3 +116,18 @@ def test_ledger_without_a_blob_is_partial_wherever_it_is_checked(
     for verb in (["verify"], ["verify", "--resume"], ["fsck"]):
         assert elsewhere(*verb).startswith("VALID: ")
     assert "ok    blobs needed" in elsewhere.run("doctor").out
+
+
+def test_show_names_the_lines_that_only_the_file_has(filed: tuple[Deed, str]) -> None:
+    deed, ref = filed
+    shown = deed("handoff", "show", "filed")
+    assert f"a file that cannot be shown here: read it first (`deed blob get {ref}`)" in shown
+    text = b"# Handoff: t\n\n## Meta\n- From: a\n- To: b\n- Reviewer: rita\n\n## Deployment\nDrop it.\n"
+    with LocalClient(Settings(home=deed.home)) as client:
+        author = Author(client, "a", lambda _: open_key(Home(deed.home).key_file("a")))
+        data = {"title": "t", "to": "b", "reviewer": "rita", "template": author.put_blob(text), "proposal": "p/1.md"}
+    deed("emit", "handoff.created", "--stream", "handoff/rest", "--as", "a", "--data", json.dumps(data))
+    shown = deed("handoff", "show", "rest")
+    assert "Only in its file, which its version includes\n  │ ## Deployment\n  │ Drop it.\n" in shown
+    assert "proposal p/1.md" in shown
+    assert deed.data("handoff", "show", "rest")["only_in_file"] == ["## Deployment", "Drop it."]

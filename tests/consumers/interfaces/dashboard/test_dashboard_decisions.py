@@ -55,6 +55,19 @@ def refused(viewer: Viewer, answer: httpx.Response, status: int, words: str) -> 
     assert status_of(viewer) == "pending"
 
 
+def test_lines_of_the_signed_file_that_no_field_has_are_on_the_page(rita: Viewer) -> None:
+    text = "# Handoff: x\n\n## Meta\n- From: alice\n- To: bob\n- Reviewer: rita\n\n## Deployment\nDrop <b>all</b>.\n"
+    ref = rita.ledger.put_blob("alice", text.encode())
+    rita.ledger.hand_over("x", template=ref)
+    page, data = rita.page("/h/x"), rita.data("/h/x")
+    assert data["only_in_file"] == data["form"]["only_in_file"] == ["## Deployment", "Drop <b>all</b>."]
+    assert "Drop &lt;b&gt;all&lt;/b&gt;." in page
+    assert "2 more lines, which you sign, too" in page
+    assert "2 more lines, which you sign, too" in rita.page("/", open="x")
+    rita.ledger.hand_over("y", template=rita.ledger.put_blob("alice", b"no handoff"))
+    assert "a file that cannot be shown here" in rita.page("/h/y")
+
+
 def test_an_approval_is_an_event_of_the_key_of_the_human_and_of_the_version_displayed(rita: Viewer) -> None:
     data = rita.ledger.hand_over("x", tasks=["one"])
     page = rita.page("/h/x")

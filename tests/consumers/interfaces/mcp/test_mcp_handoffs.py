@@ -9,7 +9,7 @@ from mcp_clients import Caller, call_tools, kinds_in
 
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.events.handoff import HandoffApproved
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +57,22 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
     shown = call_tools(own_home, show, agent=None)
     assert shown["status"] == "verified"
     assert [one["mark"] for one in shown["handoff"]["criteria"]] == ["checked", "checked"]
+
+
+def test_lines_of_the_file_that_no_field_has_are_shown(own_home: Path) -> None:
+    text = b"# Handoff: Filed\n\n## Meta\n- From: alice\n- To: bob\n- Reviewer: critic\n\n## Deployment\nDrop it all.\n"
+    with Ledger("alice", home=own_home) as ledger:
+        for name, content in (("filed", text), ("other", b"no handoff")):
+            data = HandoffCreated(title="Filed", to="bob", reviewer="critic", template=ledger.put_blob(content))
+            ledger.author().emit(Draft(stream=f"handoff/{name}", data=data))
+
+    async def show(call: Caller) -> list[Any]:
+        return [(await call("handoff_act", action="show", id=name)).data for name in ("filed", "other")]
+
+    filed, other = call_tools(own_home, show, agent="critic")
+    assert filed["handoff"]["only_in_file"] == ["## Deployment", "Drop it all."]
+    assert other["handoff"]["only_in_file"] == []
+    assert other["left_out"][0].startswith("the file of this version, blake3:")
 
 
 def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:
