@@ -122,7 +122,7 @@ class Why(Checked, frozen=True, kw_only=True):
 
 
 class HandoffSummary(Checked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
-    """The parties, status, version, claims and origin of a handoff, for programs that act on it or import over it."""
+    """The facts of a handoff for programs that act on it or import over it; ``reasoning_refs`` are what it cites."""
 
     id: str
     sender: str
@@ -139,6 +139,7 @@ class HandoffSummary(Checked, frozen=True, kw_only=True, rename={"sender": "from
     original: str | None
     format: str | None
     template_index: Index
+    reasoning_refs: list[str]
 
 
 class ExistingHandoffs(Answer, frozen=True, kw_only=True):

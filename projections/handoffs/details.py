@@ -90,14 +90,18 @@ def _why(record: HandoffRecord, known: dict[str, HandoffFacts]) -> Why:
 
 
 def facts_of_handoff(source: RowSource, args: ById) -> HandoffSummary:
-    """Return a handoff's parties, status, version, claims and origin."""
-    return _fields(HandoffSummary, find_record(source, args.id))
+    """Return a handoff's parties, status, version, claims, origin and cited reasonings."""
+    return _summary(find_record(source, args.id))
 
 
 def existing_handoffs(source: RowSource, args: ByIds) -> ExistingHandoffs:
     """Return those of these handoffs that exist."""
     records = records_of(source, args.ids)
-    return ExistingHandoffs(handoffs={name: _fields(HandoffSummary, record) for name, record in records.items()})
+    return ExistingHandoffs(handoffs={name: _summary(record) for name, record in records.items()})
+
+
+def _summary(record: HandoffRecord) -> HandoffSummary:
+    return _fields(HandoffSummary, record, reasoning_refs=list(content_of(record).reasoning_refs))
 
 
 def _fields(form: type[T], record: HandoffRecord, **fields: Any) -> T:

@@ -319,7 +319,7 @@ class HandoffsQueries(QueryFamily):
 
     @asks("handoffs.facts")
     def facts(self, *, id: str, as_of: int | str | None = None) -> HandoffSummary:
-        """Return a handoff's parties, status, version, claims and origin.
+        """Return a handoff's parties, status, version, claims, origin and cited reasonings.
 
         A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """

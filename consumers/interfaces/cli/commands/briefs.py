@@ -29,6 +29,7 @@ from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.format.codec import convert
 from deedbook.ledger.home.trust import actions_of
 from deedbook.projections.briefs.prompt import TransferLevel, fidelity_text
+from deedbook.projections.briefs.sentences import REFUTED, refuted_line
 from deedbook.projections.validations.queries import evidence_summary
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     """
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
     data = explain_brief(received) | {"certificate": HOLDS}
-    app.show("explanation", data, lambda: _print_explanation(data, received.rejected))
+    app.show("explanation", data, lambda: _print_explanation(data, received))
 
 
 def print_rejected(rejected: RejectedBrief | None) -> None:
@@ -127,16 +128,19 @@ def print_rejected(rejected: RejectedBrief | None) -> None:
         echo(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
 
 
-def _print_explanation(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
+def _print_explanation(data: dict[str, Any], received: ReceivedBrief) -> None:
     size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
     echo(
         f"{data['level']}: {size}, fidelity {fidelity_text(fidelity)}\ncertificate: every fact is the step's own words"
     )
-    print_rejected(rejected)
+    print_rejected(received.rejected)
+    if received.brief.refuted:
+        echo(f"{REFUTED}: {quote_text(refuted_line(received.brief.refuted))}", bold=True)
     for step in data["steps"]:
         mark = "+" if step["kept"] else "-"
         after = f"  ← {', '.join(map(str, step['rests_on']))}" if step["rests_on"] else ""
-        echo(f"{mark} {step['step']}. {step['type']}{after}: {quote_text(step['content'])}")
+        state = f" ({step['state']})" if step["state"] else ""
+        echo(f"{mark} {step['step']}. {step['type']}{state}{after}: {quote_text(step['content'])}")
         for evidence in step["evidence"]:
             echo(f"      {quote_text(evidence)}")
         if not step["kept"]:

@@ -102,7 +102,8 @@ def command_of(verb: operations.Verb) -> click.Command:
             expect = content.place_of(verb, handoff, options.get("version"))
             data = content.events_of(verb, handoff, options, app.author())
             warnings = uncommitted(app.query("handoffs.show", id=handoff["id"])) if verb == "complete" else ()
-            emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, warnings=warnings)
+            cited = handoff["reasoning_refs"] if verb in ACT_ON_REASONING else ()
+            emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, cited=cited, warnings=warnings)
 
     taken = [click.Argument(["id_"], metavar="ID"), *parameters(operation.arguments)]
     if verb in operations.OF_WHAT_WAS_READ:
@@ -135,6 +136,8 @@ def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bo
     return handoff
 
 
+# Their output says whether the reasoning that the handoff cites still holds: it may have been refuted since.
+ACT_ON_REASONING: Final = frozenset[operations.Verb]({"approve", "claim"})
 TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
 
 # The commands of all operations, by the names of their verbs.
@@ -150,6 +153,7 @@ def emit(
     *data: EventData,
     expect: int | None = None,
     tells_left: bool = False,
+    cited: Sequence[str] = (),
     changes: Sequence[dict[str, Any]] = (),
     warnings: Sequence[str] = (),
     of_session: Mapping[str, list[str]] = MappingProxyType({}),
@@ -178,7 +182,7 @@ def emit(
         is_own = handoff["status"] == "approved" and isinstance(data[0], HandoffContent)
         approves = "this approves it" if isinstance(data[0], HandoffAmended) else "it needs no approval"
         at += f"; {approves}: {app.acting()} is human" * is_own
-    if refs := [ref for event in data for ref in getattr(event, "reasoning_refs", ())]:
+    if refs := [*cited, *(ref for event in data for ref in getattr(event, "reasoning_refs", ()))]:
         answer["reasoning"] = load("cited_reasoning:of_refs")(app, refs)
     answer |= _gate_of(data, handoff)
     if tells_left:
