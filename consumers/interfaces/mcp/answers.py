@@ -111,7 +111,9 @@ def paged(
     answer: dict[str, Any], items: Sequence[Any], name: str, page: Callable[[int], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return an answer with all ``items``, or with those that fit, if their ids are so long that not all do."""
-    count = fitting(items, answer | {name: []}, limit=max(filled_tokens_max, len(items) * row_tokens_max))
+    head = answer | {name: []}
+    rows_tokens = _note_tokens + tokens_of(head) + len(items) * (row_tokens_max + 1)  # and a comma each
+    count = fitting(items, head, limit=max(filled_tokens_max, rows_tokens))
     if count < len(items):
         answer = (
             answer

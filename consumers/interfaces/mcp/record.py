@@ -94,6 +94,7 @@ class Recorded(Answer, frozen=True, kw_only=True):
     message: Untrusted
     reasoning_trace: list[Untrusted]
     validation_errors: list[Untrusted]
+    alternative_solutions: list[Untrusted]
     timeline: list[Untrusted]
     verification: ShownVerification
     error: ShownFailure

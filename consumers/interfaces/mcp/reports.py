@@ -203,8 +203,12 @@ def fit_report(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """Return a found report with task and findings cut to their share of the answer."""
-    findings, report = report["key_findings"], report | {"key_findings": []}
+    """Return a found report with task and findings cut to their share of the answer.
+
+    Of the mark of an imported report the importer and the format remain: its source has more tokens than two findings.
+    """
+    mark = report["imported"] and {name: report["imported"][name] for name in ("importer", "format")}
+    findings, report = report["key_findings"], report | {"key_findings": [], "imported": mark}
     tokens = max(tokens - answers.tokens_of(answers.without(report, "task", "outcome")), _least_tokens)
     row = answers.shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
     findings, left_out = answers.shorten_list(findings, min(_findings_tokens, tokens // 2))

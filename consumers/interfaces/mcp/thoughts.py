@@ -36,7 +36,7 @@ begin_wait_s: Final = 60.0
 lines_max: Final = 8
 line_chars_max: Final = 200
 _texts: Final = {"problem": 100, "answer": 400, "message": 100}
-_lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "timeline": 300}
+_lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "alternative_solutions": 100, "timeline": 300}
 """The most tokens of each in an answer."""
 _NAME: Final = "thoughts of "
 
@@ -47,6 +47,8 @@ def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
         raise Refused(
             "INVALID_FIELD", "set either problem, to start a search, or ref, to get its state", field="entries"
         )
+    if entry.answer is not None and not entry.question:
+        raise Refused("INVALID_FIELD", "set question, to the id of the question that you answer", field="question")
     question: AgentQuestion | None = None
     if not entry.ref:
         task_id = new_task_id()
@@ -113,8 +115,13 @@ def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
     report = {"task_id": task_id, "status": row["status"], "thinker": row["thinker"], "stats": row["stats"]}
     report |= {"author": events[0].author, "at": time_text(events[-1].accepted_ms)}
     report |= {name: cut_to_tokens(texts[name], tokens) for name, tokens in _texts.items() if texts[name]}
-    report |= {name: shorten_list(texts[name], tokens)[0] for name, tokens in _lists.items() if texts[name]}
-    report |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
-    report |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
+    for name, tokens in _lists.items():
+        fitting, left_out = shorten_list(texts[name] or [], tokens)
+        report |= ({name: fitting} if fitting else {}) | ({f"{name}_left_out": left_out} if left_out else {})
+    # A line that did not fit comes in the next answer.
+    report |= {"is_searched_here": is_played, "after": lines[len(report["timeline"]) - 1][0] if lines else after}
+    if verification:
+        report["confidence"] = result["confidence"]
+        report["verification"] = {name: verification[name] for name in ("is_valid", "by")}
     report |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
     return report

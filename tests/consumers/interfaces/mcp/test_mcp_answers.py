@@ -10,8 +10,9 @@ from graphs import chain
 from mcp.shared.exceptions import MCPError
 from mcp_clients import Caller, call_tools
 
-from deedbook.consumers.interfaces.mcp.answers import fitting, shorten, shorten_list
+from deedbook.consumers.interfaces.mcp.answers import fitting, paged, share_of, shorten, shorten_list
 from deedbook.consumers.interfaces.mcp.lookup import page_of
+from deedbook.consumers.interfaces.mcp.reports import fit_found
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.briefs.prompt import fidelity_text
 from deedbook.projections.briefs.tokens import count_tokens
@@ -65,6 +66,20 @@ def test_reports_longer_than_an_answer_are_paged_and_cut_between_words(own_home:
             await call("resume_previous_session", detail_level=level)
 
     call_tools(own_home, work)
+
+
+def test_a_page_of_twenty_imported_reports_has_all_of_them_with_findings() -> None:
+    name = "1e9530e5-0757-4f02-9738-cdd58a5272cb"
+    mark = {"source": f"refs/notes/empirica/handoff/{name}/ca10d3cf88", "importer": "claude-code", "event_index": 33}
+    mark |= {"claimed_at": "2025-12-22T16:58:41.023298Z", "format": "empirica/handoff"}
+    report = {"session_id": name, "ai_id": "claude-rovo-dev", "author": "claude-code", "outcome": "", "imported": mark}
+    report |= {"timestamp": "2025-12-22T16:58:41.023Z", "task": "Add a command that lists all projects " * 4}
+    report |= {"key_findings": ["The health score is effective"] * 5, "epistemic_growth": 0.2, "is_assessed": True}
+    rows = [fit_found(report, share_of(20)) for _ in range(20)]
+    page = paged({"reports": rows, "total_found": 20, "next": None}, rows, "reports", lambda _: {"shorter": ""})
+    assert ("shorter" in page, len(page["reports"])) == (False, 20)
+    assert len(page["reports"][0]["key_findings"]) >= 2
+    assert page["reports"][0]["imported"] == {"importer": "claude-code", "format": "empirica/handoff"}
 
 
 def test_first_page_of_a_long_graph_holds_some_of_it(own_home: Path) -> None:

@@ -45,7 +45,8 @@ def test_search_is_begun_asked_about_and_answered_over_stdio(own_home: Path) -> 
     assert begun["problem"] == "4 9 10 13"
     assert (data["task_id"], data["status"], data["thinker"]) == (begun["task_id"], "solved", "game24")
     assert data["verification"] == {"is_valid": True, "by": "program"}
-    assert data["answer"] == ANSWER
+    assert (data["answer"], data["confidence"]) == (ANSWER, 1.0)
+    assert data["alternative_solutions"][0] == "(9 - (13 - 10)) × 4 = 24"
     assert data["stats"]["total_nodes"] == 51
 
     async def look(call: Caller) -> tuple[Called, Called]:
@@ -56,6 +57,27 @@ def test_search_is_begun_asked_about_and_answered_over_stdio(own_home: Path) -> 
     assert again.data["answer"] == ANSWER
 
 
+def test_lines_that_do_not_fit_come_in_the_next_answers(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(call: Caller) -> tuple[list[str], list[str]]:
+        data = (await thought(call, problem="Move the shop", task_type="planning", criteria=["cost"])).data
+        while question := data.get("question"):
+            answer = thoughts_of(question)
+            data = (await thought(call, ref=data["task_id"], question=question["id"], answer=answer)).data
+        task, pages = data["task_id"], []
+        for tokens in (300, 60):
+            monkeypatch.setitem(thoughts._lists, "timeline", tokens)
+            page, lines = (await thought(call, ref=task, after=1)).data, []
+            while page.get("timeline"):
+                lines += page["timeline"]
+                page = (await thought(call, ref=task, after=page["after"])).data
+            pages.append(lines)
+        return pages[0], pages[1]
+
+    roomy, narrow = call_tools(own_home, work)
+    assert len(roomy) > thoughts.lines_max
+    assert roomy == narrow
+
+
 @pytest.mark.parametrize(
     ("entry", "code"),
     [
@@ -63,6 +85,7 @@ def test_search_is_begun_asked_about_and_answered_over_stdio(own_home: Path) -> 
         ({"problem": "4 9", "ref": "tot-1"}, "INVALID_FIELD"),
         ({"problem": " "}, "INVALID_FIELD"),
         ({"ref": "tot-19990101-000000-nobody"}, "NOT_FOUND"),
+        ({"ref": "tot-19990101-000000-nobody", "answer": {}}, "INVALID_FIELD"),
         ({"problem": "4 9 10 13", "task_type": "my own"}, "INVALID_FIELD"),
     ],
 )
