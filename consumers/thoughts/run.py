@@ -295,6 +295,7 @@ def outcome(task: Task) -> dict[str, Any]:
     failure = task.failure or (pause if complete is None else complete.error)
     return {
         "task_id": task.id,
+        "language": task.language,
         "answer": None if solution is None else solution.answer,
         "reasoning_trace": [] if solution is None else solution.reasoning_trace,
         "confidence": None if solution is None else solution.confidence,

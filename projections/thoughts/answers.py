@@ -70,6 +70,7 @@ class ThoughtTask(Marked, frozen=True, kw_only=True):
     status: TaskStatus
     problem: Untrusted
     task_type: Untrusted
+    language: kinds.Language
     thinker: Untrusted
     author: str
     roles: list[kinds.RoleBinding]

@@ -35,6 +35,7 @@ class TaskRow(Row, frozen=True):
     status: str
     problem: str
     task_type: str
+    language: str
     thinker: str
     author: str
     roles: str

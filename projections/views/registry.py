@@ -24,7 +24,7 @@ VIEW_VERSIONS: Final = {
     "snapshots": 4,
     "reviews": 4,
     "reports": 9,
-    "thoughts": 7,
+    "thoughts": 8,
     "records": 3,
     "search": 6,
 }

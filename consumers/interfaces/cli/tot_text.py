@@ -20,7 +20,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.mermaid import Flowchart, Style
 from deedbook.consumers.sdk.text import cut, quote_text, sanitize_line
 from deedbook.consumers.thoughts.logs import ends, entries_of
-from deedbook.consumers.thoughts.phrases import language_of, phrase
+from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.run import resumptions
 from deedbook.consumers.thoughts.thinkers.registry import is_program
 from deedbook.ledger.events import tot as kinds
@@ -103,9 +103,8 @@ def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
     return Flowchart(prefix="n", direction="TD", nodes=labels, arrows=arrows, classes=classes).lines()
 
 
-def print_outcome(outcome: dict[str, Any]) -> None:
+def print_outcome(outcome: dict[str, Any], language: kinds.Language) -> None:
     """Print the result of a search in its language: the answer, the steps, the confidence, and who verified it."""
-    language = language_of(" ".join([outcome["answer"], *outcome["reasoning_trace"]]))
     echo(quote_text(outcome["answer"], "").removeprefix("\n"), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
         echo(f"  {number}. {sanitize_line(step)}")
@@ -123,7 +122,7 @@ def print_outcome(outcome: dict[str, Any]) -> None:
 def print_end(task: dict[str, Any]) -> None:
     """Print the answer of a task, or the reason why it has none; print nothing while the search runs."""
     if task["solution"] is not None:
-        print_outcome(task["solution"])
+        print_outcome(task["solution"], task["language"])
     elif (failure := task["failure"]) is not None:
         has_path = len(task["search_state"]["best_path"]) > 1 and not is_program(task["thinker"])
         paused = failure | resumptions(task["id"], has_path=has_path) if task["status"] == "paused" else None

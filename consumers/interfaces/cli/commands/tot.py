@@ -274,7 +274,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
 
     def text() -> None:
         run_text()
-        tot_text.print_outcome(outcome)
+        tot_text.print_outcome(outcome, outcome["language"])
 
     app.show("thought_solution", outcome, text, following=f"deed tot prove {task_id}")
 

@@ -321,17 +321,18 @@ def test_tree_text_shows_scores_statuses_and_the_best_path() -> None:
 def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     checked = {"is_valid": False, "by": "nobody", "validation_errors": []}
     solution = {"answer": "Do:\n1. \x1b[2Jthis", "reasoning_trace": [], "confidence": 0.5, "verification": checked}
-    print_end({"id": "t", "status": "unverified", "solution": solution | {"alternative_solutions": []}})
+    ended = {"id": "t", "status": "unverified", "language": "en"}
+    print_end(ended | {"solution": solution | {"alternative_solutions": []}})
     failure = {"code": "LLM_UNAVAILABLE", "message": "it is busy", "retry_after_s": 7}
     tree = {"search_state": {"best_path": ["root", "node_1_1"]}, "thinker": "llm:m"}
     print_end({"id": "t", "status": "paused", "solution": None, "failure": failure} | tree)
     print_end({"id": "t", "status": "searching", "solution": None, "failure": None})
     answer, paused = capsys.readouterr().out.split("LLM_UNAVAILABLE: ")
     assert answer == "│ Do:\n│ 1. \\x1b[2Jthis\nconfidence 0.50, checked by nobody\n"
-    steps = {"answer": "24", "reasoning_trace": ["步骤1: 用13减9得到4"], "alternative_solutions": ["4 × 6"]}
+    steps = {"answer": "24", "reasoning_trace": ["use 13 - 9 = 4"], "alternative_solutions": ["4 × 6"]}
     invalid = {"is_valid": False, "by": "program", "validation_errors": []}
-    print_end({"id": "t", "status": "solved", "solution": solution | steps | {"verification": invalid}})
-    assert capsys.readouterr().out == "24\n  1. 步骤1: 用13减9得到4\n置信度 0.50, 无效, 由程序验证\n或者: 4 × 6\n"
+    print_end(ended | {"language": "zh", "solution": solution | steps | {"verification": invalid}})
+    assert capsys.readouterr().out == "24\n  1. use 13 - 9 = 4\n置信度 0.50, 无效, 由程序验证\n或者: 4 × 6\n"
     assert paused.startswith("it is busy (paused: continue after 7 s with `deed tot resume t`")
     assert "`deed doctor --llm`" in paused
     assert "`deed tot resume t --best-path` takes the best path as the answer" in paused
