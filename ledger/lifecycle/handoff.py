@@ -514,7 +514,8 @@ def counted_status(state: HandoffState, agents: Agents) -> Status:
         status = "pending" if state.approval is None else "completed"  # an import is verified as it is
     if status != "completed":
         return status
-    is_counted = report_on_completion(state, agents) is None and not reports_on_waivers(state, agents)
+    reports = (report_on_decision(state, state.approval, agents), report_on_completion(state, agents))
+    is_counted = reports == (None, None) and not reports_on_waivers(state, agents)
     return "completed" if is_counted else "in_progress"
 
 
@@ -563,6 +564,7 @@ def _why_not_counted(name: str, state: HandoffState, ledger: LedgerState, detail
     waived = next(iter(reports_on_waivers(state, ledger).values()), None)
     reports = (
         ("its verification", verified),
+        ("its approval", report_on_decision(state, state.approval, ledger)),
         ("its completion", report_on_completion(state, ledger)),
         ("a waiver of its criteria", waived),
     )

@@ -68,7 +68,8 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
         case "in_progress":
             again = f", changes were requested{because}" if because else ""
             waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
-            text = f"{_working_text(handoff)}{again}; {open_work_text(handoff)}{waiver}"
+            doubt = f", but {_approval_rests(handoff)}" if handoff.compromised_approval is not None else ""
+            text = f"{_working_text(handoff)}{again}{doubt}; {open_work_text(handoff)}{waiver}"
             return [Reason(code="ALREADY_CLAIMED", text=text, by=handoff.receiver)]
         case "verified" if handoff.compromised_verification is not None:
             text = f"{_ended_text(handoff)}, but {compromised_verification_text(handoff)}"
@@ -124,9 +125,12 @@ def open_work_text(handoff: HandoffFacts) -> str:
 
 def compromised_approval_text(handoff: HandoffFacts) -> str:
     """Return why an approval does not count."""
+    return f"{_approval_rests(handoff)}: {handoff.reviewer}{_handover_text(handoff)} must approve it again"
+
+
+def _approval_rests(handoff: HandoffFacts) -> str:
     rests = f"its approval (entry {handoff.approval_index}) rests on a compromised key"
-    reviewer = f"{handoff.reviewer}{_handover_text(handoff)}"
-    return f"{rests}, as entry {handoff.compromised_approval} reports: {reviewer} must approve it again"
+    return f"{rests}, as entry {handoff.compromised_approval} reports"
 
 
 def compromised_verification_text(handoff: HandoffFacts) -> str:
@@ -158,8 +162,9 @@ def compromised_waivers_text(handoff: HandoffFacts) -> str:
 
 
 def _but(handoff: HandoffFacts) -> str:
-    """Return what of a result does not count."""
-    texts = [compromised_completion_text(handoff)] if handoff.compromised_completion is not None else []
+    """Return what of work or its result does not count."""
+    texts = [_approval_rests(handoff)] if handoff.compromised_approval is not None else []
+    texts += [compromised_completion_text(handoff)] if handoff.compromised_completion is not None else []
     texts += [compromised_waivers_text(handoff)] if handoff.compromised_waivers else []
     return f", but {', and '.join(texts)}" if texts else ""
 

@@ -460,11 +460,12 @@ class Decision:
         return all(name in ("verified", self.state.unlock_at) for name in names)
 
     def counted_name(self, state: State) -> str:
-        """Return the state of a dependency as far as its completion, verification and waivers count."""
+        """Return the state of a dependency as far as its completion and its decisions count."""
         name = state.name
         if name == "verified" and not self.decision_counts(state, state.verification):
             name = "pending" if state.approval is None else "completed"
-        is_counted = self.completion_counts(state) and self.are_waivers_counted(state)
+        is_counted = self.decision_counts(state, state.approval) and self.completion_counts(state)
+        is_counted = is_counted and self.are_waivers_counted(state)
         return "in_progress" if name == "completed" and not is_counted else name
 
     def completion_counts(self, state: State) -> bool:

@@ -476,14 +476,14 @@ class Decision {
     return this.holds(completion, this.ledger.tables["handoff"]!.roles);
   }
 
-  /** Return the state of a dependency, as far as its completion, verification and waivers count. */
+  /** Return the state of a dependency, as far as its completion and its decisions count. */
   dependency(on: string): string {
     const state = this.ledger.at(`handoff/${on}`, this.event.accepted_ms);
     let { name } = state;
     if (name === "verified" && !this.counts(state.verification, state)) {
       name = state.approval === null ? "pending" : "completed";
     }
-    const isCounted = this.completionCounts(state) && this.waiversCount(state);
+    const isCounted = this.counts(state.approval, state) && this.completionCounts(state) && this.waiversCount(state);
     return name === "completed" && !isCounted ? "in_progress" : name;
   }
 }
