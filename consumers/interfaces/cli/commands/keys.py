@@ -27,7 +27,9 @@ from deedbook.ledger.events.authority import (
     KeyDelegated,
     KeyRevoked,
     RoleGranted,
+    RoleRevoked,
 )
+from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated, HandoffCriterionWaived
 from deedbook.ledger.events.review import ReviewAnswered
@@ -191,8 +193,9 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     more. The signatures of session keys that it delegated since then are compromised, too. Nothing is deleted. No later
     claim may rest on an approval, verification or waiver with such a signature until it is made again, nor on a
     completion until its reviewer verifies it, nor on a role or registration until somebody else grants it again. The
-    answer names them all. The agent itself signs the report (--as), or an admin; without --as, root signs. Replace a
-    key of root or of a node first, with `deed key rotate`.
+    answer lists them, and the decisions that keep their effect, such as a rejection: look at each. The agent itself
+    signs the report (--as), or an admin; without --as, root signs. Replace a key of root or of a node first, with `deed
+    key rotate`.
     """
     key = _key_of(app, key_or_agent)
     index = _first_since(app, since)
@@ -205,7 +208,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     ]
     accepted = author.emit(*(Draft(stream=f"agent/{key['agent']}", data=each) for each in events))[-1]
     introduced = _introduced(app, data)
-    resting = list(_resting(app, key["agent"], index))
+    decisions = list(_decisions(app, key["agent"], index))
     answer = {
         "key": data.key,
         "agent": key["agent"],
@@ -213,7 +216,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         "index": accepted.index,
         "earlier": earlier,
         "introduced": introduced,
-        "resting": resting,
+        "decisions": decisions,
     }
     text = [f"{short_key(data.key)} of {key['agent']} is compromised since entry {index}, says {accepted.index}"]
     text += [f"So is {short_key(old)}, which was its key then" for old in earlier]
@@ -221,15 +224,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         short, at = short_key(row["key"]), row["since_index"]
         text.append(f"It brought in {short} of {row['agent']} at entry {at}, which is valid:")
         text.append(f"  if that is not theirs either: deed key compromised {short} --since {at}")
-    if resting:
-        text.append("Nothing later may rest on these entries:")
-        text += [f"  entry {row['event_index']} by {row['author']}: {row['what']}" for row in resting]
-        if any(row["kind"] == "handoff.completed" for row in resting):
-            text.append(
-                "Let a reviewer judge each result again: `deed handoff verify` or `deed handoff request-changes`."
-            )
-        if any(row["kind"] in _GRANTS for row in resting):
-            text.append("Grant a role again (`deed agent grant-role`) or remove the agent (`deed agent remove`).")
+    text += _decision_lines(decisions)
     app.show(
         "key",
         answer,
@@ -255,39 +250,78 @@ _DECISIONS: Final = {
     "handoff.verified": "verification",
     "reasoning.validated": "validation",
 }
+# They take something away or end it, so nothing rests on them, and a report of their key undoes none.
+_LASTING: Final = {
+    "handoff.rejected": "rejection",
+    "handoff.changes_requested": "request for changes",
+    "handoff.cancelled": "cancellation",
+    "handoff.superseded": "replacement",
+    "agent.removed": "removal",
+    "agent.invitation_revoked": "revoked invitation",
+    "key.revoked": "revocation of a key",
+}
 
 
-def _resting(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
-    """Yield the grants and decisions since an entry that count for no later claim, agent by agent.
+def _decisions(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
+    """Yield the grants and decisions since an entry with a compromised signature, agent by agent.
 
-    They are those with a compromised signature, and those by agents whose role rests on one.
+    So are those by agents whose role rests on one. ``lasts``: it has its effect still.
     """
     authors = [thief]
     for author in authors:  # the list grows meanwhile
         for row in _marked_events(app, author, since):
             event = read_event(row["event_index"], app.client().entry(row["event_index"]))
-            data, name = event.data, event.name
-            what = ""
-            match data:
-                case AgentRegistered() | AgentInvited():
-                    verb = "registration" if isinstance(data, AgentRegistered) else "invitation"
-                    what = f"the {verb} of {name} as {', '.join(data.roles) or 'an agent without a role'}"
-                    authors += [name] * (name not in authors)
-                case RoleGranted():
-                    what = f"the role {data.role} of {name}"
-                    authors += [name] * (name not in authors)
-                case HandoffCriterionWaived():
-                    what = f"the waiver of criterion {data.position + 1} of {name}"
-                case HandoffCreated() | HandoffAmended() if data.reviewer is None:
-                    what = f"{name}, which needed no approval"
-                case HandoffAmended() if data.hands_over:
-                    what = f"the hand-over of the review of {name} to {data.reviewer}, and what {data.reviewer} decided"
-                case ReviewAnswered():
-                    what = f"the answer to the review {name}"
-                case _:  # event data is an open set
-                    what = f"the {_DECISIONS[event.kind]} of {name}" if event.kind in _DECISIONS else ""
+            what, lasts = _decision_of(event)
+            if isinstance(event.data, AgentRegistered | AgentInvited | RoleGranted) and event.name not in authors:
+                authors.append(event.name)
             if what:
-                yield {name: row[name] for name in ("event_index", "author", "kind", "stream")} | {"what": what}
+                command = f"deed show {row['event_index']}"
+                of_event = {name: row[name] for name in ("event_index", "author", "kind", "stream")}
+                yield of_event | {"what": what, "lasts": lasts, "command": command}
+
+
+def _decision_of(event: Event) -> tuple[str, bool]:
+    """Return what an event decided (empty: nothing), and whether that has its effect although its key is reported."""
+    data, name = event.data, event.name
+    match data:
+        case AgentRegistered() | AgentInvited():
+            verb = "registration" if isinstance(data, AgentRegistered) else "invitation"
+            return f"the {verb} of {name} as {', '.join(data.roles) or 'an agent without a role'}", False
+        case RoleGranted():
+            return f"the role {data.role} of {name}", False
+        case RoleRevoked():
+            return f"the loss of the role {data.role} of {name}", True
+        case HandoffCriterionWaived():
+            criterion = f"criterion {data.position + 1} of {name}"
+            return (
+                (f"the waiver of {criterion}", False) if data.granted else (f"the refusal to waive {criterion}", True)
+            )
+        case HandoffCreated() | HandoffAmended() if data.reviewer is None:
+            return f"{name}, which needed no approval", False
+        case HandoffAmended() if data.hands_over:
+            return f"the hand-over of the review of {name} to {data.reviewer}, and what {data.reviewer} decided", False
+        case ReviewAnswered():
+            return f"the answer to the review {name}", False
+        case _ if event.kind in _LASTING:
+            return f"the {_LASTING[event.kind]} of {name}", True
+        case _:  # event data is an open set
+            return (f"the {_DECISIONS[event.kind]} of {name}" if event.kind in _DECISIONS else ""), False
+
+
+def _decision_lines(decisions: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the decisions with a compromised key, each with the command that shows it, and what to do about them."""
+    for lasts, heading in (
+        (False, "Nothing later may rest on these entries:"),
+        (True, "These entries keep their effect, so look at each:"),
+    ):
+        rows = [row for row in decisions if row["lasts"] == lasts]
+        yield from [heading] * bool(rows)
+        yield from (f"  entry {row['event_index']} by {row['author']}: {row['what']}: {row['command']}" for row in rows)
+    kinds = {row["kind"] for row in decisions if not row["lasts"]}
+    if "handoff.completed" in kinds:
+        yield "Let a reviewer judge each result again: `deed handoff verify` or `deed handoff request-changes`."
+    if kinds & _GRANTS:
+        yield "Grant a role again (`deed agent grant-role`) or remove the agent (`deed agent remove`)."
 
 
 def _marked_events(app: App, author: str, since: int) -> Iterator[dict[str, Any]]:

@@ -165,7 +165,7 @@ def test_answers_to_reviews_by_a_stolen_key_are_named(mine: Deed) -> None:
     mine("emit", "review.answered", "--stream", "review/q", "--as", "rita", "--data", '{"verdict": "approved"}')
     since = mine.data("log", "--limit", "1")["items"][0]["index"]
     answer = mine.data("key", "compromised", "rita", "--since", str(since))
-    assert [row["what"] for row in answer["resting"]] == ["the answer to the review q"]
+    assert [row["what"] for row in answer["decisions"]] == ["the answer to the review q"]
 
 
 @pytest.mark.served

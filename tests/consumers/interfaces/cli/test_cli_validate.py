@@ -108,5 +108,5 @@ def test_validator_whose_role_a_thief_granted_does_not_vouch(alone: Deed) -> Non
     alone("emit", "reasoning.validated", "--stream", "reasoning/of-a", "--as", "c", "--data", data)
     assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "passed"
     answer = alone.data("key", "compromised", "ada", "--since", str(stolen))
-    assert [row["what"] for row in answer["resting"]] == ["the role reviewer of c", "the validation of of-a"]
+    assert [row["what"] for row in answer["decisions"]] == ["the role reviewer of c", "the validation of of-a"]
     assert alone.data("reasoning", "show", "of-a")["verdict"]["outcome"] == "unchecked"
