@@ -22,6 +22,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, Since, Where, prefix_digits_min
+from deedbook.projections.briefs.embedding import STOP_WORDS
 from deedbook.projections.reasoning.route import Domain, Route, Tag
 from deedbook.projections.search.answers import SearchHit, SearchPage
 from deedbook.projections.search.nearness import MATCHES, nearest, related_min
@@ -205,9 +206,10 @@ class Term(NamedTuple):
 def terms_of(text: str) -> list[Term]:
     """Return the search terms of a text, each once; parts without letters and digits are left out.
 
-    Raises Refused: ``INVALID_FIELD`` if no term is left.
+    Raises Refused: ``INVALID_FIELD`` if no term is left, or only function words without quotation marks or ``*``.
     """
     terms: dict[Term, None] = {}
+    says_something = False
     for part in _PART.finditer(text):
         phrase, star, word = part.groups()
         words = tuple(words_of(word if phrase is None else phrase))
@@ -218,6 +220,10 @@ def terms_of(text: str) -> list[Term]:
             if phrase is None and len(words) == 1 and not is_beginning and form_of(words[0]).sql != term.sql:
                 term = Term((stem_of(words[0]),), len(stem_of(words[0])) >= beginning_min, words[0])
             terms[term] = None
+            says_something |= phrase is not None or is_beginning or not STOP_WORDS.issuperset(words)
+    if terms and not says_something:
+        message = "the text has only function words: put them in quotation marks to find them as written"
+        raise Refused("INVALID_FIELD", message, path="$.text")
     if not terms:
         raise Refused("INVALID_FIELD", "the text has no word to search: give letters or digits", path="$.text")
     return list(terms)

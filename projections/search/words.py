@@ -133,19 +133,18 @@ def form_of(word: str) -> Form:
 
 
 def forms_of(text: str) -> list[Form]:
-    """Return the searched forms of a text, each once, without stop words unless there are no others.
+    """Return the searched forms of a text, each once; function words (what, is, it) say nothing and are left out.
 
     Characters of scripts without spaces are searched in pairs: one alone is in too many words.
     """
     forms: dict[str, Form] = {}
-    common: dict[str, Form] = {}
     for run in _runs(text.split()):
         if len(run) > 1:
             forms |= {pair: Form(pair, Expression(f'"{pair}"')) for pair in map(" ".join, pairwise(run))}
-        else:
+        elif run[0] not in STOP_WORDS:
             form = form_of(run[0])
-            (common if run[0] in STOP_WORDS else forms).setdefault(form.key, form)
-    return list((forms or common).values())
+            forms.setdefault(form.key, form)
+    return list(forms.values())
 
 
 def features_of(text: str) -> set[str]:

@@ -200,7 +200,7 @@ def test_where_nothing_holds_all_words_the_nearest_is_the_answer_and_how_near(wr
     [
         " ".join(f"w{number}" for number in range(2_000))[:10_240],
         "登" * 5_000,
-        "the of and",
+        "the zebra of and",
         "ภาษาไทยยาว",
         "pool\0x zebra",
         '"zebra NEAR" (',

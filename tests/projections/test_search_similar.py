@@ -102,7 +102,7 @@ def test_the_nearest_sessions_come_first_and_how_near_is_said(reports, reader):
 )
 def test_task_outcome_and_findings_are_searched_and_there_is_always_a_nearest(reports, reader, task):
     found = names(reader, task)
-    assert bool(found) == (task != "!!!")
+    assert bool(found) == (task not in {"!!!", "the"})
     if "glossary" in task:
         assert found[0] == "docs"
 

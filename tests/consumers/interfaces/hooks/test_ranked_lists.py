@@ -39,7 +39,8 @@ WORDS: Final = [
     "release",
     "notes",
 ]
-QUESTIONS: Final = st.lists(st.sampled_from([*WORDS, "leaking", "zebra", "the"]), min_size=1, max_size=7).map(" ".join)
+SAID: Final = st.lists(st.sampled_from([*WORDS, "leaking", "zebra", "the"]), min_size=1, max_size=7)
+QUESTIONS: Final = SAID.filter(lambda words: {*words} != {"the"}).map(" ".join)
 
 
 @pytest.fixture(scope="module")
