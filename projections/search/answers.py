@@ -82,7 +82,7 @@ class SimilarSessions(Answer, frozen=True, kw_only=True):
 
 
 class RelatedDeadEnd(Marked, frozen=True, kw_only=True):
-    """A dead end of a session that is related to a task, with the session's score."""
+    """A dead end that is related to a task; ``score`` is its own or, if higher, that of its session's task."""
 
     session_id: str
     author: str

@@ -25,7 +25,7 @@ from deedbook.projections.answers.query import Arguments, Plain, QueryContext, S
 from deedbook.projections.briefs.embedding import STOP_WORDS
 from deedbook.projections.reasoning.route import Domain, Route, Tag
 from deedbook.projections.search.answers import SearchHit, SearchPage
-from deedbook.projections.search.nearness import MATCHES, nearest, related_min
+from deedbook.projections.search.nearness import MATCHES, Question, by_stream, nearest, related_min
 from deedbook.projections.search.words import (
     Word,
     beginning_min,
@@ -45,7 +45,7 @@ hits_reached_max: Final = 1_000_000
 excerpt_max_chars: Final = 200
 lead_max_chars: Final = 60
 terms_shown_max: Final = 32
-far_max: Final = 3  # if nothing is near, so many hits are enough to see that
+far_max: Final = 5  # if nothing is near, so many hits, if possible of as many streams, are enough to see that
 _CUT: Final = "…"
 
 # The sorts of streams on which events carry human text.
@@ -106,8 +106,10 @@ def find_text(context: QueryContext, args: SearchText) -> SearchPage:
     rows, total = _holding_all(context, terms, where, args.limit, offset)
     holds: Literal["all", "some"] = "all"
     if not total:
-        events = nearest(context, args.text, where)
-        events = [event for event in events if event.score >= related_min] or events[:far_max]
+        events = nearest(context, Question.weigh(context, args.text), where)
+        varied = [*dict.fromkeys((*by_stream(events).values(), *events))][:far_max]
+        far = sorted(varied, key=events.index)
+        events = [event for event in events if event.score >= related_min] or far
         page = {event.event_index: event for event in events[offset : offset + args.limit]}
         marks = ", ".join("?" * len(page))
         hits_at = {

@@ -32,7 +32,16 @@ from deedbook.projections.search.answers import (
     SimilarSession,
     SimilarSessions,
 )
-from deedbook.projections.search.nearness import NearEvent, by_stream, nearest, related_min, score_digits, weight
+from deedbook.projections.search.nearness import (
+    NearEvent,
+    Question,
+    by_stream,
+    nearest,
+    nearness_of,
+    related_min,
+    score_digits,
+    weight,
+)
 from deedbook.projections.search.words import features_of, stem_of, words_of
 from deedbook.projections.sessions.queries import corrections_of
 
@@ -44,9 +53,10 @@ shared_shown_max: Final = 8
 reports_imagined: Final = 50
 _BOILERPLATE: Final = ("finding", "found", "outcome", "session", "task", "test", "work", "done", "complete")
 _GENERIC: Final = {stem_of(word) for word in (*STOP_WORDS, *_BOILERPLATE)}
+_TASK: Final = "coalesce(nullif(s.task, ''), nullif(r.task, ''), r.task_summary, '')"
 _SESSIONS: Final = (
     f"SELECT s.id AS session_id, r.report_id, r.event_index, coalesce(r.ai_id, {AI_ID}) AS ai_id, "  # noqa: S608
-    "s.author, s.happened_ms, coalesce(nullif(s.task, ''), nullif(r.task, ''), r.task_summary, '') AS task, "
+    f"s.author, s.happened_ms, {_TASK} AS task, "
     "coalesce(r.task_summary, '') AS outcome, coalesce(r.key_findings, '[]') AS key_findings, s.imported "
     "FROM sessions s LEFT JOIN handoff_reports r ON r.session_id = s.id"
 )
@@ -76,7 +86,7 @@ def similar_sessions(context: QueryContext, args: TaskQuestion) -> SimilarSessio
     """Return the sessions nearest to a task."""
     where = _sessions_where(args)
     where.add_optional("e.accepted_ms >= ?", args.since)
-    streams = by_stream(nearest(context, args.task, where))
+    streams = by_stream(nearest(context, Question.weigh(context, args.task), where))
     sessions = _scored(context, list(streams.values())[: args.limit])
     return SimilarSessions(items=sessions, total=len(streams), embedder=str(best_embedder()))
 
@@ -93,12 +103,13 @@ def related_work(context: QueryContext, args: TaskQuestion) -> RelatedWork:
 
     Sessions without a report count like others: their dead ends are as valid.
     """
+    question = Question.weigh(context, args.task)
     where = Where()
     of_sessions = _sessions_where(args)
     where.add(f"({of_sessions.sql.removeprefix(' WHERE ')} OR {_REASONED})", *of_sessions.values)
-    events = [event for event in nearest(context, args.task, where) if event.score >= related_min]
+    events = [event for event in nearest(context, question, where) if event.score >= related_min]
     streams = list(by_stream([event for event in events if event.stream.startswith("session/")]).values())
-    dead_ends = _dead_ends(context, streams, {event.event_index: event.score for event in events})
+    dead_ends = _dead_ends(context, streams, question, {event.event_index: event.score for event in events})
     reasonings = _reasonings(context, [event for event in events if event.stream.startswith("reasoning/")])
     return RelatedWork(
         dead_ends=dead_ends[: args.limit],
@@ -109,22 +120,30 @@ def related_work(context: QueryContext, args: TaskQuestion) -> RelatedWork:
     )
 
 
-def _dead_ends(context: QueryContext, streams: list[NearEvent], scores: Mapping[int, float]) -> list[RelatedDeadEnd]:
-    """Return the dead ends of related sessions, in the order of the sessions' scores, then of their own."""
+def _dead_ends(
+    context: QueryContext, streams: list[NearEvent], question: Question, scores: Mapping[int, float]
+) -> list[RelatedDeadEnd]:
+    """Return the dead ends that are related themselves or whose session had a related task, in the order of scores.
+
+    A report has the words of all findings: that it is related says nothing about each dead end of its session.
+    """
     sql = (
-        "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.basis, d.impact, "
-        "d.at, d.happened_ms, s.imported FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
+        "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.basis, d.impact, "  # noqa: S608
+        f"d.at, d.happened_ms, s.imported, {_TASK} AS task FROM dead_ends d JOIN sessions s ON s.id = d.session_id "
+        "LEFT JOIN handoff_reports r ON r.session_id = s.id "
         "WHERE NOT EXISTS (SELECT 1 FROM corrections c JOIN events e ON e.id = c.target "
         "WHERE c.session_id = d.session_id AND e.event_index = d.event_index AND c.kind = 'dead_end.retracted') "
         "AND d.session_id"
     )
-    sessions = {event.name: event for event in streams}
-    dead_ends = []
+    dead_ends: list[tuple[float, RelatedDeadEnd]] = []
     for row in _of_streams(context, sql, streams):
-        session = sessions[row["session_id"]]
-        fields = row | {"imported": decoded(row["imported"])}
-        dead_ends.append(RelatedDeadEnd(**fields, score=session.score, near=session.near))
-    return sorted(dead_ends, key=lambda row: (-row.score, -scores.get(row.event_index, 0), row.event_index))
+        own = max(question.score(f"{row['approach']}\n{row['why_failed']}"), scores.get(row["event_index"], 0.0))
+        score = round(max(own, question.score(row.pop("task"))), score_digits)
+        if score >= related_min:
+            fields = row | {"imported": decoded(row["imported"]), "score": score, "near": nearness_of(score)}
+            dead_ends.append((own, RelatedDeadEnd(**fields)))
+    dead_ends.sort(key=lambda pair: (-pair[1].score, -pair[0], pair[1].event_index))
+    return [dead_end for _, dead_end in dead_ends]
 
 
 def _reasonings(context: QueryContext, events: list[NearEvent]) -> list[RelatedReasoning]:

@@ -5,6 +5,9 @@ and ``auth.py:42`` are several words each: found whole, as a phrase, and by part
 Japanese, Thai …) and Korean, whose words carry their particles, are cut into single characters. A phrase of two or more
 of them finds what a tokenizer for spaced scripts would miss. Accents are kept: the fold must not guess the language.
 
+Of a number of several parts (``1.2.3``, a date) the single digits say nothing: a query has it as a phrase, and a text
+contains it and its beginnings.
+
 The index has words as they were written. Other forms of a word are a matter of the query (``form_of``): an English
 ending is removed, and the rest, if it has four letters or more, is searched as a prefix. So the forms that belong
 together are not fixed in the index, and a shown match is the text that matched.
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import groupby, pairwise
@@ -46,6 +50,7 @@ _ASCII_CHUNK: Final = re.compile(r"\S+")
 _ENDING: Final = re.compile(
     r"(?<=...)(?:ational|ations?|ingly|ings?|edly|ied|ies|iness|ed|ers?|es|ly|ments?|ness|ions?|y|s|e)$"
 )
+_NUMBER: Final = re.compile(r"(?<![a-z0-9.])(v?)(\d+(?:[.:/-]\d+)+)(?![a-z0-9])", re.IGNORECASE)
 _DOUBLED: Final = re.compile(r"(?<=..)([bdfgkmnprtv])\1$")
 
 
@@ -123,7 +128,12 @@ def stem_of(word: str) -> str:
 
 
 def form_of(word: str) -> Form:
-    """Return how to search a word: itself, its stem, and words that begin with either, from four letters on."""
+    """Return how to search a word: itself, its stem, and words that begin with either, from four letters on.
+
+    A number of several parts, separated by spaces, is a phrase; a ``v`` may stand before it.
+    """
+    if " " in word:
+        return Form(word, Expression(f'("{word}" OR "v{word}")'))
     stem = stem_of(word)
     if len(word) < beginning_min or not word.isalpha() or is_apart(word):
         return Form(word, Expression(f'"{word}"'))
@@ -147,14 +157,27 @@ def forms_of(text: str) -> list[Form]:
     return list(forms.values())
 
 
-def features_of(text: str) -> set[str]:
-    """Return the keys of all forms by which a text can be searched."""
-    chunks = text.split()
+def features_of(text: str) -> Counter[str]:
+    """Return the keys of all forms by which a text can be searched, and how often it has each."""
+    numbers: list[str] = []
+    chunks = _NUMBER.sub(lambda number: _beginnings(number, numbers), text).split()
     # ASCII chunks, usually nearly all, have no runs: reading them at once takes a tenth of the time.
-    keys = set(map(stem_of, set(words_of(" ".join(filter(str.isascii, chunks))))))
+    words = Counter(words_of(" ".join(filter(str.isascii, chunks))))
+    keys = Counter(numbers)
+    for word, count in words.items():
+        keys[stem_of(word)] += count
     for run in _runs(chunk for chunk in chunks if not chunk.isascii()):
-        keys.update(map(stem_of, run), map(" ".join, pairwise(run)))
+        keys.update(map(stem_of, run))
+        keys.update(map(" ".join, pairwise(run)))
     return keys
+
+
+def _beginnings(number: re.Match[str], beginnings: list[str]) -> str:
+    """Add the beginnings of a number of two parts or more, and ``v1`` of ``v1.2``; return what takes its place."""
+    version, digits = number[1].lower(), words_of(number[2])
+    beginnings += [version + digits[0]] if version else []
+    beginnings += [" ".join(digits[:count]) for count in range(2, len(digits) + 1)]
+    return " "
 
 
 @lru_cache(clusters_cached_max)
@@ -164,11 +187,13 @@ def is_apart(word: str) -> bool:
 
 
 def _runs(chunks: Iterable[str]) -> Iterator[list[str]]:
-    """Yield words one by one, and adjacent characters of scripts without spaces together."""
+    """Yield words and numbers one by one, and adjacent characters of scripts without spaces together."""
     for chunk in chunks:
-        for is_run, words in groupby(words_of(chunk), is_apart):
+        numbers = [[" ".join(words_of(number[2]))] for number in _NUMBER.finditer(chunk)]
+        for is_run, words in groupby(words_of(_NUMBER.sub(" ", chunk) if numbers else chunk), is_apart):
             run = list(words)
             yield from [run] if is_run else ([word] for word in run)
+        yield from numbers
 
 
 def chunks_of(text: str) -> Iterator[tuple[int, int]]:

@@ -180,6 +180,17 @@ def test_any_form_of_a_word_is_found_and_the_form_that_was_asked_for_first(writt
     assert found(reader, "expe") == [other]
 
 
+def test_far_hits_are_of_many_streams(ledger, reader):
+    tasks = [FindingLogged(finding=f"pool {number}") for number in range(8)]
+    ledger.emit_all("bob", "session/many", SessionStarted(task="pool"), *tasks)
+    for name in ("a", "b"):
+        ledger.emit("bob", f"session/{name}", SessionStarted(task=f"The pool of {name} and some more words"))
+    hits = reader.answer("search.find", {"text": "pool zebra"})["items"]
+    assert ({hit["near"] for hit in hits}, len(hits)) == ({"far"}, 5)
+    assert {hit["stream"] for hit in hits} == {"session/many", "session/a", "session/b"}
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+
+
 def test_where_nothing_holds_all_words_the_nearest_is_the_answer_and_how_near(written, reader):
     both, one, _ = written("the pool leaks handles", "a pool of cars", "glossary")
     answer = reader.answer("search.find", {"text": "pool handles of the dishwasher"})

@@ -22,6 +22,7 @@ from deedbook.projections.answers.query import QueryContext, Where
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.briefs import embedding
 from deedbook.projections.search import nearness, similar
+from deedbook.projections.search.nearness import Question
 from deedbook.projections.search.words import words_of
 
 if TYPE_CHECKING:
@@ -138,6 +139,41 @@ def test_what_failed_and_was_reasoned_about_a_task_comes_without_what_is_far(rep
     assert len(reader.answer("search.related", {"task": POOL, "limit": 1})["dead_ends"]) == 1
 
 
+def test_a_text_with_few_other_words_comes_before_a_long_one_with_the_same(ledger, reader, monkeypatch):
+    monkeypatch.setattr(embedding, "_semantic", lambda: None)
+    ledger.emit("bob", "session/short", session.SessionStarted(task="The backup job fails on the full disk"))
+    padding = " ".join(f"matter{number}" for number in range(200))
+    long = f"The backup is fine {padding}, the disk too; full of hope"
+    ledger.emit("bob", "session/long", session.SessionStarted(task=long))
+    rows = reader.answer("search.similar", {"task": "backup to a full disk"})["items"]
+    assert [row["session_id"] for row in rows] == ["short", "long"]
+    assert rows[0]["score"] > 1.5 * rows[1]["score"]
+
+
+def test_the_digits_of_a_version_are_no_common_words(ledger, reader, monkeypatch):
+    monkeypatch.setattr(embedding, "_semantic", lambda: None)
+    tasks = {"same": "numpy 1.2.3 crashes", "v": "Tag v1.2.3", "other": "1 of 2 jobs took 3 s", "next": "numpy 1.2.4"}
+    for name, task in tasks.items():
+        ledger.emit("bob", f"session/{name}", session.SessionStarted(task=task))
+    rows = reader.answer("search.similar", {"task": "Upgrade numpy to 1.2.3"})["items"]
+    assert [row["session_id"] for row in rows] == ["same", "next", "v"]
+    assert [row["near"] for row in rows] == ["near", "far", "far"]
+    assert names(reader, "release 1.2") == ["next", "v", "same"]
+
+
+def test_a_report_whose_words_are_spread_over_its_findings_warns_of_no_dead_end(ledger, reader):
+    failed = session.DeadEndLogged(approach="Restarting the mail queue", why_failed="It stops again")
+    ledger.emit_all("bob", "session/mail", session.SessionStarted(task="Mail is late"), failed)
+    findings = ["The parser is quick", "A token of the queue is stale", "The grammar book is out of print"]
+    ledger.report("mail", task="Mail is late", task_summary="Mail is on time", key_findings=findings)
+    related = reader.answer("search.related", {"task": "Parser for the token grammar"})
+    assert [row["session_id"] for row in related["sessions"]] == ["mail"]
+    assert related["dead_ends"] == []
+    for task in ("restart the queue of mail", "why is mail late"):
+        (row,) = reader.answer("search.related", {"task": task})["dead_ends"]
+        assert (row["approach"], row["near"]) == ("Restarting the mail queue", "near")
+
+
 def test_the_work_of_somebody_else_is_found_by_the_words_in_which_it_was_set_again(retold):
     asked = [(f"a-{number}", again.task) for number, (_, again) in enumerate(TWICE)]
     asked += [(f"b-{number}", first.task) for number, (first, _) in enumerate(TWICE)]
@@ -225,9 +261,9 @@ def test_many_words_and_no_condition_are_ranked_within_bounds(reports, reader):
     with reader.store.reading() as reading:
         moment = QueryContext(reading, 0)
         long = " ".join(f"w{number} pool" for number in range(5_000))
-        assert nearness.nearest(moment, long, Where())
-        assert nearness.nearest(moment, "", Where()) == []
-        assert len(nearness.nearest(moment, "pool", Where(), count_max=2)) == 2
+        assert nearness.nearest(moment, Question.weigh(moment, long), Where())
+        assert nearness.nearest(moment, Question.weigh(moment, ""), Where()) == []
+        assert len(nearness.nearest(moment, Question.weigh(moment, "pool"), Where(), count_max=2)) == 2
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="needs the notes of a real tool (DEEDBOOK_CASES)")

@@ -109,7 +109,24 @@ def test_a_question_is_asked_in_forms_and_pairs_and_without_the_words_of_every_t
     keys = [form.key for form in forms_of("Why do tokens never expire? 登录页, JWT_SECRET v2")]
     assert keys == ["token", "nev", "expir", "登 录", "录 页", "jwt", "secret", "v2"]
     assert forms_of("what is that") == []
-    assert features_of("The tokens expired: 登录页") >= {"token", "expir", "登 录", "登", "录 页"}
+    assert {*features_of("The tokens expired: 登录页")} >= {"token", "expir", "登 录", "登", "录 页"}
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("Upgrade to v1.2.3", ["upgrad", "1 2 3"]),
+        ("numpy==1.2 (0.92), 登录1.2", ["nump", "1 2", "0 92", "登 录"]),
+        ("on 2026-02-12 at 12:30", ["12 30", "2026 02 12"]),
+        ("phase 2 of v4", ["phas", "2", "v4"]),
+    ],
+)
+def test_a_number_of_several_parts_is_asked_for_whole(text, keys):
+    assert sorted(form.key for form in forms_of(text)) == sorted(keys)
+
+
+def test_a_text_has_the_beginnings_of_a_number_but_not_its_digits():
+    assert features_of("Tag v1.2.3, not 1.2") == {"tag": 1, "not": 1, "v1": 1, "1 2": 2, "1 2 3": 1}
 
 
 @given(texts, texts)
