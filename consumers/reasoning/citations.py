@@ -37,6 +37,7 @@ _MAY: Final[dict[Action, str]] = {
 
 # The fields of a decision (``describe``) in a citation, and the values for a ref without a reasoning.
 _FIELDS: Final = ("level", "tokens", "fidelity", "dropped", "action", "may_act", "verdict", "prompt", "expanded")
+_ADVICE: Final = "advice"
 _NO_BRIEF: Final[dict[str, Any]] = {"tokens": 0, "prompt": "", "expanded": ""}
 _NOTHING: Final = {"author": "", "at_ms": 0, "conclusion": "", "newer": 0} | dict.fromkeys(("measured", *_FIELDS))
 
@@ -49,11 +50,12 @@ class Citations:
         self._view, self._left, self._asker = view, tokens, asker
         self._seen: dict[str, dict[str, Any]] = {}
 
-    def of(self, refs: Iterable[str]) -> list[dict[str, Any]]:
+    def of(self, refs: Iterable[str], *, is_question: bool = False) -> list[dict[str, Any]]:
         """Return the citations of these refs; ``said`` is a summary line in our words.
 
         ``prompt`` (the brief; ``expanded`` for people) and ``conclusion`` are the author's words; ``newer`` counts
-        newer versions, ``measured`` is the fidelity with its parts.
+        newer versions, ``measured`` is the fidelity with its parts. If a human is asked whether to act (a question),
+        ``said`` does not say so itself: it would not know what the asker knows.
         """
         citations: list[dict[str, Any]] = []
         for ref in refs:
@@ -64,7 +66,9 @@ class Citations:
                 citation = citation | _NO_BRIEF  # no room, or the brief was already given
             self._left -= citation["tokens"]
             self._seen[ref] = citation
-            citations.append(citation)
+            citations.append({name: value for name, value in citation.items() if name != _ADVICE})
+            if not is_question and citation[_ADVICE]:
+                citations[-1]["said"] += f"; {citation[_ADVICE]}"
         return citations
 
     def shown(self, handoff: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +78,11 @@ class Citations:
 
     def waiting(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer of ``handoffs.next`` with the ``reasoning`` of each item."""
-        return {**answer, "items": [{**item, "reasoning": self.of(item["reasoning_refs"])} for item in answer["items"]]}
+        items = [
+            {**item, "reasoning": self.of(item["reasoning_refs"], is_question=item["kind"] == "review")}
+            for item in answer["items"]
+        ]
+        return {**answer, "items": items}
 
 
 def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
@@ -85,7 +93,7 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
         _, rejected = published(view, TransferLevel(decision.level), memory, reasoning["domain"])
     except DeedbookError as error:
         why = _ELSEWHERE if error.code == "NOT_FOUND" else f"it cannot be read ({error.code})"
-        return {"reasoning_ref": ref, "said": f"{short_ref(ref)}: {why}", **_NOTHING, **_NO_BRIEF}
+        return {"reasoning_ref": ref, "said": f"{short_ref(ref)}: {why}", _ADVICE: "", **_NOTHING, **_NO_BRIEF}
     fields, review, author = describe(decision), decision.review, reasoning["author"]
     newer = reasoning["version"] - reasoning["asked_version"]
     parts = [f"{short_ref(ref)} by {author}, fidelity {fidelity_text(fields['fidelity'])}", fields["verdict"]["text"]]
@@ -96,14 +104,15 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
     if rejected is not None:
         parts.append(f"the brief by {rejected.author} was wrong and was made again")
     is_answered = review is not None and review.verdict is not None
-    parts.append(
+    advice = [
         f"{review.answered_by}, a human, {review.verdict} it" if review and is_answered else _MAY[decision.action]
-    )
+    ]
     if asker is not None and decision.action == "human_review_required":
-        parts += _answers_for_tasks(view, decision.snapshot.reasoning_ref, asker)
+        advice += _answers_for_tasks(view, decision.snapshot.reasoning_ref, asker)
     own = {"author": author, "at_ms": reasoning["updated_ms"], "conclusion": memory.conclusion, "newer": newer}
     own["measured"] = msgspec.to_builtins(decision.snapshot.brief_at(TransferLevel(decision.level)).fidelity)
-    return {"reasoning_ref": ref, "said": "; ".join(parts), **own, **{name: fields[name] for name in _FIELDS}}
+    said = {"said": "; ".join(parts), _ADVICE: "; ".join(advice)}
+    return {"reasoning_ref": ref, **said, **own, **{name: fields[name] for name in _FIELDS}}
 
 
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:

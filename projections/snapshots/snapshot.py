@@ -171,7 +171,7 @@ def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
 
 
 def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:
-    """Return a summary of a session (the answer of ``sessions.show``) or of the ``task``; empty for neither."""
+    """Return a summary of a session (the answer of ``sessions.show``) and of a reasoning's ``task``."""
     items = list(_items(session, task))
     sentences: list[str] = []
     left_out = 0
@@ -189,9 +189,9 @@ def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:
 
 
 def _items(session: Mapping[str, Any] | None, task: str) -> Iterator[str]:
-    task = task.strip() or ("" if session is None else session["task"].strip())
-    if task:
-        yield f"Task: {task}"
+    tasks = ["" if session is None else session["task"].strip(), task.strip()]
+    for label, text in zip(("Task", "Reasoning about"), dict.fromkeys(filter(None, tasks)), strict=False):
+        yield f"{label}: {text}"
     if session is None:
         return
     if session["summary"].strip():

@@ -222,6 +222,16 @@ def test_derived_context_says_what_weighs_most_first() -> None:
     )
 
 
+def test_derived_context_has_the_sessions_task_and_what_was_reasoned_about() -> None:
+    shown = session(task="Refactor billing")
+    assert (
+        derive_context(shown, task="Why two roundings?")
+        == "Task: Refactor billing. Reasoning about: Why two roundings?"
+    )
+    assert derive_context(shown, task="Refactor billing") == "Task: Refactor billing."
+    assert derive_context(None, task="Why?") == "Task: Why?"
+
+
 @pytest.mark.parametrize("text", ["The pool of region is never closed again ", "连接池从未关闭而且一直在增长"])
 def test_derived_context_stays_within_500_tokens_and_counts_what_is_left_out(text: str) -> None:
     shown = session(task=text * 40, summary=text * 40, findings=[finding(f"{text}{n}", n) for n in range(1000)])

@@ -69,7 +69,8 @@ class FetchedReasoning(Answer, frozen=True, kw_only=True):
     """A brief (``prompt``, empty with `have` and on later pages of a graph) with its assessment, and maybe the graph.
 
     ``gate`` says whether this level is reliable enough, ``action`` and ``may_act`` whether to act on it, ``rejected``
-    is a published brief that failed the check, so that this one replaces it, ``dropped`` what is not in the brief.
+    is a published brief that failed the check, so that this one replaces it, ``dropped`` what is not in the brief. Of a
+    snapshot without reasoning there is only the prompt, ``gate`` and what may be done.
     """
 
     reasoning_ref: str
@@ -140,9 +141,7 @@ class LookupTools(Tools):
         decision = decide(level=wanted or None)
         ref = decision.snapshot.reasoning_ref or ""
         if not ref:
-            raise Refused(
-                "NOT_FOUND", f"{subject} contains no reasoning: `deed snapshot show` prints it", asked=subject
-            )
+            return self._answered(decided(decision), FetchedReasoning)
         sent, gate = TransferLevel(decision.level), decision.gate
         context = decision.snapshot.context_summary if is_snapshot else ""
         received = receive_brief(view, ref, sent, budget=budget, memory=decision.graph, context=context)
@@ -222,6 +221,16 @@ def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
         row["correction"] = shorten(correction, ("words",), _least_tokens * 2)
     rest = max(tokens - tokens_of(without(row, "excerpt")), _least_tokens)
     return shorten(row, ("excerpt",), min(_excerpt_tokens, rest))
+
+
+def decided(decision: Decision) -> dict[str, Any]:
+    """Return the fields of the answer for a snapshot without reasoning."""
+    prompt = decision.prompt
+    answer = {name: getattr(prompt, name) for name in ("prompt", "tokens", "level", "budget")}
+    answer |= {"exact": prompt.exact and tokenizer().exact, "author": decision.snapshot.author, "next": None}
+    answer |= {"gate": msgspec.to_builtins(decision.gate), "reasons": decision.reasons}
+    answer |= {"action": decision.action, "may_act": decision.may_act}
+    return answer | ({"review": decision.review.id} if decision.review is not None else {})
 
 
 def fields_of(received: ReceivedBrief, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:

@@ -80,6 +80,15 @@ def test_a_humans_answer_for_one_task_is_cited_unless_a_thief_may_have_given_it(
     assert ("rita, a human, approved it for the task 'copy it'" in citation["said"]) is not is_stolen
 
 
+def test_what_a_human_is_asked_is_not_answered_by_its_citation(ledger: Ledger, view: Any) -> None:
+    reason(ledger, "backup")
+    refs = versions(view, "backup")[-1:]
+    items = [{"kind": kind, "reasoning_refs": refs} for kind in ("review", "handoff")]
+    question, work = (item["reasoning"][0]["said"] for item in Citations(view).waiting({"items": items})["items"])
+    assert question.endswith("; not validated")
+    assert work == f"{question}; act on the brief"
+
+
 def test_a_version_that_was_extended_since_is_shown_as_it_was_named(ledger: Ledger, view: Any) -> None:
     reason(ledger, "backup")
     _, steps, concluded = versions(view, "backup")
@@ -156,8 +165,8 @@ def test_briefs_keep_a_budget_and_what_is_said_stands_all_the_same(ledger: Ledge
     assert sum(one["tokens"] for one in found) <= 450
     assert {bool(one["prompt"]) for one in found} == {True, False}
     assert all(one["fidelity"] is not None and "not validated" in one["said"] for one in found)
-    item = {"reasoning_refs": refs}
-    answer = Citations(view, 2_000).waiting({"items": [item, item, {"reasoning_refs": []}]})
+    item = {"kind": "handoff", "reasoning_refs": refs}
+    answer = Citations(view, 2_000).waiting({"items": [item, item, {"kind": "handoff", "reasoning_refs": []}]})
     first, second, third = answer["items"]
     assert all(one["prompt"] for one in first["reasoning"])
     assert not any(one["prompt"] for one in second["reasoning"])

@@ -10,6 +10,7 @@ import pytest
 from mcp_clients import Caller, call_tools
 
 from deedbook.projections.briefs.tokens import count_tokens
+from deedbook.seeds import take_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +126,17 @@ def test_a_human_is_asked_by_a_tool_and_looking_shows_the_answer_without_asking(
             received = (await call("fetch_reasoning", ref=f"snapshot/{taken['snapshot_id']}", **budget)).data
             assert received["reasoning_ref"] == looked["reasoning_ref"]
             assert received["prompt"].startswith("CONTEXT: Seen\nCONCLUSION: Rotate it")
+
+    call_tools(own_home, work)
+
+
+def test_snapshot_without_reasoning_is_its_context(own_home: Path) -> None:
+    take_snapshot(snapshot_id="early", context="No reasoning yet", home=own_home, agent="alice")
+
+    async def work(call: Caller) -> None:
+        received = (await call("fetch_reasoning", ref="snapshot/early")).data
+        assert (received["prompt"], received["action"]) == ("CONTEXT: No reasoning yet", "act")
+        assert "reasoning_ref" not in received
 
     call_tools(own_home, work)
 
