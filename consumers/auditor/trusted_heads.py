@@ -1,8 +1,9 @@
 """Compares what is audited with the heads that this reader trusted before: the verdict HISTORY_CHANGED.
 
-A client compares its log when it opens. A bundle is compared with the heads of its ledger that this user's trust stores
-hold, at whatever location the ledger was read. A bundle may be older than the trusted head, or contain one stream
-alone; then the log at that location, if it is still here, tells whether the bundle's tree is one of its own.
+A client compares its log when it opens with the head that was trusted at its own location. A bundle, and a log that is
+audited, are compared with the heads of their ledger that this user's trust stores hold for other locations, too: a copy
+of a folder may have a history of its own. Both may be older than the trusted head, and a bundle may contain one stream
+alone; then the log at that location, if it is still here, tells whether the tree is one of its own.
 """
 
 from __future__ import annotations
@@ -41,34 +42,54 @@ def trusted_records(ledger: str) -> list[TrustRecord]:
     if _LEDGER.fullmatch(ledger) is None:  # a manifest names it, which nobody signs
         return []
     records = TrustStore.of_server(ledger).records()
-    present = [record for record in records if record.location == SERVER or record.is_present]
-    return present or records
+    return [record for record in records if _is_used(record)] or records
+
+
+def trusted_elsewhere(store: TrustStore) -> list[TrustRecord]:
+    """Return the heads of the same ledger that this user trusted at other locations, but for folders that are gone."""
+    return [record for record in store.others() if _is_used(record)]
+
+
+def _is_used(record: TrustRecord) -> bool:
+    return record.location == SERVER or record.is_present
 
 
 def compare_bundle(manifest: Manifest, outcome: ReplayOutcome, records: list[TrustRecord], findings: Findings) -> None:
     """Compare a replayed bundle with the trusted heads, and record each contradiction."""
+    if not _compare("bundle", outcome, records, findings, size=manifest.size, root=manifest.root):
+        sizes = ", ".join(f"{record.trusted.size} of {record.location}" for record in records)
+        message = f"the bundle was not compared with the heads that you trusted before, of other sizes: {sizes}"
+        findings.note(None, "NOT_FOUND", message)
+
+
+def compare_log(outcome: ReplayOutcome, records: list[TrustRecord], findings: Findings) -> None:
+    """Compare a replayed log with the heads that were trusted at other locations, and record each contradiction."""
+    if outcome.root is not None:
+        _compare("log", outcome, records, findings, size=outcome.size, root=outcome.root.hex())
+
+
+def _compare(
+    what: str, outcome: ReplayOutcome, records: list[TrustRecord], findings: Findings, *, size: int, root: str
+) -> bool:
+    """Record each contradiction between a tree and the trusted heads; return whether any head could be compared."""
     is_compared = not records
     for record in records:
         trusted = record.trusted
         if trusted.size in outcome.roots:
-            root = outcome.roots[trusted.size].hex()
-            is_same, reset = root == trusted.root, _new_reset(outcome, trusted)
+            is_same, reset = outcome.roots[trusted.size].hex() == trusted.root, _new_reset(outcome, trusted)
             if not is_same and reset is not None:
                 findings.note(reset.index, "HISTORY_CHANGED", str(reset))
                 continue
-        elif (known := _root_of_log(record, manifest.size)) is not None:
-            root, is_same = manifest.root, manifest.root == known
+        elif (known := _root_of_log(record, size)) is not None:
+            is_same = root == known
         else:
             continue
         is_compared = True
         if not is_same:
             had = f"trusts {head_text(trusted.size, trusted.root)}"
-            message = f"this bundle is of another history than the one at {record.location}: its trust store {had}"
+            message = f"this {what} is of another history than the one at {record.location}: its trust store {had}"
             findings.contradiction(None, message)
-    if not is_compared:
-        sizes = ", ".join(f"{record.trusted.size} of {record.location}" for record in records)
-        message = f"the bundle was not compared with the heads that you trusted before, of other sizes: {sizes}"
-        findings.note(None, "NOT_FOUND", message)
+    return is_compared
 
 
 def _new_reset(outcome: ReplayOutcome, trusted: TrustedHead) -> ResetPoint | None:

@@ -16,7 +16,7 @@ from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
 from deedbook.consumers.auditor.signatures import cores, pooled_events_min
-from deedbook.consumers.auditor.trusted_heads import report_disagreement
+from deedbook.consumers.auditor.trusted_heads import compare_log, report_disagreement, trusted_elsewhere
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import HistoryReset
@@ -48,7 +48,8 @@ def verify_log(
     are only hashed again, and the audit verifies what follows. A log with a problem is not cached. A log that does not
     begin with the cached entries is wrong, unless a later history reset abandons them.
     ``progress`` is called with entries done and to do; with views each entry counts twice (replayed, compared).
-    A client that only looks may read a log that contradicts the trust store: then the verdict is HISTORY_CHANGED.
+    A client that only looks may read a log that contradicts the trust store: then the verdict is HISTORY_CHANGED. So it
+    is if the log contradicts the head that this user trusted in another folder, or over the bus.
     Raises Refused: ``INVALID_FORMAT`` if the trusted checkpoint is no checkpoint. Unavailable: the ledger cannot be
     read. Corrupted: the trust store is damaged, or no key of the ledger signed the node's head.
     """
@@ -57,14 +58,16 @@ def verify_log(
     last = None if cache is None else read_cached_replay(cache, client.ledger)
     head = client.head()  # read after the cache: another audit may just have cached more than an older head has
     anchor = Anchor(findings, root, trusted_checkpoint)
+    elsewhere = trusted_elsewhere(client.trust_store)
+    roots_at = anchor.sizes | {record.trusted.size for record in elsewhere}
     with ExitStack() as stack:
         is_long = head.size > pooled_events_min and cores() > 1 and isinstance(client, LocalClient)
         beside = _begin_comparison(views, stack) if views is not None and is_long else None
         report_progress = progress or (lambda _done, _total: None)
         total = head.size if views is None else 2 * head.size  # entries are replayed, and compared with the views
-        replay, lost = LogReplay(findings, head.size - (last.size if last else 0), roots_at=anchor.sizes), None
+        replay, lost = LogReplay(findings, head.size - (last.size if last else 0), roots_at=roots_at), None
         if last is not None and not _rehash(client, head.size, replay, last, lambda done: report_progress(done, total)):
-            replay, lost = LogReplay(findings, head.size, roots_at=anchor.sizes), last
+            replay, lost = LogReplay(findings, head.size, roots_at=roots_at), last
         last, resumed_at = None, replay.size  # the replay has taken it over: do not hold it twice
         stack.callback(replay.stop)
         audit_cache = None if cache is None else AuditCache(cache, findings)
@@ -96,6 +99,7 @@ def verify_log(
     if replay.size == head.size and frontier is not None and frontier.root().hex() != head.root:
         message = "the root hash of the entries differs from the log's head: `deed fsck` shows which entries"
         findings.problem(None, "VERIFICATION_FAILED", message)
+    compare_log(replay.outcome, elsewhere, findings)
     return anchor.report("log", replay.outcome, resumed_at=resumed_at)
 
 

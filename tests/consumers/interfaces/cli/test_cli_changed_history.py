@@ -114,6 +114,26 @@ def test_audits_say_that_the_history_changed(scene: Scene, verb: list[str], *, i
     assert "HISTORY_CHANGED" in printed.err
 
 
+@pytest.mark.parametrize("verb", [["verify"], ["verify", "--resume"]])
+def test_copy_with_a_history_of_its_own_is_told(
+    alone: Deed, verb: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    alone("agent", "add", "b")
+    start_session(alone, "before", "b")
+    shutil.copytree(alone.home, tmp_path / "copy" / ".deedbook")
+    copy = Deed(capsys, Place(tmp_path / "copy" / ".deedbook"))
+    start_session(alone, "here", "b")
+    assert copy(*verb).startswith("VALID: ")  # older than the ledger, and a part of it
+    copy("trust", "--yes")
+    start_session(copy, "there", "b")
+    error = copy.refuses("HISTORY_CHANGED", *verb)
+    message = f"this log is of another history than the one at {alone.home.resolve()}"
+    assert error["details"]["report"]["problems"][0]["message"].startswith(message)
+    alone.refuses("HISTORY_CHANGED", *verb)
+    shutil.rmtree(copy.home)
+    assert alone(*verb).startswith("VALID: ")
+
+
 def test_nothing_is_signed_over_a_log_that_changed(scene: Scene) -> None:
     settings = Settings(home=scene.deed.home, only_looks=True)
     with LocalClient(settings) as client:
