@@ -289,6 +289,9 @@ def _exhausted(task: Task, thinker: Thinker, text: str) -> Step:
     if len(path) > 1 and path[-1].evaluation:
         ids = " → ".join(node.id for node in path)
         text += phrase(task.language, "best_path", path=ids, score=path[-1].evaluation.score)
+    scores = [node.evaluation.score for node in task.nodes.values() if node.evaluation]
+    if scores and max(scores) < task.config.pruning_threshold:
+        text += phrase(task.language, "all_below", score=max(scores), threshold=task.config.pruning_threshold)
     return _finish(task, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=False))
 
 

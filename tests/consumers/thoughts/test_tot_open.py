@@ -125,6 +125,8 @@ def test_best_that_was_proposed_is_synthesized_where_the_budget_ends_before_anyb
 def test_search_of_which_nothing_is_left_names_the_best_path_that_it_had() -> None:
     found = write(Modest({1: [3.0] * 4}))
     assert (found.failure.code, found.solution) == ("SEARCH_EXHAUSTED", None)
+    threshold = found.state.config.pruning_threshold
+    assert found.failure.message.endswith(f"; the best score, 3, is below the threshold {threshold:g}")
 
     class Proving(Modest):
         checks = True
