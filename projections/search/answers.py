@@ -62,8 +62,9 @@ class ComparedSession(Marked, frozen=True, kw_only=True):
 
 
 class SimilarSession(ComparedSession, frozen=True, kw_only=True):
-    """A session near to a task."""
+    """A session near to a task; ``excerpt`` has at most 200 characters around the first match in its nearest text."""
 
+    excerpt: Untrusted
     score: NearScore
     near: Nearness
 

@@ -42,6 +42,7 @@ from deedbook.projections.search.nearness import (
     score_digits,
     weight,
 )
+from deedbook.projections.search.queries import excerpt_of, terms_of
 from deedbook.projections.search.words import features_of, stem_of, words_of
 from deedbook.projections.sessions.queries import corrections_of
 
@@ -87,14 +88,27 @@ def similar_sessions(context: QueryContext, args: TaskQuestion) -> SimilarSessio
     where = _sessions_where(args)
     where.add_optional("e.accepted_ms >= ?", args.since)
     streams = by_stream(nearest(context, Question.weigh(context, args.task), where))
-    sessions = _scored(context, list(streams.values())[: args.limit])
+    sessions = _scored(context, args.task, list(streams.values())[: args.limit])
     return SimilarSessions(items=sessions, total=len(streams), embedder=str(best_embedder()))
 
 
-def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[SimilarSession]:
+def _scored(context: QueryContext, task: str, chosen: list[NearEvent]) -> list[SimilarSession]:
+    if not chosen:
+        return []
     rows = {row["session_id"]: row for row in _read(context, _of_streams(context, f"{_SESSIONS} WHERE s.id", chosen))}
+    marks = ", ".join("?" * len(chosen))
+    sql = f"SELECT event_index, text FROM search_texts WHERE event_index IN ({marks})"  # noqa: S608 - fixed texts
+    texts = {row["event_index"]: row["text"] for row in context.rows(sql, [event.event_index for event in chosen])}
+    terms = terms_of(task)
     return [
-        SimilarSession(**rows[event.name], score=event.score, near=event.near) for event in chosen if event.name in rows
+        SimilarSession(
+            **rows[event.name],
+            excerpt=excerpt_of(texts[event.event_index], terms),
+            score=event.score,
+            near=event.near,
+        )
+        for event in chosen
+        if event.name in rows
     ]
 
 
@@ -114,7 +128,7 @@ def related_work(context: QueryContext, args: TaskQuestion) -> RelatedWork:
     return RelatedWork(
         dead_ends=dead_ends[: args.limit],
         reasonings=reasonings[: args.limit],
-        sessions=_scored(context, streams[: args.limit]),
+        sessions=_scored(context, args.task, streams[: args.limit]),
         total=len(dead_ends) + len(reasonings) + len(streams),
         embedder=str(best_embedder()),
     )

@@ -16,6 +16,8 @@ from view_ledger import ViewLedger
 
 from deedbook.consumers.importers.empirica.importer import import_notes, read_notes
 from deedbook.consumers.importers.empirica.notes import Repository
+from deedbook.consumers.interfaces.hooks.prime import prime
+from deedbook.consumers.sdk.quotation import Origin
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.events import session
 from deedbook.projections.answers.query import QueryContext, Where
@@ -96,6 +98,17 @@ def test_the_nearest_sessions_come_first_and_how_near_is_said(reports, reader):
     first = next(one for one in found["items"] if one["session_id"] == "pool")
     assert (first["task"], first["outcome"], first["key_findings"][1]) == (POOL, "Found it", "Only pool")
     assert (found["total"], found["embedder"]) == (3, str(embedding.best_embedder()))
+
+
+def test_a_session_without_a_task_says_which_passage_is_near(ledger, reader):
+    lines = [session.FindingLogged(finding=text) for text in ("The glossary lacks terms", "The pool leaks handles")]
+    ledger.emit_all("bob", "session/untold", session.SessionStarted(), *lines)
+    (row,) = reader.answer("search.similar", {"task": "leaking handles"})["items"]
+    assert (row["task"], row["outcome"], row["excerpt"]) == ("", "", "The pool leaks handles")
+    (row,) = reader.answer("search.related", {"task": "leaking handles"})["sessions"]
+    assert row["excerpt"] == "The pool leaks handles"
+    text = prime(reader.answer, lambda _: b"", Origin("0", "open"), task="leaking handles").text
+    assert "near: “The pool leaks handles”" in text
 
 
 @pytest.mark.parametrize(

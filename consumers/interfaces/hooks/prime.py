@@ -255,11 +255,13 @@ def _known(row: Mapping[str, Any], now: datetime) -> _Item:
     """Return the line of a session or reasoning."""
     if "session_id" in row:
         what, outcome, at_ms = f"session {row['session_id']}", row["outcome"], row["happened_ms"]
+        otherwise = f"“{sanitize_line(row['excerpt'])}”"
     else:
         what, outcome, at_ms = f"reasoning {row['id']}", row["conclusion"] or row["status"], row["updated_ms"]
+        otherwise = "(no task)"
     result = f" → {sanitize_line(outcome)}" if outcome else ""
     source = f"- {sanitize_line(what)}: {said_by(row)}, {age(at_ms, now)}, {row['near']}"
-    about = sanitize_line(row["task"]) or "(no task)"
+    about = sanitize_line(row["task"]) or otherwise
     return _Item(others=f"{source}: {about}{result}")
 
 

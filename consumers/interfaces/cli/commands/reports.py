@@ -227,8 +227,13 @@ def _print_overlaps(answer: dict[str, Any]) -> None:
 
 
 def _about(session: dict[str, Any]) -> str:
+    """Return task and outcome of a session; if it has neither, the passage that is near or its first finding."""
     outcome = f" → {sanitize_line(session['outcome'])}" if session["outcome"] else ""
-    return shorten(sanitize_line(session["task"]) + outcome, _line_cells_max) + imported_by(session["imported"])
+    about = sanitize_line(session["task"]) + outcome
+    if not about:
+        passage = session.get("excerpt") or next(iter(session["key_findings"]), "")
+        about = f"“{sanitize_line(passage)}”"
+    return shorten(about, _line_cells_max) + imported_by(session["imported"])
 
 
 def _print_calibration(answer: dict[str, Any]) -> None:
