@@ -17,7 +17,7 @@ from blake3 import blake3
 from deedbook.ledger.bundle.standalone.authority import AUTHORITY, Authority
 from deedbook.ledger.bundle.standalone.form import BATCH_BYTES_MAX, Entry, Event, Kinds, read_entry, read_json
 from deedbook.ledger.bundle.standalone.members import HOME, Members
-from deedbook.ledger.bundle.standalone.page import Page, escape
+from deedbook.ledger.bundle.standalone.page import Page, escape, when
 from deedbook.ledger.bundle.standalone.proofs import (
     BATCH,
     ENDS,
@@ -41,6 +41,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
 )
 from deedbook.ledger.bundle.standalone.rules import AUTHORITY_FAMILIES, Rules
 
+SUSPECTS_MAX = 20
 FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
@@ -484,6 +485,23 @@ class Audit:
             return [f"the last {self.trusted_size - self.size} of {self.trusted_size} entries"]
         return [f"a proof that the log continues the checkpoint of {self.trusted_size} entries"]
 
+    def newest(self) -> list[str]:
+        """Return the line about the last entry: without the reader's checkpoint, newer ones may be left out."""
+        last = self.page.last
+        if last is None or self.trusted_size is not None:
+            return []
+        advice = "newer ones may be left out, which only --checkpoint shows"
+        return [f"newest entry here: {last.index}, {when(last.at_ms)}; {advice}"]
+
+    def suspects(self) -> list[str]:
+        """Return lines about the newest events of handoffs that were signed with a stolen key."""
+        stolen = set(self.authority.compromised_signatures())
+        events = [(name, signed) for name, signed in self.page.events if signed.index in stolen]
+        return [
+            f"entry {signed.index}: signed with a stolen key: {signed.kind} by {signed.author} on handoff/{name}"
+            for name, signed in events[-SUSPECTS_MAX:]
+        ]
+
     def gate(self) -> str:
         """Return the line about the gate."""
         is_known = self.has_all_authority and not self.problems and (self.trusted_size or 0) <= self.size
@@ -505,7 +523,8 @@ class Audit:
         stream = self.manifest["stream"]
         scope = "whole log" if stream is None else f"stream {stream} and authority as of head {self.size}"
         summary = f"{self.signatures} signatures, tree of {self.size}, rules, checkpoint ({scope}; {trust})"
-        missing = [*self.uncompared(), *self.missing]
+        needs = {f"blobs/{ref.replace(':', '/')}": f" (entry {index} needs it)" for ref, index in self.needed.items()}
+        missing = [*self.uncompared(), *(name + needs.get(name, "") for name in self.missing)]
         reasons = [f"missing {'; '.join(missing[:5])}"] if missing else []
         reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
         reasons += [] if self.is_page_checked else ["index.html not checked"]
@@ -576,7 +595,7 @@ def main(arguments: list[str] | None = None) -> int:
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
     exit_code, line = audit.verdict(options.root, options.accept)
-    print(escape(audit.gate()))
+    print("\n".join(map(escape, (*audit.suspects(), *audit.newest(), audit.gate()))))
     print(escape(line))
     return exit_code
 

@@ -109,10 +109,12 @@ class Signed:
 class Subject:
     """A handoff, reasoning or session: its first event, its state and who set it, its last texts, its decisions.
 
-    ``refuted`` are the newest refutations of the assumptions of a reasoning, by step and agent.
+    ``refuted`` are the newest refutations of the assumptions of a reasoning, by step and agent. ``claim`` is the status
+    in the imported file.
     """
 
     first: Signed
+    claim: str = ""
     state: str = ""
     state_by: Signed | None = None
     texts: dict[str, Any] = field(default_factory=dict)
@@ -179,7 +181,11 @@ class Page:
             subject.refuted.pop((data["step"], signed.author), None)
             subject.refuted |= {} if data["holds"] else {(data["step"], signed.author): signed}
             return
-        subject.texts |= data.get("mapped", {}) if signed.kind == "record.imported" else data
+        if signed.kind == "record.imported":
+            subject.texts |= data.get("mapped", {})
+            subject.claim = data.get("claims", {}).get("status") or "nothing about its state"
+        else:
+            subject.texts |= data
         subject.decisions[signed.kind.partition(".")[2]] = signed
         fields = self.tables.types[self.tables.kinds[signed.kind][1]]["properties"]
         for rule in self.tables.rules[family]["rows"]:
@@ -316,12 +322,15 @@ class Page:
             doubt = self.doubt(subject.state_by, "rests on") or self.doubt(approved, "rests on")
             rows = [
                 ["state", f"<strong>{safe(state.get('status', subject.state))}</strong>: {safe(meaning)}{doubt}"],
-                ["created by", self.signer(subject.first)],
+                ["imported by" if subject.claim else "created by", self.signer(subject.first)],
                 ["given to", safe(texts.get("to") or "nobody")],
                 ["reviewer", safe(texts.get("reviewer") or "nobody but its sender")],
                 ["approved by", self.signer(approved)],
                 ["result accepted by", self.signer(verified)],
             ]
+            if subject.state == "imported":
+                claim = f"{safe(subject.claim)}. This is only a claim: nobody has confirmed it in this ledger"
+                rows.insert(1, ["its imported file says", claim])
             lines += [f"<h3>{safe(texts.get('title', name))}</h3>", f"<p><code>handoff/{safe(name)}</code></p>"]
             lines += table([], rows)
             if subject.events > len(events):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from bundles import members, unpacked
-from forge import SESSION, Forge
+from forge import ORIGINAL_REF, SESSION, Forge
 from hostile_story import hostile
 from judges import alone, ours
 from msgspec.structs import replace
 
 from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.bundle.standalone import page
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.handoff import HandoffClaimed
@@ -107,6 +108,31 @@ def test_an_approval_by_a_stolen_key_is_marked(forge: Forge, tmp_path: Path) -> 
         assert judgement.word == "SUSPECT_KEY"
         named = rf"SUSPECT_KEY at entry \d+: \d+ entr\w+ signed with stolen keys of {approver}:"
         assert re.search(named, judgement.text)
+    named = rf"^entry \d+: signed with a stolen key: handoff.approved by {approver} on handoff/"
+    assert re.search(named, alone(path).text, re.MULTILINE)
+
+
+def test_an_imported_status_is_called_a_claim(forge: Forge, tmp_path: Path) -> None:
+    before = Markup(page_of(forge.export(tmp_path / "before.tar"))).text
+    content = {"title": "the work", "to": "bob", "reviewer": "rita", "criteria": ["it is checked"]}
+    claims = {"status": "completed (approved by rita)", "criteria": [0]}
+    record = {"original": ORIGINAL_REF, "source": "x", "format": "x", "claimed_author": "eve", "claims": claims}
+    data = record | {"mapped_kind": "handoff.created", "mapped": content}
+    forge.submit(forge.sign("alice", Draft(stream="handoff/filed", kind="record.imported", data=data)))
+    path = forge.export(tmp_path / "after.tar")
+    shown = Markup(page_of(path)).text
+    assert [alone(path).word, ours(path).word] == ["VALID", "VALID"]
+    said = "its imported file says completed (approved by rita) . This is only a claim: nobody has confirmed it in this"
+    assert f"{said} ledger imported by alice , entry" in shown
+    assert "imported file" not in before
+
+
+def test_verdict_names_the_newest_entry_unless_a_checkpoint_does(forge: Forge, tmp_path: Path) -> None:
+    path, index = forge.export(tmp_path / "log.tar"), len(forge.entries) - 1
+    said = f"newest entry here: {index}, "
+    assert said + page.when(decode_entry(forge.entries[-1]).accepted_ms) in alone(path).text
+    assert "newer ones may be left out, which only --checkpoint shows" in alone(path).text
+    assert said not in alone(path, "--checkpoint", forge.checkpoint()).text
 
 
 def test_both_verifiers_name_the_entry_and_the_person_of_work_without_approval(forge: Forge, tmp_path: Path) -> None:

@@ -223,6 +223,8 @@ def conclude(
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]
     advice = "Pass --root with the fingerprint that `deed init` printed, to check that this is the ledger you mean."
     text += [] if report.anchored else [advice]
+    if report.source == "bundle" and not report.is_continued:
+        text.append("Newer entries may be left out, which only --checkpoint shows.")
     text += [] if witnessed is None else [str(witnessed)]
     app.show(kind, data, [*text, *notes])
 
