@@ -40,6 +40,7 @@ from deedbook.projections.briefs.sentences import (
     REFUTED,
     TAGS,
     TOP_ASSUMPTIONS,
+    VERIFY,
     evidence_detail,
     expand,
     fact_line,
@@ -48,6 +49,7 @@ from deedbook.projections.briefs.sentences import (
     own_line,
     refuted_line,
     remark_line,
+    verify_detail,
 )
 from deedbook.projections.briefs.text import CJK_MARKS, is_between_signs, one_line
 from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
@@ -213,8 +215,8 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
         CONCLUSION: [_conclusion_line(brief)],
         TAGS: [", ".join(tag.tag for tag in brief.tags)] if layout.tags else [],
         TOP_ASSUMPTIONS: [
-            *(own_line(fact_line(fact, layout)) for fact in assumed),
-            *(own_line(remark_line(remark)) for remark in stated),
+            *(own_line(fact_line(fact, layout) + verify_detail(fact, layout)) for fact in assumed),
+            *(own_line(f"{remark_line(remark)} ({VERIFY})") for remark in stated),
         ],
         REASONING_BRIEF: [
             brief.reasoning_brief,

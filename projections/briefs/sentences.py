@@ -45,6 +45,7 @@ LIMITATION: Final = "Limitation: "
 ALTERNATIVE: Final = "Alternative considered: "
 OTHER_STEPS: Final = "Other steps:"
 CHECK: Final = "CHECK: "
+VERIFY: Final = "VERIFY"
 POINTER: Final = "Available via reasoning_ref="
 CALL: Final = "Call: deed reasoning fetch {ref} (or the tool fetch_reasoning, level full)"
 CUT: Final = "…"
@@ -63,7 +64,8 @@ _MARKS: Final = "|".join(filter(None, get_args(FactMark)))
 _HEADING: Final = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]?", re.MULTILINE)
 _COUNTS: Final = r"The graph has \d+ steps?\.|Of these, \d+ (?:is|are) critical\.|This brief leaves out \d+ of them\."
 _LABELS: Final = re.compile(
-    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|\((?:{_MARKS})\)|{_COUNTS}|{CUT}", re.MULTILINE
+    rf"^(?:- )?(?:{LIMITATION}|{ALTERNATIVE}|{OTHER_STEPS})|\({CHECK}|\((?:{VERIFY}|{_MARKS})\)|{_COUNTS}|{CUT}",
+    re.MULTILINE,
 )
 
 refuted_shown_max: Final = 3
@@ -112,6 +114,12 @@ def evidence_detail(fact: Fact) -> str:
 def check_detail(fact: Fact) -> str:
     """Return the check of an assumption in parentheses, to be added to its text; empty if it has none."""
     return f" ({CHECK}{one_line(fact.check)})" if fact.check else ""
+
+
+def verify_detail(fact: Fact, layout: Layout) -> str:
+    """Return a mark for an assumption whose check is not shown; empty if it is, or if the assumption is refuted."""
+    is_marked = fact.mark or (fact.check and fact.step in layout.checks)
+    return "" if is_marked else f" ({VERIFY})"
 
 
 def refuted_line(refuted: Sequence[RefutedAssumption]) -> str:

@@ -139,6 +139,21 @@ def test_stated_fidelity_is_never_rounded_up() -> None:
     assert "FIDELITY: 0.89 (medium)" in to_context_prompt(lower).prompt
 
 
+def test_assumption_without_a_check_in_the_prompt_is_marked_and_the_mark_conveys_nothing() -> None:
+    seen = {"step": 1, "type": "observation", "content": "The log is there"}
+    assumed = {"step": 2, "type": "assumption", "content": "Nobody reads it", "needs_validation": True}
+    drawn = {"step": 3, "type": "inference", "content": "So it is safe", "assumptions": ["The disk is sealed"]}
+    values = {
+        "task": "Is it safe?",
+        "conclusion": "Keep it",
+        "steps": [seen, assumed, drawn],
+        "dependencies": {3: [1, 2]},
+    }
+    prompt = to_context_prompt(compress(graph(values), TransferLevel.STANDARD)).prompt
+    assert "TOP ASSUMPTIONS: Nobody reads it (VERIFY)\nThe disk is sealed (VERIFY)\n" in prompt
+    assert "VERIFY" not in readable_text(prompt)
+
+
 def test_readable_text_leaves_out_what_conveys_no_reasoning() -> None:
     brief = compress(graph(CHINESE), TransferLevel.FULL, 200)
     readable = readable_text(to_context_prompt(brief).prompt)

@@ -31,6 +31,7 @@ from deedbook.projections.briefs.index import GraphIndex, spelled
 from deedbook.projections.briefs.prompt import prompt_conclusion
 from deedbook.projections.briefs.sentences import (
     CHECK,
+    VERIFY,
     choose_lead,
     counting_sentences,
     is_concluded,
@@ -139,8 +140,8 @@ def _top_assumptions(index: GraphIndex) -> list[str]:
     for step in index.memory.steps:
         if step.step_number in index.step_spelled and is_open_assumption(step):
             method = make_fact(step, index).check
-            lines.append(f"{one_line(fact_text(step))} ({CHECK + one_line(method) if method else 'VERIFY'})")
-    lines += [f"{one_line(fact.unit.text)} (VERIFY)" for fact in index.key_facts if fact.unit.kind == _STATED]
+            lines.append(f"{one_line(fact_text(step))} ({CHECK + one_line(method) if method else VERIFY})")
+    lines += [f"{one_line(fact.unit.text)} ({VERIFY})" for fact in index.key_facts if fact.unit.kind == _STATED]
     return lines[:top_assumptions_max]
 
 
