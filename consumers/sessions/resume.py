@@ -32,9 +32,6 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 MODES: Final = ("last", "last_n", "session_id")
 sessions_max: Final = 5
 dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}  # in total, taken from those of the sessions
-# Without a tokenizer an upper bound is counted, and a level may have so many times its tokens of that bound. For prose
-# the bound is three times the real number, so with the plain limit a summary would only hold its field names.
-bound_factor: Final = 2
 # A text that its report has with fewer tokens than this is read in full from its blob before it is packed.
 restored_below_tokens: Final = 160
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
@@ -60,10 +57,10 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     """Return ``{"sessions", "total_sessions", "token_estimate", "tokens_exact", "tokenizer", "detail_level", …}``.
 
     ``token_estimate`` counts this answer as it is printed, by ``tokenizer``; ``tokens_exact`` is false if none is
-    installed and an upper bound is counted. Without ``ai_id`` the sessions of the asking ``agent`` come before those of
-    others. ``less`` is the number of tokens that the caller will add. A ``count`` above five means five. Without any
-    session there is a ``message``. Raises Refused: ``INVALID_FIELD`` for an invalid mode, level or count; for a session
-    by id ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    installed and a cautious estimate is counted. Without ``ai_id`` the sessions of the asking ``agent`` come before
+    those of others. ``less`` is the number of tokens that the caller will add. A ``count`` above five means five.
+    Without any session there is a ``message``. Raises Refused: ``INVALID_FIELD`` for an invalid mode, level or count;
+    for a session by id ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     if detail_level not in LEVELS:
         raise _invalid_choice("detail_level", tuple(LEVELS))
@@ -82,12 +79,11 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
         answer["message"] = f"No sessions found for ai_id={ai_id}{_known(ask, ai_id)}" if ai_id else "No sessions found"
         return _counted(answer)
     sessions = [ask("sessions.show", {"id": row["session_id"]}) for row in rows]
-    scale = 1 if tokens.exact else bound_factor
-    limit = LEVELS[detail_level] * scale
+    limit = LEVELS[detail_level]
     budget = limit * len(rows) - less
     own = _own_dead_ends(sessions)
     dead_ends = _dead_ends(ask, own[:_similar_max], sessions, _task_of(sessions[0], rows[0]))
-    answer["dead_ends"], left_out = dead_ends_within(dead_ends, dead_end_tokens[detail_level] * scale * len(rows))
+    answer["dead_ends"], left_out = dead_ends_within(dead_ends, dead_end_tokens[detail_level] * len(rows))
     if left_out := left_out + len(own[_similar_max:]):
         answer["dead_ends_left_out"] = left_out
     sources = [

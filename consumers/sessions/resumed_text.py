@@ -31,7 +31,7 @@ def resumed_text(answer: dict[str, Any]) -> str:
     lines = list(_dead_ends(answer))
     for session in answer["sessions"]:
         lines += [*([""] if lines else []), session_text(session)]
-    about = "" if answer["tokens_exact"] else "at most "
+    about = "" if answer["tokens_exact"] else "about "
     count, level = counted(answer["total_sessions"], "session"), answer["detail_level"]
     more = {"summary": "; --detail-level detailed or full has more", "detailed": "; --detail-level full has more"}
     lines += ["", f"-- {count}, {about}{answer['token_estimate']} tokens, {level}{more.get(level, '')}"]

@@ -2,7 +2,7 @@
 
 It is counted with ``o200k`` if the optional package is installed. Otherwise it is the UTF-8 bytes divided by four,
 rounded up, and marked as an estimate: every answer with a count says which it is. Limits that must hold for any reader
-are counted by the strictest tokenizer (``most_tokens``).
+are counted by the strictest tokenizer, or else by a cautious estimate (``most_tokens``).
 """
 
 from __future__ import annotations
@@ -15,13 +15,23 @@ from importlib import import_module
 from typing import Final, NamedTuple
 
 ESTIMATE_NAME: Final = "utf8-bytes/4"
+CAUTIOUS_NAME: Final = "cautious-estimate"
 _estimate_bytes_per_token: Final = 4
 
 
-_MERGED: Final = re.compile(
-    " ?[a-z](?:(?!(?<=b)q|(?<=f)[jz]|(?<=g)[jkq]|(?<=h)j|(?<=j)[gvwxyz]|(?<=k)[qxz]|(?<=[lnou])q|(?<=m)z"
-    "|(?<=q)[fgjkovyz]|(?<=r)j|(?<=t)[jq]|(?<=v)[qz]|(?<=w)[qvz]|(?<=x)[ghjkquvw]|(?<=y)[fjqv]|(?<=z)[gjqrv])[a-z])*"
+# Pieces of a text that cost about the same. Letters of "letter" are often joined to one token; each of "sign" is one or
+# two tokens, of "wide" two to four, and of all other scripts one or two.
+_PIECES: Final = re.compile(
+    r" ?(?P<word>[A-Z]?[a-z]+|[A-Z]+)|(?P<one>[0-9]{1,3}|[^\S\n]*\n\s*|\s+|[\u2010-\u203a\u3000-\u3002\uff0c])"
+    r"|(?P<marks>[!-/:-@\[-`{-~]+)|(?P<letter>[\u00df-\u00ff\u0400-\u04ff\u0600-\u06ff])"
+    r"|(?P<sign>[\u0080-\u07ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3])"
+    r"|(?P<wide>[\U00010000-\U0010ffff])|(?P<other>.)",
+    re.DOTALL,
 )
+_TOKENS: Final = {"one": 1.0, "letter": 0.8, "sign": 1.5, "wide": 3.0, "other": 2.0}
+_short_word_letters: Final = 6
+_letters_per_token: Final = 4
+_marks_per_token: Final = 2
 
 
 class Tokenizer(NamedTuple):
@@ -48,7 +58,7 @@ def tokenizer() -> Tokenizer:
 
 
 def most_tokens(text: str) -> int:
-    """Return the greater of the counts by ``cl100k`` and ``o200k``, or without them an upper bound of both."""
+    """Return the greater of the counts by ``cl100k`` and ``o200k``, or without them a cautious estimate of it."""
     return strictest().count(_encodable(text))
 
 
@@ -58,20 +68,28 @@ def strictest() -> Tokenizer:
     try:
         encodings = import_module("rs_bpe.bpe").openai
     except ImportError:
-        return Tokenizer("bound", exact=False, count=bound_tokens)
+        return Tokenizer(CAUTIOUS_NAME, exact=False, count=cautious_tokens)
     counts = encodings.cl100k_base().count, encodings.o200k_base().count
     return Tokenizer("cl100k_base, o200k_base", exact=True, count=lambda text: max(count(text) for count in counts))
 
 
-def bound_tokens(text: str) -> int:
-    """Return an upper bound of the tokens by ``cl100k`` and by ``o200k``.
+def cautious_tokens(text: str) -> int:
+    """Return an estimate of the greater count by ``cl100k`` and ``o200k`` that is rarely below it.
 
-    A token has at least one byte. In both tokenizers, a space before a letter, and two small letters, are one token,
-    except for the pairs that ``_MERGED`` leaves out; and adjacent tokens that are one together never stay apart. So no
-    two single small letters are adjacent: at least every other token has two.
+    Measured: 1.1 to 1.5 times the count of prose, JSON and source in twelve scripts, and less than the count of random
+    letters only.
     """
-    merged = _MERGED.findall(text)
-    return len(_MERGED.sub("", text).encode()) + sum(-(-2 * len(letters) // 3) for letters in merged)
+    total = 1.0
+    for piece in _PIECES.finditer(text):
+        name = piece.lastgroup or "other"
+        length = piece.end(name) - piece.start(name)
+        if name == "word":
+            total += 1 if length <= _short_word_letters else -(-length // _letters_per_token)
+        elif name == "marks":
+            total += -(-length // _marks_per_token)
+        else:
+            total += _TOKENS[name]
+    return int(total)
 
 
 def estimate_tokens(text: str) -> int:

@@ -28,7 +28,7 @@ from deedbook.consumers.sessions.report import publish_report
 from deedbook.consumers.sessions.resume import resume, whose
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.answer import Answer, Untrusted
-from deedbook.projections.briefs.tokens import count_tokens, most_tokens, strictest
+from deedbook.projections.briefs.tokens import count_tokens, most_tokens
 from deedbook.projections.reports.report import ListedReport
 from deedbook.projections.search.answers import RelatedDeadEnd
 
@@ -149,7 +149,7 @@ class ReportTools(Tools):
         for _ in range(resumed_tries_max):
             answer = self._resumed(*args, agent=agent, less=less)
             over = most_tokens(json_text(answer)) - LEVELS[detail_level] * max(1, len(answer["sessions"]))
-            if over <= 0 or not strictest().exact:
+            if over <= 0:
                 break
             less += over + _slack_tokens  # naming the authors takes tokens, too
         # The fence is not counted: it would take a third of a summary.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import session
 from deedbook.projections.answers.reader import Reader
-from deedbook.projections.briefs.tokens import count_tokens, most_tokens
+from deedbook.projections.briefs.tokens import CAUTIOUS_NAME, count_tokens, most_tokens, strictest, tokenizer
 from deedbook.projections.reports.report import is_same
 
 if TYPE_CHECKING:
@@ -213,6 +214,24 @@ def test_every_finding_unknown_and_dead_end_of_a_long_session_has_a_line_or_is_c
         assert len(resumed["dead_ends"]) + resumed["dead_ends_left_out"] == 40
         assert packed["left_out"]["see"] == "deed session show a"
         assert packed["next_steps"][0].startswith("Find out: Who opens pool")
+
+
+def test_without_a_tokenizer_a_cautious_estimate_keeps_the_limit_and_leaves_room_for_findings(
+    ledger: Ledger, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.emit("alice", "session/a", session.SessionStarted(task="Find the leak"))
+    for number in range(14):
+        finding = f"Handler {number} raises an exception before the session pool of the login is closed"
+        ledger.emit("alice", "session/a", session.FindingLogged(finding=finding))
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "rs_bpe.bpe", None)
+        for counter in (tokenizer, strictest):
+            without.setattr(f"{counter.__module__}.{counter.__name__}", counter.__wrapped__)
+        without.setattr("deedbook.consumers.sessions.resume.strictest", strictest.__wrapped__)
+        resumed = resume(recorder.answer, recorder.client.get_blob)
+    assert (resumed["tokens_exact"], resumed["tokenizer"]) == (False, CAUTIOUS_NAME)
+    assert cost(resumed) <= resumed["token_estimate"] <= LEVELS["summary"]
+    assert len(resumed["sessions"][0]["key_findings"]) >= 10
 
 
 def test_the_last_newline_of_a_text_that_has_more_tokens_than_its_json_is_counted(
