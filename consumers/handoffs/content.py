@@ -127,6 +127,7 @@ def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], autho
     """
     view = partial(ask, author.client)
     if verb == "amend":
+        _check_read(handoff, values)
         return [amendment_of(handoff, changes_of(view, values), values.get("reason", ""), author)]
     if verb == "complete":
         return [kinds.HandoffCompleted(**changes_of(view, values))]
@@ -159,6 +160,24 @@ def check_judged(verb: Verb, handoff: dict[str, Any]) -> None:
     state = "imported" if status == "pending" and handoff["result"] else status
     if not handoff["result"] or state not in row.from_states:
         raise wrong_state(rules_of("handoff"), row, state, handoff["id"])
+
+
+def approves_import(handoff: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Return whether an amendment with these values approves a handoff whose content an importer can change."""
+    return handoff["importer"] is not None and values.get("reviewer", handoff["reviewer"]) is None
+
+
+def _check_read(handoff: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Check that an amendment is of the version that was read, which it must name if it approves an import.
+
+    The amendment has all of the content, so it is of this version also if the handoff changes before it is accepted.
+    """
+    version = values.get("version")
+    if version is None and approves_import(handoff, values):
+        message = f"this approves {handoff['id']}, which {handoff['importer']} imported: name the version that you read"
+        raise Refused("USAGE", message, field="version")
+    if version not in (None, handoff["version"]):
+        raise Refused("VERSION_MISMATCH", f"{handoff['id']} is now version {handoff['version']}")
 
 
 def _judgement(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> EventData:

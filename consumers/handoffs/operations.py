@@ -156,6 +156,11 @@ _RESULT: Final = Argument(
 _IF_STILL: Final = Argument(
     "version", "--version", words="The version you read. The command is refused if it has changed."
 )
+_IF_READ: Final = Argument(
+    "version",
+    "--version",
+    words="The version you read. Required, but on a terminal, if this approves an imported handoff.",
+)
 _REASON: Final = Argument("reason", "--reason", words="The reason.")
 _NEEDED_REASON: Final = Argument("reason", "--reason", words="The reason.", is_needed=True)
 
@@ -170,7 +175,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         (kinds.HandoffAmended,),
         "Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed. "
         "Only its reviewer may name another one: --reviewer OTHER alone.",
-        (*(replace(argument, is_needed=False) for argument in _CONTENT), _REASON),
+        (*(replace(argument, is_needed=False) for argument in _CONTENT), _REASON, _IF_READ),
         ends=_EVERY_WAIT - {"approve"},
         readies=True,
     ),

@@ -183,10 +183,14 @@ class Handoff(Noun):
 
         return self._ledger.publish_from(self.stream, make)
 
-    def amend(self, *, reason: str = "", **changes: Unpack[Changes]) -> list[Accepted]:
-        """Change some arguments of ``create`` before work begins. The handoff then needs a new approval."""
+    def amend(self, *, reason: str = "", version: str | None = None, **changes: Unpack[Changes]) -> list[Accepted]:
+        """Change some arguments of ``create`` before work begins. The handoff then needs a new approval.
+
+        If you are human, and it names no reviewer, then this approves it. If it was imported, name the ``version`` that
+        you have read in ``show()``.
+        """
         _check_lists(changes)
-        return self._operate("amend", **changes, reason=reason)
+        return self._operate("amend", **changes, reason=reason, version=version)
 
     def approve(self, version: str, *, comment: str = "") -> list[Accepted]:
         """Approve exactly this ``version``, which you have read in ``show()``, as the reviewer."""

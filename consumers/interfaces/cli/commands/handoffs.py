@@ -58,21 +58,27 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     """Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed.
 
     If you are human, and sent or imported it, and it names no reviewer, then this approves all of it: read it first.
+    For an imported handoff, name the --version that you read; on a terminal it is shown, and you are asked.
 
     --task, --criterion, --depends-on and --reasoning replace all earlier values; --add-task and --add-criterion add
     one. --tested-by, --touches, --trap and --tried add to the earlier values. The value `none` of --reviewer,
     --depends-on or --reasoning removes the earlier values, and so does `none` of --tested-by, --touches, --trap or
     --tried. Only the present reviewer may name another reviewer, with --reviewer alone.
     """
-    handoff = app.query("handoffs.show", id=id_)
     changes = values_of(OPERATIONS["amend"].arguments, options)
+    _check_ref("version", changes)
+    if changes.get("reviewer") == "none":
+        changes["reviewer"] = None
+    handoff = app.query("handoffs.show", id=id_)
+    if "version" not in changes and content.approves_import(handoff, changes):
+        handoff = read_first(app, "amend", id_, "version", asks=True)
+        changes["version"] = handoff["version"]
     for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
         if added := changes.pop(option, ()):
             changes[name] = [*changes.get(name, [item["text"] for item in handoff[name]]), *added]
-    if changes.get("reviewer") == "none":
-        changes["reviewer"] = None
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
-    (data,) = content.events_of("amend", handoff, changes | {"reason": reason or ""}, app.author())
+    with content.of_version(app.client(), handoff["id"], changes.get("version")):
+        (data,) = content.events_of("amend", handoff, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
     emit(app, handoff["id"], data, changes=content.changes_between(content_from(handoff), data))
 
@@ -87,9 +93,7 @@ def command_of(verb: operations.Verb) -> click.Command:
         if options.pop("keep", False):
             options["artifacts"] = with_contents(app, options.get("artifacts", ()))
         for name in ("version", "result"):
-            if name in options and not re.match(REF_PATTERN, options[name]):
-                message = f"--{name} needs a whole {name}, sha256:…, as `deed handoff show ID` prints it"
-                raise Refused("USAGE", message, field=name)
+            _check_ref(name, options)
         if "by" in options:
             options["by"] = app.query("handoffs.facts", id=options["by"])["id"]
         read = operations.OF_WHAT_WAS_READ.get(verb)
@@ -112,6 +116,12 @@ def command_of(verb: operations.Verb) -> click.Command:
         )
     text = f"{operation.words}\n\n{operation.usage}".strip()
     return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
+
+
+def _check_ref(name: str, options: dict[str, Any]) -> None:
+    if name in options and not re.match(REF_PATTERN, options[name]):
+        message = f"--{name} needs a whole {name}, sha256:…, as `deed handoff show ID` prints it"
+        raise Refused("USAGE", message, field=name)
 
 
 def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bool) -> dict[str, Any]:

@@ -72,6 +72,25 @@ def test_log_stays_in_the_file_when_only_the_ledger_s_fields_change(deed: Deed, 
     assert [one.split("] ")[1] for one in log] == ["created", "approved: go", "amended"]
 
 
+def test_human_who_approves_an_import_by_amending_it_names_what_they_read(
+    deed: Deed, fresh: Fresh, tmp_path: Path
+) -> None:
+    name = fresh("own")
+    path = tmp_path / f"{name}.md"
+    for line in ("gzip the old ones", "delete all of them"):
+        path.write_text(FILE.replace("From: kuro", "From: rita\n- Reviewer: —").replace("two", line))
+        deed("handoff", "import", path, "--as", "a")
+        if line.startswith("gzip"):
+            read = deed.as_read(name)
+    amend = ("handoff", "amend", name, "--title", "Fix all", "--as", "rita")
+    assert deed.refuses("USAGE", *amend)["details"]["field"] == "version"
+    changed = deed.refuses("VERSION_MISMATCH", *amend, *read)["details"]["changed"]
+    assert changed == ["tasks"]
+    assert deed.data("handoff", "show", name)["status"] == "pending"
+    deed(*amend, *deed.as_read(name))
+    assert deed.data("handoff", "show", name)["status"] == "approved"
+
+
 def test_every_field_can_be_amended(deed: Deed, fresh: Fresh, imported: str, tmp_path: Path) -> None:
     body = tmp_path / "body.txt"
     body.write_text("做這件事。\n\nAll of it.")
