@@ -109,6 +109,7 @@ CODES: dict[str, Code] = {
     "DEPENDENCY_PENDING": Code(Exit.GATED, True, "The handoff waits for another handoff that is not finished."),
     "DEPENDENCY_MISSING": Code(Exit.GATED, False, "The handoff depends on a handoff that does not exist."),
     "DEPENDENCY_CYCLE": Code(Exit.CONFLICT, False, "The handoff would depend on itself."),
+    "QUESTION_OPEN": Code(Exit.GATED, False, "A question to the receiver of the handoff is not settled."),
     "CRITERIA_OPEN": Code(Exit.GATED, False, "An acceptance criterion is neither checked nor waived."),
     "CLOCK_JUMPED": Code(Exit.GATED, False, "The clock is too far from the time of the last entry. Root must set it."),
     "STEP_CONFLICT": Code(Exit.CONFLICT, False, "A reasoning step or dependency conflicts with the steps before it."),

@@ -118,6 +118,9 @@ def _hand_over_in_vain(ledger: ViewLedger) -> None:
     ledger.claim("h")
     emit("bob", "handoff/h", handoff.HandoffWaiverAsked(position=1, reason="Zebras are wild"))
     emit("rita", "handoff/h", handoff.HandoffCriterionWaived(position=1, reason="So they are"))
+    emit("rita", "handoff/h", handoff.HandoffQuestionAsked(to="bob", question="Do zebras kick?"))
+    emit("bob", "handoff/h", handoff.HandoffQuestionAnswered(position=0, answer="Zebras do"))
+    emit("rita", "handoff/h", handoff.HandoffQuestionSettled(position=0, comment="Zebras, then"))
     emit("bob", "session/s4", session.SessionStarted(task="Tame a zebra", ai_id="bob-3"))
     emit("bob", "session/s4", session.DeadEndLogged(approach="Sugar", why_failed="It bites", basis="tried"))
     target = ledger.event(-1).id

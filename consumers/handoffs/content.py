@@ -68,7 +68,9 @@ def creation(
 
 def query_for(verb: Verb) -> str:
     """Return the query that answers what an operation needs of a handoff: most need only its id and version."""
-    return "handoffs.show" if verb in {"amend", "check", "waive", "ask_waiver"} else "handoffs.facts"
+    return (
+        "handoffs.show" if verb in {"amend", "check", "waive", "ask_waiver", "answer", "settle"} else "handoffs.facts"
+    )
 
 
 @contextmanager
@@ -139,19 +141,34 @@ def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], autho
     if verb == "check":
         return ticks_of(handoff, **{name: value for name, value in values.items() if name != "version"})
     if verb in ("waive", "ask_waiver"):
-        numbers = values["criterion_numbers"]
-        numbers = [numbers] if isinstance(numbers, int) else numbers
-        positions = [position_of(handoff["criteria"], "criterion", number) for number in numbers]
-        if verb == "ask_waiver":
-            return [kinds.HandoffWaiverAsked(position=position, reason=values["reason"]) for position in positions]
-        rest = {"reason": values["reason"], "granted": not values.get("refuse", False)}
-        return [kinds.HandoffCriterionWaived(position=position, **rest) for position in positions]
+        return _waivers(verb, handoff, values)
+    if verb in ("ask", "answer", "settle"):
+        return [_question(verb, handoff, values)]
     if verb in ("request_changes", "verify"):
         return [_judgement(verb, handoff, values)]
     # Every other operation signs its arguments as they are, so a new one needs only its row in the table.
     assert verb != "create"  # noqa: S101 - there is no state yet: that is ``creation``
     (data,) = OPERATIONS[verb].signs
     return [data(**{name: value for name, value in values.items() if name != "version"})]
+
+
+def _waivers(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> list[EventData]:
+    numbers = values["criterion_numbers"]
+    numbers = [numbers] if isinstance(numbers, int) else numbers
+    positions = [position_of(handoff["criteria"], "criterion", number) for number in numbers]
+    if verb == "ask_waiver":
+        return [kinds.HandoffWaiverAsked(position=position, reason=values["reason"]) for position in positions]
+    rest = {"reason": values["reason"], "granted": not values.get("refuse", False)}
+    return [kinds.HandoffCriterionWaived(position=position, **rest) for position in positions]
+
+
+def _question(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> EventData:
+    if verb == "ask":
+        return kinds.HandoffQuestionAsked(to=values["to"], question=values["text"], place=values.get("place"))
+    position = position_of(handoff["questions"], "question", values["question_number"])
+    if verb == "answer":
+        return kinds.HandoffQuestionAnswered(position=position, answer=values["text"])
+    return kinds.HandoffQuestionSettled(position=position, comment=values.get("comment", ""))
 
 
 def check_judged(verb: Verb, handoff: dict[str, Any]) -> None:
@@ -314,7 +331,7 @@ def _changes(row: dict[str, Any], evidence: str, *, all_open: bool, undo: bool) 
 
 
 def position_of(rows: list[dict[str, Any]], label: str, number: int) -> int:
-    """Return the position of a task or criterion that a person counts from 1."""
+    """Return the position of a task, criterion or question that a person counts from 1."""
     if not 1 <= number <= len(rows):
         raise Refused("INVALID_FIELD", f"there is no {label} {number} (of {len(rows)})", field=f"{label}_numbers")
     return number - 1

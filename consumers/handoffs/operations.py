@@ -29,6 +29,9 @@ ToolVerb: TypeAlias = Literal[
     "claim",
     "check",
     "ask_waiver",
+    "ask",
+    "answer",
+    "settle",
     "log",
     "block",
     "unblock",
@@ -142,6 +145,8 @@ _SESSION: Final = (
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
+_QUESTION: Final = Argument("question_number", "--question", "number", "The question's number.", is_needed=True)
+_LINE: Final = Argument("text", "TEXT", words="The text.", is_needed=True)
 _COMMENT: Final = Argument("comment", "--comment", words="A comment for the log.")
 _VERSION: Final = Argument(
     "version",
@@ -215,10 +220,33 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         "Ask the reviewer to waive a criterion that cannot be met or checked here. It stays open until they do.",
         (_CRITERION, _NEEDED_REASON),
     ),
+    "ask": Operation(
+        (kinds.HandoffQuestionAsked,),
+        "Ask another agent about a handoff. A question to its receiver must be settled before they can complete it.",
+        (
+            _LINE,
+            Argument("to", "--to", words="The agent that is asked.", metavar="NAME", is_needed=True),
+            Argument(
+                "place", "--about", words="The file that it is about.", metavar="PATH[:LINE]", is_of_terminal=True
+            ),
+        ),
+    ),
+    "answer": Operation(
+        (kinds.HandoffQuestionAnswered,),
+        "Answer a question to you. It stays open until its author settles it.",
+        (_QUESTION, _LINE),
+        ends=frozenset({"answer"}),
+    ),
+    "settle": Operation(
+        (kinds.HandoffQuestionSettled,),
+        "Settle a question: accept its answer, or withdraw it. Its author may, and the reviewer of the handoff.",
+        (_QUESTION, _COMMENT),
+        ends=frozenset({"answer", "settle"}),
+    ),
     "log": Operation(
         (kinds.HandoffLogged,),
         "Add a line to a handoff's log.",
-        (Argument("text", "TEXT", words="The line.", is_needed=True),),
+        (_LINE,),
     ),
     "block": Operation(
         (kinds.HandoffBlocked,),
@@ -354,11 +382,14 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
         command = ["review", "answer", "--approve"]
     for number in item["arguments"].get("criterion_numbers", ()):
         command += ["--criterion", str(number)]
+    if (number := item["arguments"].get("question_number")) is not None:
+        command += ["--question", str(number)]
     if item["act"] == "waive":
         command += ["--reason", "WHY"]
     if (read := OF_WHAT_WAS_READ.get(item["act"])) and not is_asked:
         command += [f"--{read}", read.upper()]
-    return join(["deed", *command, "--as", item["agent"], id_])
+    text = ["ANSWER"] if item["kind"] == "handoff" and item["act"] == "answer" else []
+    return join(["deed", *command, "--as", item["agent"], id_, *text])
 
 
 def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[str, Any]:
@@ -378,13 +409,15 @@ def commands_on(view: Ask, why: Mapping[str, Any], refused: str | None = None) -
     """
     chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
     waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
-    return [command_of(wait) for wait in waits if wait["act"] not in REVIEWS or wait["agent"] != refused]
+    commands = (command_of(wait) for wait in waits if wait["act"] not in REVIEWS or wait["agent"] != refused)
+    return list(dict.fromkeys(commands))
 
 
 _STATE_CODES: Final = frozenset(
     {
         "ALREADY_CLAIMED",
         "CRITERIA_OPEN",
+        "QUESTION_OPEN",
         "DEPENDENCY_MISSING",
         "DEPENDENCY_PENDING",
         "NOT_APPROVED",

@@ -148,6 +148,31 @@ class HandoffCriterionWaived(EventData, frozen=True):
     granted: bool = True
 
 
+class HandoffQuestionAsked(EventData, frozen=True):
+    """Any agent asks another about the handoff. ``place`` is a file it is about, as PATH or PATH:LINE.
+
+    Until a question to the receiver is settled, the handoff cannot be completed.
+    """
+
+    to: Name
+    question: Text
+    place: Line | None = None
+
+
+class HandoffQuestionAnswered(EventData, frozen=True):
+    """The agent that was asked answers. The question stays open until its author settles it."""
+
+    position: Position
+    answer: Text
+
+
+class HandoffQuestionSettled(EventData, frozen=True):
+    """The author of a question accepts its answer or withdraws it, or the reviewer of the handoff settles it."""
+
+    position: Position
+    comment: OptionalText = ""
+
+
 class HandoffReleased(EventData, frozen=True):
     """The receiver releases the claim, so that the work can be claimed again."""
 

@@ -20,7 +20,7 @@ from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.format.codec import encode_sorted
 from deedbook.ledger.lifecycle.authority import Agents, compromised_at, has_role, voided, why_unregistered
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.ledger.lifecycle.handoff_status import CriterionMark, Status, is_lapsed, is_unlocked
+from deedbook.ledger.lifecycle.handoff_status import CriterionMark, QuestionMark, Status, is_lapsed, is_unlocked
 from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet, import_is_own, void_text
 from deedbook.ledger.lifecycle.rules import Row, rules_of
 
@@ -30,6 +30,7 @@ MET: Final = frozenset({"checked", "waived"})
 """The marks of a criterion that is no longer open."""
 # The search for a cycle visits at most so many handoffs. Beyond it the handoff is refused, never half-checked.
 dependencies_walked_max: Final = 100_000
+questions_max: Final = 1_000
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
@@ -49,6 +50,13 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
     key: str
 
 
+class AskedQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """The parties of a question about a handoff: who asks, and who is asked."""
+
+    by: str
+    to: str
+
+
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     """The state of one handoff.
 
@@ -58,6 +66,8 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
     confirms or amends it. ``is_announced``: the router has announced it. ``waivers`` are the decisions that waived the
     criteria, in their order. ``handovers`` are the decisions by which one reviewer after another handed it over.
+    ``questions`` are ``open``, ``answered`` or ``settled``, in the order in which they were asked; ``asked`` has their
+    parties.
     """
 
     sender: str
@@ -79,6 +89,14 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     verification: Decision | None = None
     waivers: tuple[Decision | None, ...] = ()
     handovers: tuple[Decision, ...] = ()
+    questions: tuple[QuestionMark, ...] = ()
+    asked: tuple[AskedQuestion, ...] = ()
+
+    @property
+    def questions_to_receiver(self) -> list[int]:
+        """The numbers, from 1, of the questions to its receiver that are not settled."""
+        pairs = zip(self.questions, self.asked, strict=True)
+        return [at for at, (mark, asked) in enumerate(pairs, 1) if mark != "settled" and asked.to == self.receiver]
 
     @property
     def approval_key(self) -> str:
@@ -186,6 +204,9 @@ def _recorded(after: HandoffState, event: Event, data: Any, row: Row) -> dict[st
         changes["completion"] = _completion(event)
     if "reopening" in row.records:
         changes["criteria"] = tuple("reopened" if mark == "checked" else mark for mark in after.criteria)
+    if "question" in row.records:
+        changes["questions"] = (*after.questions, "open")
+        changes["asked"] = (*after.asked, AskedQuestion(event.author, data.to))
     if "announcement" in row.records:
         changes["is_announced"] = True
     return changes
@@ -215,6 +236,8 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
         importer=importer,
         waivers=(None,) * len(data.criteria),
         handovers=() if before is None else _handovers(before, event, reviewer),
+        questions=() if before is None else before.questions,
+        asked=() if before is None else before.asked,
     )
 
 
@@ -364,6 +387,51 @@ def _criteria_are_met(question: Question[HandoffState]) -> Unmet | None:
     numbers = ", ".join(map(str, unmet))
     message = f"{question.event.name} has open acceptance criteria ({numbers}): check them or have them waived first"
     return Unmet(message, {"criterion_numbers": unmet})
+
+
+def _questions_are_settled(question: Question[HandoffState]) -> Unmet | None:
+    state, name = question.state, question.event.name
+    assert state is not None  # noqa: S101 - as above
+    if not (numbers := state.questions_to_receiver):
+        return None
+    listed, first = ", ".join(map(str, numbers)), numbers[0]
+    state_now = state.questions[first - 1]
+    way = f"answer it with `deed handoff answer {quote(name)} --question {first} TEXT`" if state_now == "open" else ""
+    way = way or f"{state.asked[first - 1].by} settles it with `deed handoff settle {quote(name)} --question {first}`"
+    message = f"{name} has open questions to {state.receiver} ({listed}), and its reviewer may settle them: {way}"
+    return Unmet(message, {"question_numbers": numbers})
+
+
+def _questions_are_bounded(question: Question[HandoffState]) -> Unmet | None:
+    if question.state is None or len(question.state.questions) < questions_max:
+        return None
+    return Unmet(f"{question.event.name} has {questions_max} questions, and takes no more", {"limit": questions_max})
+
+
+def _asks_another(question: Question[HandoffState]) -> Unmet | None:
+    is_own = question.data.to == question.event.author
+    return Unmet("nobody asks themselves: name another agent", {"path": "$.data.to"}) if is_own else None
+
+
+def _question_is_to_author(question: Question[HandoffState]) -> Unmet | None:
+    state, event, position = question.state, question.event, question.data.position
+    assert state is not None  # noqa: S101 - as above
+    to = state.asked[position].to
+    if to == event.author:
+        return None
+    message = f"question {position + 1} of {event.name} is to {to}, and only {to} may answer it, not {event.author}"
+    return Unmet(message, {"name": event.author, "allowed": [to]})
+
+
+def _question_is_of_author(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    state, event, position = question.state, question.event, question.data.position
+    assert state is not None  # noqa: S101 - as above
+    allowed = list(dict.fromkeys((state.asked[position].by, *_party(state, "reviewer", ledger))))
+    if event.author in allowed:
+        return None
+    names = " or ".join(filter(None, allowed))
+    message = f"only {names} may settle question {position + 1} of {event.name}, not {event.author}"
+    return Unmet(message, {"name": event.author, "allowed": allowed})
 
 
 def _replacement_is_another(question: Question[HandoffState]) -> Unmet | None:
@@ -680,6 +748,10 @@ _CONDITIONS: Final[dict[str, Callable[[Question[HandoffState]], Unmet | None]]] 
     "version_is_current": _version_is_current,
     "result_is_current": _result_is_current,
     "criteria_are_met": _criteria_are_met,
+    "questions_are_settled": _questions_are_settled,
+    "questions_are_bounded": _questions_are_bounded,
+    "asks_another": _asks_another,
+    "question_is_to_author": _question_is_to_author,
     "replacement_is_another": _replacement_is_another,
     "is_not_announced": _is_not_announced,
     "receiver_is_named": _receiver_is_named,
@@ -701,6 +773,7 @@ _LEDGER_CONDITIONS: Final[dict[str, Callable[[Question[HandoffState], LedgerStat
     "dependencies_form_no_cycle": _dependencies_form_no_cycle,
     "dependencies_are_bounded": _dependencies_are_bounded,
     "replacement_exists": _replacement_exists,
+    "question_is_of_author": _question_is_of_author,
 }
 
 MACHINE: Final = StateMachine(

@@ -14,6 +14,7 @@ Status: TypeAlias = Literal[
     "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
 ]
 CriterionMark: TypeAlias = Literal["open", "claimed", "reopened", "asked", "checked", "waived"]
+QuestionMark: TypeAlias = Literal["open", "answered", "settled"]
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
 FINAL: Final = frozenset(name for name, state in rules_of("handoff").states.items() if state.is_final)
 

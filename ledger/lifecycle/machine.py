@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from shlex import quote
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -200,10 +200,15 @@ An admin who knows {name} grants it again: {again}"
     )
 
 
+ITEMS: Final = {"tasks": "task", "criteria": "criterion", "questions": "question"}
+"""An item of each list whose items have marks."""
+
+
 def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> None:
-    position, item = question.data.position, {"tasks": "task", "criteria": "criterion"}[mark.list]
+    position, item = question.data.position, ITEMS[mark.list]
     if position >= len(marks):
-        message = f"there is no {item} {position + 1}: the last is {len(marks)}"
+        which = f"the last is {len(marks)}" if marks else f"{question.event.name} has none"
+        message = f"there is no {item} {position + 1}: {which}"
         raise Refused("INVALID_FIELD", message, path="$.data.position")
     present = marks[position]
     if present not in mark.from_marks:

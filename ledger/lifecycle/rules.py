@@ -23,7 +23,7 @@ ADMIN: Final = "admin"
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_marks": "from"}):
-    """The change of the mark of one item in ``list`` (``tasks`` or ``criteria``), such as from ``open`` to ``done``.
+    """The change of the mark of one item in ``list``, such as a task from ``open`` to ``done``.
 
     An item whose mark is not in ``from_marks`` is refused with its code in ``refused_as``, else ``NOTHING_CHANGED``.
     """

@@ -8,12 +8,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.events.handoff import UnlockAt
-from deedbook.ledger.lifecycle.handoff_status import CriterionMark, Status
+from deedbook.ledger.lifecycle.handoff_status import CriterionMark, QuestionMark, Status
 from deedbook.projections.answers.answer import Answer, Checked, Cursor, Head, Index, Marked, Ms, Page, Untrusted
 from deedbook.projections.handoffs.lines import HandoffLine, LinkedHandoff
 from deedbook.projections.handoffs.waits import Action
 
-Number = Annotated[int, msgspec.Meta(description="The number of a task or criterion, from 1.")]
+Number = Annotated[int, msgspec.Meta(description="The number of a task, criterion or question, from 1.")]
 Position = Annotated[
     int,
     msgspec.Meta(
@@ -92,10 +92,11 @@ class Reason(Answer, frozen=True, kw_only=True):
 
 
 class WorkLeft(Answer, frozen=True, kw_only=True):
-    """The numbers of open tasks and criteria."""
+    """The numbers of open tasks and criteria, and of questions to the receiver that are not settled."""
 
     tasks: list[Number]
     criteria: list[Number]
+    questions: list[Number]
 
 
 class Awaited(Marked, frozen=True, kw_only=True):
@@ -181,6 +182,23 @@ class Criterion(Answer, frozen=True, kw_only=True):
     waiver_reason: Untrusted
 
 
+class AskedQuestion(Answer, frozen=True, kw_only=True):
+    """A question about a handoff, and its last answer. ``place`` is the file that it is about: PATH or PATH:LINE."""
+
+    position: Position
+    text: Untrusted
+    by: str
+    to: str
+    place: Untrusted | None
+    mark: Annotated[
+        QuestionMark,
+        msgspec.Meta(description="`answered`: who asked has not accepted the answer yet. `settled`: it is closed."),
+    ]
+    answer: Untrusted
+    comment: Untrusted
+    event_index: Index
+
+
 class LogLine(Marked, frozen=True, kw_only=True):
     """An event of a handoff as a log line. ``position`` is that of the task or criterion that it ticks."""
 
@@ -251,6 +269,7 @@ class ShownHandoff(Checked, frozen=True, kw_only=True, rename={"sender": "from",
     result_refs: list[str]
     tasks: list[Task]
     criteria: list[Criterion]
+    questions: list[AskedQuestion]
     depends_on: list[LinkedHandoff]
     dependents: list[LinkedHandoff]
     answered_by: list[LinkedHandoff]
@@ -400,11 +419,12 @@ class Surrounding(Answer, frozen=True, kw_only=True):
 
 
 class WaitingRow(Answer, frozen=True, kw_only=True):
-    """A handoff or review, its id, and the agent whom it waits for."""
+    """A handoff or review, its id, the agent whom it waits for, and the action."""
 
     kind: Literal["handoff", "review"]
     id: str
     agent: str
+    action: Action | Literal["review"]
 
 
 class WaitingPage(Page[WaitingRow], frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 from deedbook.projections.answers.query import ById, ByIds
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.handoffs.answers import (
+    AskedQuestion,
     ExistingHandoffs,
     HandoffSummary,
     LogLine,
@@ -64,6 +65,22 @@ def show_handoff(source: RowSource, args: ById) -> ShownHandoff:
             for position, (text, mark) in enumerate(zip(content.tasks, state.tasks, strict=True))
         ],
         criteria=criteria_of(record),
+        questions=[
+            AskedQuestion(
+                position=position,
+                text=told.question,
+                by=asked.by,
+                to=asked.to,
+                place=told.place,
+                mark=mark,
+                answer=told.answer,
+                comment=told.comment,
+                event_index=told.index,
+            )
+            for position, (told, asked, mark) in enumerate(
+                zip(record.questions, state.asked, state.questions, strict=True)
+            )
+        ],
         depends_on=[LinkedHandoff(id=on, status=known[on].status if on in known else None) for on in state.depends_on],
         dependents=references.dependents,
         answered_by=references.answered_by,

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from deedbook.ledger.events.handoff import UnlockAt
 
 
+class OpenQuestion(msgspec.Struct, frozen=True):
+    """A question that is not settled: its number, who asked, who was asked, and whether it was answered."""
+
+    number: int
+    by: str
+    to: str
+    is_answered: bool
+
+
 class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A handoff as of one snapshot: its status and parties, and whether its dependencies let it start."""
 
@@ -53,6 +62,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_waiver_asked: bool = False
     tasks_left: tuple[int, ...] = ()  # counted from 1
     criteria_left: tuple[int, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
     claimed_ms: int | None = None
     status_by: str | None = None  # the signer of the event that set its status, and its time
     status_ms: int | None = None
@@ -72,6 +82,11 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     receiver_removed: int | None = None  # the entry that removed its receiver
     reviewer_removed: int | None = None  # the entry that removed its named reviewer
     is_own_import: bool = False  # its reviewer sent or imported it, and is no human
+
+    @property
+    def questions_left(self) -> list[int]:
+        """The numbers of the questions to its receiver that are not settled: it cannot be completed before."""
+        return [question.number for question in self.questions if question.to == self.receiver]
 
     @property
     def is_orphaned(self) -> bool:
@@ -141,6 +156,11 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         is_waiver_asked="asked" in state.criteria,
         tasks_left=tuple(number for number, mark in enumerate(state.tasks, 1) if mark != "done"),
         criteria_left=tuple(at + 1 for at, mark in enumerate(state.criteria) if mark not in MET or at in waivers),
+        questions=tuple(
+            OpenQuestion(number, asked.by, asked.to, mark == "answered")
+            for number, (mark, asked) in enumerate(zip(state.questions, state.asked, strict=True), 1)
+            if mark != "settled"
+        ),
         claimed_ms=None if record.claimed_index is None else latest["handoff.claimed"].at_ms,
         status_by=None if set_by is None else set_by.author,
         status_ms=None if set_by is None else set_by.at_ms,

@@ -24,6 +24,7 @@ from deedbook.projections.handoffs.record import (
     CriterionRemark,
     HandoffRecord,
     LatestEvent,
+    QuestionText,
     content_of,
     records_of,
     state_of,
@@ -189,10 +190,10 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return msgspec.structs.replace(state, **{_TURNS[type(data)]: event.index})
         case kinds.HandoffCriterionChecked() as data:
             return _remarked(state, data.position, CriterionRemark(evidence=data.evidence))
-        case kinds.HandoffWaiverAsked() as data:
+        case kinds.HandoffWaiverAsked() | kinds.HandoffCriterionWaived() as data:
             return _remarked(state, data.position, CriterionRemark(waiver_reason=data.reason))
-        case kinds.HandoffCriterionWaived() as data:
-            return _remarked(state, data.position, CriterionRemark(waiver_reason=data.reason))
+        case kinds.HandoffQuestionAsked() | kinds.HandoffQuestionAnswered() | kinds.HandoffQuestionSettled():
+            return msgspec.structs.replace(state, questions=_questions(state.questions, event))
         case kinds.HandoffCompleted() as data:
             return msgspec.structs.replace(
                 state,
@@ -298,6 +299,21 @@ def _remarked(state: HandoffRecord, position: int, remark: CriterionRemark) -> H
     return msgspec.structs.replace(state, remarks=remarks)
 
 
+def _questions(questions: tuple[QuestionText, ...], event: Event) -> tuple[QuestionText, ...]:
+    """Return the questions after one more event about one of them."""
+    data = event.data
+    if isinstance(data, kinds.HandoffQuestionAsked):
+        return (*questions, QuestionText(data.question, data.place, event.index))
+    changes: dict[str, Any] = (
+        {"answer": data.answer, "answered_index": event.index}
+        if isinstance(data, kinds.HandoffQuestionAnswered)
+        else {"comment": data.comment}
+    )
+    position = data.position
+    changed = msgspec.structs.replace(questions[position], **changes)
+    return (*questions[:position], changed, *questions[position + 1 :])
+
+
 def log_text(event: Event, content: kinds.HandoffContent) -> str:
     """Return the text of a log line: the kind's own text, or its name with its reason, comment or summary."""
     text = _TEXTS.get(type(event.data))
@@ -338,6 +354,11 @@ _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
     kinds.HandoffCriterionWaived: lambda data, content: (
         f"criterion {'' if data.granted else 'not '}waived: {content.criteria[data.position]} ({data.reason})"
     ),
+    kinds.HandoffQuestionAsked: lambda data, _: (
+        f"asks {data.to}{f' about {data.place}' if data.place else ''}: {data.question}"
+    ),
+    kinds.HandoffQuestionAnswered: lambda data, _: f"answers question {data.position + 1}: {data.answer}",
+    kinds.HandoffQuestionSettled: lambda data, _: _with(f"question {data.position + 1} settled", data.comment),
     kinds.HandoffLogged: lambda data, _: str(data.text),
     kinds.HandoffCompleted: lambda data, _: _ticked(
         _with("completed", data.summary), f"Reasoning: {refs}" if (refs := ", ".join(data.reasoning_refs)) else ""

@@ -42,12 +42,12 @@ DONE_WORDS: Final = ("completed", "verified", "done")
 _Index: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 _cursor: Final = json_decoder(tuple[str, _Index, _Index, str])
 _WAITS: Final = (
-    "SELECT w.agent AS agent, w.rank AS rank, w.since_index AS since_index, w.handoff_id AS id, 'handoff' AS kind "  # noqa: S608 - fixed texts
-    f"FROM handoff_waits w JOIN agents a ON a.name = w.agent WHERE {VALID.replace('?', '?1')}"
+    "SELECT w.agent AS agent, w.rank AS rank, w.since_index AS since_index, w.handoff_id AS id, 'handoff' AS kind, "  # noqa: S608 - fixed texts
+    f"w.action AS action FROM handoff_waits w JOIN agents a ON a.name = w.agent WHERE {VALID.replace('?', '?1')}"
 )
 _REVIEWS: Final = (
-    f"SELECT a.name AS agent, {REVIEW_RANK} AS rank, r.requested_index AS since_index, r.id AS id, 'review' AS kind "  # noqa: S608 - fixed texts
-    "FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
+    f"SELECT a.name AS agent, {REVIEW_RANK} AS rank, r.requested_index AS since_index, r.id AS id, 'review' AS kind, "  # noqa: S608 - fixed texts
+    "'review' AS action FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
     f"WHERE r.status = 'open' AND {SUPERSEDED_BY} IS NULL AND a.name = coalesce(?2, a.name)"
 )
 _REASONED_REVIEW: Final = (
@@ -109,7 +109,7 @@ def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
     if len(rows) > args.limit:
         last = [page[-1][name] for name in ("agent", "rank", "since_index", "id")]
         following = msgspec.json.encode(last).decode()
-    items = [WaitingRow(kind=row["kind"], id=row["id"], agent=row["agent"]) for row in page]
+    items = [WaitingRow(kind=row["kind"], id=row["id"], agent=row["agent"], action=row["action"]) for row in page]
     return WaitingPage(items=items, total=total, next=following)
 
 
@@ -137,8 +137,8 @@ def items_of(source: RowSource, waiting_rows: Sequence[WaitingRow]) -> list[Queu
         if row.kind == "review" and name in reviews and "human" in registered.roles:
             items += [_review(reviews[name], agent)] if reviews[name].status == "open" else []
         elif name in records and row.kind == "handoff":
-            waits = [wait for waiting_agent, wait in waiting(facts[name]) if waiting_agent == agent]
-            items += [_handoff(records[name], facts[name], agent, wait) for wait in waits]
+            waits = (wait for waiting_agent, wait in waiting(facts[name]) if waiting_agent == agent)
+            items += [_handoff(records[name], facts[name], agent, wait) for wait in waits if wait.action == row.action]
     times = source.times({item.since_index for item in items})
     return [msgspec.structs.replace(item, since_ms=times[item.since_index]) for item in items]
 
@@ -167,7 +167,7 @@ def _review(review: ReviewRow, agent: str) -> QueueItem:
 
 def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait) -> QueueItem:
     state, content = state_of(record), content_of(record)
-    operation, arguments = _operation_of(wait, facts, criteria_of(record))
+    operation, arguments = _operation_of(wait, agent, facts, criteria_of(record))
     results = record.result_refs if wait.action == "verify" else ()  # the reasoning of the result comes first
     return QueueItem(
         kind="handoff",
@@ -182,7 +182,7 @@ def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait)
         receiver=facts.receiver,
         reviewer=facts.reviewer,
         version=facts.version,
-        why=_why(wait, facts, record),
+        why=_why(wait, agent, facts, record),
         act=operation,
         arguments=arguments,
         reasoning_refs=list(dict.fromkeys([*results, *content.reasoning_refs])),
@@ -203,15 +203,17 @@ def awaited_operations(facts: HandoffFacts, record: HandoffRecord) -> list[Await
     """Return the operation of each agent that a handoff waits for."""
     awaited = []
     for agent, wait in waiting(facts):
-        operation, arguments = _operation_of(wait, facts, criteria_of(record))
+        operation, arguments = _operation_of(wait, agent, facts, criteria_of(record))
         awaited.append(Awaited(kind="handoff", id=facts.id, agent=agent, act=operation, arguments=arguments))
     return awaited
 
 
-def _operation_of(wait: Wait, facts: HandoffFacts, criteria: Sequence[Criterion]) -> tuple[str, dict[str, Any]]:
-    """Return the operation by which a party moves a handoff on (``show``: it can only look), and its arguments.
+def _operation_of(
+    wait: Wait, agent: str, facts: HandoffFacts, criteria: Sequence[Criterion]
+) -> tuple[str, dict[str, Any]]:
+    """Return the operation by which an agent moves a handoff on (``show``: it can only look), and its arguments.
 
-    Criteria count from 1.
+    Criteria and questions count from 1.
     """
     waiver_numbers = [criterion.position + 1 for criterion in criteria if criterion.mark == "asked"]
     match wait.action:
@@ -223,14 +225,37 @@ def _operation_of(wait: Wait, facts: HandoffFacts, criteria: Sequence[Criterion]
             left = [number for number in facts.criteria_left if number not in waiver_numbers]
             if not left and waiver_numbers:  # the reviewer must act
                 return "show", {}
+            if not left and facts.questions_left:
+                mine = _questions_for(agent, facts, is_answered=False)
+                return ("answer", {"question_number": mine[0]}) if mine else ("show", {})
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
+        case "answer" | "settle":
+            numbers = _questions_for(agent, facts, is_answered=wait.action == "settle")
+            return wait.action, {"question_number": numbers[0]}
         case "waive":
             return "waive", {"criterion_numbers": waiver_numbers[:1]}
         case _:  # every other action is an operation
             return wait.act or wait.action, {}
 
 
-def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
+def _questions_for(agent: str, facts: HandoffFacts, *, is_answered: bool) -> list[int]:
+    """Return the numbers of the questions on which an agent must act: those to them, or their own with an answer."""
+    of = [question for question in facts.questions if question.is_answered == is_answered]
+    return [question.number for question in of if agent == (question.by if is_answered else question.to)]
+
+
+def _why_of_question(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> str:
+    numbers = _questions_for(agent, facts, is_answered=wait.action == "settle")
+    question = next(question for question in facts.questions if question.number == numbers[0])
+    told = record.questions[question.number - 1]
+    more = f" (and {len(numbers) - 1} more)" if len(numbers) > 1 else ""
+    if wait.action == "settle":
+        return f"{question.to} answers question {question.number}: {told.answer}{more}"
+    place = f" about {told.place}" if told.place else ""
+    return f"{question.by} asks{place}: {told.question}{more}"
+
+
+def _why(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> str:
     if wait.why is not None:
         return wait.why.format(handoff=facts)
     criteria = [criterion for criterion in criteria_of(record) if criterion.mark not in MET]
@@ -244,7 +269,9 @@ def _why(wait: Wait, facts: HandoffFacts, record: HandoffRecord) -> str:
         case "claim":
             return "it is approved and nothing blocks it"
         case "continue":
-            return _why_to_continue(facts.reason, criteria)
+            return _why_to_continue(facts, criteria)
+        case "answer" | "settle":
+            return _why_of_question(wait, agent, facts, record)
         case "waive":
             criterion = next(criterion for criterion in criteria if criterion.mark == "asked")
             asks = f"{facts.receiver} asks to waive criterion {criterion.position + 1}. {criterion.text}"
@@ -275,8 +302,8 @@ def _why_to_approve(facts: HandoffFacts) -> str:
     return f"{facts.sender} hands it to {facts.receiver}, and it is not approved{stuck}"
 
 
-def _why_to_continue(reason: str, criteria: Sequence[Criterion]) -> str:
-    parts = [f"changes requested: {reason}"] if reason else []
+def _why_to_continue(facts: HandoffFacts, criteria: Sequence[Criterion]) -> str:
+    parts = [f"changes requested: {facts.reason}"] if facts.reason else []
     if criteria:
         waits = {"asked": " (a waiver is requested)"}
         named = [
@@ -285,4 +312,6 @@ def _why_to_continue(reason: str, criteria: Sequence[Criterion]) -> str:
         ]
         left = len(criteria) - len(named)
         parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))
+    if facts.questions_left:
+        parts.append(f"open questions to {facts.receiver}: {', '.join(map(str, facts.questions_left))}")
     return "; ".join(parts) or "every criterion is met: complete it"

@@ -30,6 +30,17 @@ class CriterionRemark(msgspec.Struct, frozen=True, array_like=True):
     waiver_reason: str = ""
 
 
+class QuestionText(msgspec.Struct, frozen=True, array_like=True):
+    """The texts of a question about a handoff, with the entries of the question and of its last answer."""
+
+    question: str
+    place: str | None
+    index: int
+    answer: str = ""
+    answered_index: int | None = None
+    comment: str = ""
+
+
 class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     """One handoff: its state by the gate's machine, its content, and the indexes of its main events."""
 
@@ -42,6 +53,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     superseded_by: str | None = None
     created: str = ""
     remarks: tuple[CriterionRemark, ...] = ()
+    questions: tuple[QuestionText, ...] = ()
     changes: str = ""  # the reasons of the requested changes, until it is completed again or its content is replaced
     summary: str = ""
     artifacts: tuple[str, ...] = ()

@@ -8,19 +8,20 @@ while a lease holds, or only once it lapsed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Final, Literal, assert_never
 
 import msgspec
 
 from deedbook.ledger.lifecycle.authority import Agents
-from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.handoffs.facts import HandoffFacts, facts_of
 from deedbook.projections.handoffs.record import HandoffRecord
 from deedbook.projections.views.projection import Row, Table
 
-Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
-Party = Literal["sender", "receiver", "reviewer"]
+Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive", "answer", "settle"]
+Party = Literal["sender", "receiver", "reviewer", "asked", "asker"]
 Case = Literal[
     "orphaned",
     "unreviewed",
@@ -33,6 +34,8 @@ Case = Literal[
     "blocked",
     "completed",
     "imported",
+    "question",
+    "answered",
 ]
 
 
@@ -61,7 +64,9 @@ WAITS: Final = (
     Wait("unreviewed", "sender", "amend", 0, None, "show"),  # the reviewer who must act was removed, or cannot
     Wait("stuck", "sender", "amend", 0, None, "show"),  # a dependency does not exist, or will never be done
     Wait("asked", "reviewer", "waive", 1, None),
+    Wait("question", "asked", "answer", 2, None),
     Wait("changes", "receiver", "continue", 2, None),
+    Wait("answered", "asker", "settle", 3, None),
     Wait("completed", "reviewer", "verify", 3, None),
     Wait("pending", "reviewer", "approve", 4, None),
     Wait("in_progress", "receiver", "continue", 5, None),
@@ -141,14 +146,27 @@ def case_of(facts: HandoffFacts) -> Case | None:
 def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
     """Return the agents that a handoff waits for; the sender of a blocked one, who only gets a notice, comes last."""
     cases = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
-    agents = []
+    agents: list[tuple[str, Wait]] = []
+    is_over = facts.status in FINAL
     for wait in WAITS:
+        if wait.party in ("asked", "asker"):
+            agents += [] if is_over else [(name, wait) for name in dict.fromkeys(_questioned(wait, facts))]
+            continue
         name: str = facts.amender if wait.action == "amend" else getattr(facts, wait.party)
         is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
         is_informed = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
         if wait.case in cases and name and not is_judge_of_own_work and not is_informed:
             agents.append((name, wait))
     return agents
+
+
+def _questioned(wait: Wait, facts: HandoffFacts) -> list[str]:
+    """Return the agents that must act on a question: who was asked, or who asked and has an answer."""
+    return [
+        question.to if wait.party == "asked" else question.by
+        for question in facts.questions
+        if question.is_answered == (wait.party == "asker")
+    ]
 
 
 def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
@@ -169,6 +187,13 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
             index = record.index_of("handoff.changes_requested")
         case "asked":
             index = record.index_of("handoff.waiver_asked")
+        case "question" | "answered":
+            texts = [record.questions[each.number - 1] for each in facts.questions]
+            index = min(
+                (asked.index if case == "question" else asked.answered_index or asked.index)
+                for asked, each in zip(texts, facts.questions, strict=True)
+                if each.is_answered == (case == "answered")
+            )
         case "in_progress" | "blocked" | "completed":
             index = record.index_of(*_KINDS_TO[case])
         case _:
@@ -188,8 +213,9 @@ def wait_rows(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents:
     lease = None if record.lifecycle is None else record.lifecycle.lease
     facts = facts_of(record, known, agents, 0 if lease is None else lease.from_ms)
     from_ms, until_ms = (None, None) if lease is None else (lease.from_ms, lease.until_ms)
+    positions = count()
     for leased in (None,) if lease is None else (True, False):
         as_then = msgspec.structs.replace(facts, is_lapsed=leased is False)
-        for position, (agent, wait) in enumerate(waiting(as_then), len(WAITS) * (leased is False)):
+        for agent, wait in waiting(as_then):
             since = since_of(wait.case, record, as_then)
-            yield WaitRow(record.id, position, agent, wait.action, wait.rank, since, leased, from_ms, until_ms)
+            yield WaitRow(record.id, next(positions), agent, wait.action, wait.rank, since, leased, from_ms, until_ms)

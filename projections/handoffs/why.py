@@ -36,7 +36,11 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Seq
         is_ready=not reasons,
         sentence=sentence,
         reasons=reasons,
-        left=WorkLeft(tasks=list(handoff.tasks_left), criteria=list(handoff.criteria_left)),
+        left=WorkLeft(
+            tasks=list(handoff.tasks_left),
+            criteria=list(handoff.criteria_left),
+            questions=handoff.questions_left,
+        ),
         waits=list(waits),
     )
 
@@ -111,13 +115,14 @@ def _time(preposition: str, at_ms: int | None) -> str:
 
 
 def open_work_text(handoff: HandoffFacts) -> str:
-    """Return a text about the remaining work, with the numbers of its tasks and criteria.
+    """Return a text about the remaining work, with the numbers of its tasks, criteria and questions.
 
     >>> parties = {"sender": "a", "receiver": "b", "reviewer": "c"}
     >>> open_work_text(HandoffFacts(id="h", status="approved", tasks_left=(2, 3), **parties))
     'tasks 2, 3 are open'
     """
-    left, labels = (handoff.tasks_left, handoff.criteria_left), (("task", "tasks"), ("criterion", "criteria"))
+    left = handoff.tasks_left, handoff.criteria_left, handoff.questions_left
+    labels = ("task", "tasks"), ("criterion", "criteria"), ("question", "questions")
     parts = [f"{names[len(on) > 1]} {', '.join(map(str, on))}" for on, names in zip(left, labels, strict=True) if on]
     is_one = sum(map(len, left)) == 1
     return f"{' and '.join(parts)} {'is' if is_one else 'are'} open" if parts else "nothing is left but to complete it"

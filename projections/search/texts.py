@@ -105,6 +105,8 @@ TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     handoff.HandoffContent: _handoff,
     handoff.HandoffCreated: _handoff,
     handoff.HandoffAmended: _handoff,
+    handoff.HandoffQuestionAsked: lambda data: (data.question, data.place or ""),
+    handoff.HandoffQuestionAnswered: lambda data: (data.answer,),
     handoff.HandoffCriterionChecked: lambda data: (data.evidence,),
     handoff.HandoffCompleted: lambda data: (data.summary, *data.artifacts),
     handoff.HandoffChangesRequested: lambda data: data.reasons,

@@ -18,7 +18,7 @@ from deedbook.ledger.events.authority import AgentRemoved, KeyCompromised
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
-from deedbook.projections.handoffs.facts import HandoffFacts
+from deedbook.projections.handoffs.facts import HandoffFacts, OpenQuestion
 from deedbook.projections.handoffs.waits import WAITS, Action, Case, waiting
 
 ITEM = {
@@ -449,6 +449,35 @@ def test_a_waiver_that_is_asked_for_waits_for_the_reviewer_and_then_for_the_rece
     assert only(reader, "bob")["act"] == "complete"
 
 
+def test_question_waits_for_who_was_asked_and_its_answer_for_who_asked(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h"))
+    ledger.claim("h")
+    ledger.emit("rita", "handoff/h", kinds.HandoffQuestionAsked(to="bob", question="Which port?", place="a.py:3"))
+    ledger.emit("rita", "handoff/h", kinds.HandoffQuestionAsked(to="bob", question="Why?"))
+    asked, works = queue(reader, "bob")
+    assert (asked["action"], asked["act"], asked["arguments"]) == ("answer", "answer", {"question_number": 1})
+    assert asked["why"] == "rita asks about a.py:3: Which port? (and 1 more)"
+    assert asked["since_index"] == ledger.size - 2
+    assert (works["act"], works["why"]) == ("answer", "open questions to bob: 1, 2")
+    ledger.emit("bob", "handoff/h", kinds.HandoffQuestionAnswered(position=0, answer="8080"))
+    settles = only(reader, "rita")
+    assert (settles["act"], settles["arguments"]) == ("settle", {"question_number": 1})
+    assert settles["why"] == "bob answers question 1: 8080"
+    assert settles["since_index"] == ledger.size - 1
+    for position in (0, 1):
+        ledger.emit("rita", "handoff/h", kinds.HandoffQuestionSettled(position=position))
+    assert queue(reader, "rita") == []
+    assert only(reader, "bob")["act"] == "complete"
+
+
+def test_receiver_whose_answer_is_not_accepted_yet_can_only_look(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h"))
+    ledger.claim("h")
+    ledger.emit("rita", "handoff/h", kinds.HandoffQuestionAsked(to="bob", question="Which port?"))
+    ledger.emit("bob", "handoff/h", kinds.HandoffQuestionAnswered(position=0, answer="later"))
+    assert only(reader, "bob")["act"] == "show"
+
+
 def test_every_case_waits_for_somebody_with_every_action():
     assert {wait.case for wait in WAITS} == set(get_args(Case))
     assert {wait.action for wait in WAITS} == set(get_args(Action))
@@ -479,7 +508,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
         unlock_at = chance.choice(["completed", "verified"])
         to = "carl" if at % 7 == 0 else "bob"
         criteria = ["c"] if at % 5 == 0 else []
-        _lead(ledger, name, chance.randrange(10), depends_on=wanted, unlock_at=unlock_at, to=to, criteria=criteria)
+        _lead(ledger, name, chance.randrange(12), depends_on=wanted, unlock_at=unlock_at, to=to, criteria=criteria)
     removed = ledger.emit("root", "agent/carl", AgentRemoved(agent="carl")).index
     stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=half)
     reported_by = ledger.emit("root", "agent/rita", stolen).index
@@ -497,6 +526,10 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
             reason=state.reason,
             is_unlocked=unlocks,
             is_waiver_asked="asked" in state.criteria,
+            questions=tuple(
+                OpenQuestion(number, asked.by, asked.to, mark == "answered")
+                for number, (mark, asked) in enumerate(zip(state.questions, state.asked, strict=True), 1)
+            ),
             is_lapsed=is_lapsed(state.status, state.lease, 2**60),
             approval_index=state.approval_index,
             compromised_approval=reported_by if (state.approval_index or 0) >= half else None,
@@ -520,6 +553,8 @@ def _lead(ledger, name, steps, **fields):
         lambda: ledger.emit("bob", stream, kinds.HandoffBlocked(reason="no disk")),
         lambda: ledger.emit("rita", stream, kinds.HandoffUnblocked()),
         lambda: ledger.emit("bob", stream, kinds.HandoffWaiverAsked(position=0, reason="cannot")),
+        lambda: ledger.emit("rita", stream, kinds.HandoffQuestionAsked(to="alice", question="why")),
+        lambda: ledger.emit("alice", stream, kinds.HandoffQuestionAnswered(position=0, answer="so")),
         lambda: ledger.emit("bob", stream, kinds.HandoffCompleted()),
         lambda: ledger.send_back("rita", name, "no"),
         lambda: ledger.emit("bob", stream, kinds.HandoffCompleted(summary="again")),

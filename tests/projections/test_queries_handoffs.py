@@ -90,7 +90,7 @@ def test_claimed_blocked_rejected_and_done_handoffs_say_so(ledger, reader):
         sentence,
     )
     assert codes == ["ALREADY_CLAIMED"]
-    assert reader.answer("handoffs.why", {"id": "a"})["left"] == {"tasks": [1, 3], "criteria": [1]}
+    assert reader.answer("handoffs.why", {"id": "a"})["left"] == {"tasks": [1, 3], "criteria": [1], "questions": []}
     ledger.emit("bob", "handoff/a", kinds.HandoffBlocked(reason="no access"))
     assert re.match(
         r"a is blocked: bob works on it since .*, but it is blocked \(no access\); tasks 1, 3 and ", why(reader, "a")[0]

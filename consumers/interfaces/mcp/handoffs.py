@@ -128,7 +128,7 @@ class HandoffTools(Tools):
         agent: Annotated[Id | None, Field(description="Whose queue; default: yours.")] = None,
         scope: Annotated[
             Literal["waiting", "all"],
-            Field(description="waiting: items that wait for `agent`; all: every handoff, newest first."),
+            Field(description="all: every handoff, newest first."),
         ] = "waiting",
         tag: Routed = None,
         domain: Routed = None,
@@ -177,11 +177,11 @@ class HandoffTools(Tools):
         action: Action,
         id: Annotated[  # noqa: A002 - the name in every interface
             Id | None,
-            Field(description="For create: a new id, e.g. fix-login (default: date and title)."),
+            Field(description="For create: a new id (default: date and title)."),
         ] = None,
         idempotency_key: Annotated[
             Label | None,
-            Field(description="Your choice: a repeated call with this key and content adds nothing."),
+            Field(description="A repeated call with this key adds nothing."),
         ] = None,
         **args: Any,
     ) -> CallToolResult:
@@ -323,16 +323,17 @@ def handoff_in_tokens(handoff: dict[str, Any], answer: dict[str, Any]) -> dict[s
     """Return a handoff within the token limit: texts cut between words, the newest log lines, and ``left_out``."""
     notes = handoff["notes"] | {"later": later(handoff)}
     handoff = handoff | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
-    separate = {"why", "log", "template", "tasks", "criteria", "notes", "only_in_file"}
+    separate = {"why", "log", "template", "tasks", "criteria", "questions", "notes", "only_in_file"}
     whole = {name: value for name, value in handoff.items() if name not in separate and value is not None}
     fields = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out = [f"the rest of {name}" for name in fields.pop("shortened", [])]
     if handoff["template"] is not None and handoff["only_in_file"] is None:
         left_out.append(f"the file of this version, {handoff['template']}: it is not here, or is none")
     handoff = handoff | {"only_in_file": handoff["only_in_file"] or []}
-    fields |= {"notes": [], "tasks": [], "criteria": [], "only_in_file": [], "log": []}
+    fields |= {"notes": [], "tasks": [], "criteria": [], "questions": [], "only_in_file": [], "log": []}
     for name, rows in (
         ("notes", handoff["notes"]),  # first, because the receiver cannot find these out alone
+        ("questions", handoff["questions"]),
         ("criteria", handoff["criteria"]),
         ("tasks", handoff["tasks"]),
         ("only_in_file", handoff["only_in_file"]),
@@ -340,7 +341,7 @@ def handoff_in_tokens(handoff: dict[str, Any], answer: dict[str, Any]) -> dict[s
     ):
         fitting_rows: list[Any] = []
         for row in rows[:_rows_max]:
-            small = row if isinstance(row, str) else answers.shorten(row, ("text",), _why_tokens)
+            small = row if isinstance(row, str) else answers.shorten(row, ("text", "answer"), _why_tokens)
             if (
                 answers.tokens_of(answer | {"handoff": fields | {name: [*fitting_rows, small]}})
                 > answers.filled_tokens_max

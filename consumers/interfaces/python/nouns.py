@@ -230,6 +230,18 @@ class Handoff(Noun):
         """Waive a criterion, counted from 1, as its reviewer; ``refuse`` rejects the request for a waiver."""
         return self._operate("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
 
+    def ask(self, to: str, question: str, *, about: str | None = None) -> list[Accepted]:
+        """Ask another agent; ``about`` is PATH or PATH:LINE. A question to the receiver holds the completion."""
+        return self._publish(handoffs.HandoffQuestionAsked(to=to, question=question, place=about))
+
+    def answer(self, question: int, text: str) -> list[Accepted]:
+        """Answer a question to you, counted from 1. Its author settles it."""
+        return self._operate("answer", question_number=question, text=text)
+
+    def settle(self, question: int, *, comment: str = "") -> list[Accepted]:
+        """Accept the answer to your question, counted from 1, or withdraw it; the reviewer may, too."""
+        return self._operate("settle", question_number=question, comment=comment)
+
     def log(self, text: str) -> list[Accepted]:
         """Add a line to its log."""
         return self._publish(handoffs.HandoffLogged(text=text))

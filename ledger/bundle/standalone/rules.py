@@ -16,6 +16,7 @@ from deedbook.ledger.bundle.standalone.form import Event, Kinds
 from deedbook.ledger.bundle.standalone.proofs import need
 
 DEPENDENCIES_MAX = 100_000
+QUESTIONS_MAX = 1_000
 REVIEWERS = {"reviewer", "human"}
 EMPTY: list[Any] = [None, "", []]
 CONTENT = "HandoffContent"
@@ -28,7 +29,7 @@ class State:
 
     ``lease`` is the time in which a claim holds; ``approval`` the index of the event that approved it, and its key.
     ``verification``, the ``waivers`` of the criteria and the ``handovers`` of the review are alike. ``completion`` has
-    the event's id before these two.
+    the event's id before these two. ``asked`` has, for each of the ``questions``, who asks and who is asked.
     """
 
     name: str = "none"
@@ -50,6 +51,8 @@ class State:
     verification: tuple[int, str] | None = None
     waivers: tuple[tuple[int, str] | None, ...] = ()
     handovers: tuple[tuple[int, str], ...] = ()
+    questions: tuple[str, ...] = ()
+    asked: tuple[tuple[str, str], ...] = ()
     is_announced: bool = False
 
     def at(self, now_ms: int) -> State:
@@ -297,6 +300,11 @@ class Decision:
         """Return the state with the criteria open that were checked before changes were requested."""
         return replace(state, criteria=tuple("reopened" if mark == "checked" else mark for mark in state.criteria))
 
+    def with_question(self, state: State) -> State:
+        """Return the state with one more open question."""
+        asked = (*state.asked, (self.author, self.data["to"]))
+        return replace(state, questions=(*state.questions, "open"), asked=asked)
+
     def with_announcement(self, state: State) -> State:
         """Return the state as announced."""
         return replace(state, is_announced=True)
@@ -480,6 +488,27 @@ class Decision:
     def criteria_are_met(self) -> bool:
         """Every criterion is checked or waived."""
         return all(mark in ("checked", "waived") for mark in self.state.criteria)
+
+    def questions_are_settled(self) -> bool:
+        """Every question to the receiver is settled."""
+        pairs = zip(self.state.questions, self.state.asked, strict=True)
+        return all(mark == "settled" or to != self.state.receiver for mark, (_, to) in pairs)
+
+    def questions_are_bounded(self) -> bool:
+        """The handoff has fewer questions than the limit."""
+        return len(self.state.questions) < QUESTIONS_MAX
+
+    def asks_another(self) -> bool:
+        """The author does not ask themselves."""
+        return bool(self.data["to"] != self.author)
+
+    def question_is_to_author(self) -> bool:
+        """The question is to the author."""
+        return bool(self.state.asked[self.data["position"]][1] == self.author)
+
+    def question_is_of_author(self) -> bool:
+        """The author asked the question, or is the reviewer."""
+        return self.author in {self.state.asked[self.data["position"]][0], *self.names_of("reviewer")}
 
     def replacement_is_another(self) -> bool:
         """The handoff that replaces this one is another."""

@@ -90,3 +90,15 @@ def test_dependencies_are_followed_up_to_a_limit(
     path = runner.forge.export(tmp_path / "log.tar")
     codes = {runner.size() - 1: {"TOO_LARGE"}}
     assert (ours(path).codes, alone(path).codes) == (codes, codes)
+
+
+def test_handoff_takes_questions_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = ForgeRunner()
+    story = Story(runner, "")
+    for line in lines_of("handoff", "pending", *["eve handoff.question_asked h1 to=bob"] * 3):
+        story.tell(line)
+    monkeypatch.setattr(handoff, "questions_max", 2)
+    monkeypatch.setattr(program(), "QUESTIONS_MAX", 2)
+    path = runner.forge.export(tmp_path / "log.tar")
+    codes = {runner.size() - 1: {"TOO_LARGE"}}
+    assert (ours(path).codes, alone(path).codes) == (codes, codes)

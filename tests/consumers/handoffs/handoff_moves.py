@@ -185,6 +185,9 @@ class Moves:
             "handoff.criterion_waived": lambda: (
                 position | {"reason": "known"} | self.chance.choice([{}, {}, {"granted": False}])
             ),
+            "handoff.question_asked": lambda: {"to": to, "question": "why"},
+            "handoff.question_answered": lambda: smallest(kind) | position,
+            "handoff.question_settled": lambda: smallest(kind) | position,
             "handoff.superseded": lambda: {"by": self.chance.choice(NAMES)},
             "handoff.changes_requested": lambda: {"result": self.result(name), "reasons": ["more"]},
             "handoff.verified": lambda: {"result": self.result(name)},

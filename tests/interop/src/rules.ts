@@ -4,7 +4,7 @@ import { sha256 } from "./merkle.js";
 import { canonical } from "./wire.js";
 
 interface Mark {
-  list: "tasks" | "criteria";
+  list: "tasks" | "criteria" | "questions";
   from: string[];
   to: string;
   refused_as?: Record<string, string>;
@@ -87,6 +87,8 @@ const empty = {
   verification: null as Signed | null,
   waivers: [] as (Signed | null)[],
   handovers: [] as Signed[],
+  questions: [] as string[],
+  asked: [] as { by: string; to: string }[],
   is_announced: false,
 };
 type State = typeof empty;
@@ -96,6 +98,7 @@ const CONTENT = [
   "notes", "answers", "reasoning_refs", "template",
 ];
 const DEPENDENCIES_MAX = 100_000;
+const QUESTIONS_MAX = 1_000;
 
 const isEmpty = (value: unknown): boolean =>
   value === undefined || value === null || value === "" || (Array.isArray(value) && value.length === 0);
@@ -383,6 +386,10 @@ class Decision {
           : { lease: [event.accepted_ms, event.accepted_ms + 1000 * data.lease_seconds] },
       completion: () => ({ completion }),
       reopening: () => ({ criteria: state.criteria.map((mark) => (mark === "checked" ? "reopened" : mark)) }),
+      question: () => ({
+        questions: [...state.questions, "open"],
+        asked: [...state.asked, { by: event.author, to: data.to }],
+      }),
       announcement: () => ({ is_announced: true }),
       steps: () => ({ steps: [...state.steps, ...this.steps] }),
     };
@@ -416,6 +423,8 @@ class Decision {
       criteria: (data.criteria ?? []).map(() => "open"),
       waivers: (data.criteria ?? []).map(() => null),
       handovers: this.handoversTo(data.reviewer ?? reviewer),
+      questions: state.questions,
+      asked: state.asked,
     };
   }
 
@@ -547,6 +556,13 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
     claims.criteria.every((at) => at < (data.criteria ?? []).length),
   version_is_current: ({ data, state }) => data.version === state.version,
   result_is_current: ({ data, state }) => state.completion !== null && data.result === resultOf(state.version, state.completion.id),
+  questions_are_settled: ({ state }) =>
+    state.questions.every((mark, at) => mark === "settled" || state.asked[at]!.to !== state.receiver),
+  questions_are_bounded: ({ state }) => state.questions.length < QUESTIONS_MAX,
+  asks_another: ({ data, author }) => data.to !== author,
+  question_is_to_author: ({ data, state, author }) => state.asked[data.position]!.to === author,
+  question_is_of_author: (decision) =>
+    decision.state.asked[decision.data.position]!.by === decision.author || decision.isParty("reviewer"),
   approval_is_missing: (decision) =>
     ["pending", "imported"].includes(decision.state.name) || !decision.approvalCounts(),
   approval_counts: (decision) => decision.approvalCounts(),

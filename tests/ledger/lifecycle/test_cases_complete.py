@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.events.body import Event
 
-MARKS = {"tasks": {"open", "done"}, "criteria": {"open", "claimed", "asked", "checked", "waived"}}
+MARKS = {
+    "tasks": {"open", "done"},
+    "criteria": {"open", "claimed", "asked", "checked", "waived"},
+    "questions": {"open", "answered", "settled"},
+}
 # The walk over dependencies stops at 100,000 handoffs. A reviewer who hands over leaves the dependencies as they are.
 # Nobody completes work with a criterion whose waiver is only asked.
 UNREACHABLE = (
     "dependencies_are_bounded",
+    "questions_are_bounded",
     "{'hands_over': True}: needs dependencies_form_no_cycle",
     "{'granted': False}: accepted in completed",
 )

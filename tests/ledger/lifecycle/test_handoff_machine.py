@@ -58,8 +58,15 @@ OF_RULES = {
     kinds.HandoffChangesRequested,
     kinds.HandoffAmended,
 }
-# Only cases show these: they need other handoffs, or are about one criterion.
-OF_CASES = {kinds.HandoffReady, kinds.HandoffSuperseded, kinds.HandoffWaiverAsked}
+# Only cases show these: they need other handoffs, or are about one criterion or question.
+OF_CASES = {
+    kinds.HandoffReady,
+    kinds.HandoffSuperseded,
+    kinds.HandoffWaiverAsked,
+    kinds.HandoffQuestionAsked,
+    kinds.HandoffQuestionAnswered,
+    kinds.HandoffQuestionSettled,
+}
 OTHERS = [
     st.just(msgspec.convert(smallest(name), kind.data))
     for name, kind in KINDS.items()

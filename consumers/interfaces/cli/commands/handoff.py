@@ -42,7 +42,14 @@ class HandoffGroup(LazyGroup):
 @click.group(
     cls=HandoffGroup,
     lazy=VERBS,
-    aliases={"new": "create", "start": "claim", "close": "complete", "link": "create", "done": "complete"},
+    aliases={
+        "new": "create",
+        "start": "claim",
+        "reply": "answer",
+        "close": "complete",
+        "link": "create",
+        "done": "complete",
+    },
 )
 def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""

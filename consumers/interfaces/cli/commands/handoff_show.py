@@ -106,6 +106,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     if handoff["task"]:
         echo(f"\nTask  {quote_text(handoff['task'], '  ')}")
     _print_lists(handoff)
+    _print_questions(handoff["questions"])
     for of, heading in (("result_reasoning", "Reasoning behind the result"), ("reasoning", "Reasoning")):
         if handoff.get(of):
             echo()
@@ -187,6 +188,20 @@ def _print_lists(handoff: dict[str, Any]) -> None:
             echo(f"  {number}. [{mark}] {quote_text(item['text'])}{note}")
             if item.get("evidence"):
                 echo(quote_text(f"       {item['evidence']}"))
+
+
+_QUESTION_NOTES: Final = {"open": "not answered", "answered": "{by} has not settled it", "settled": "settled"}
+
+
+def _print_questions(questions: list[dict[str, Any]]) -> None:
+    if questions:
+        echo("\nQuestions")
+    for number, asked in enumerate(questions, 1):
+        place = quote_text(f" about {asked['place']}") if asked["place"] else ""
+        echo(f"  {number}. {asked['by']} asks {asked['to']}{place}: {quote_text(asked['text'], '     ')}")
+        answer = f"{quote_text(asked['answer'], '     ')}  " if asked["answer"] else ""
+        comment = quote_text(f": {asked['comment']}") if asked["comment"] else ""
+        echo(f"     {answer}({_QUESTION_NOTES[asked['mark']].format(by=asked['by'])}{comment})")
 
 
 @click.command(cls=Command, looks_back=True)
