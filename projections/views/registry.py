@@ -18,7 +18,7 @@ VIEW_VERSIONS: Final = {
     "agents": 11,
     "reasoning": 9,
     "briefs": 5,
-    "handoffs": 16,
+    "handoffs": 17,
     "sessions": 7,
     "validations": 5,
     "snapshots": 4,

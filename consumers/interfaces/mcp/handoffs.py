@@ -133,7 +133,7 @@ class HandoffTools(Tools):
         tag: Routed = None,
         domain: Routed = None,
         limit: PageSize = 10,
-        after: Annotated[str, Field(max_length=2_000, description="`next` of the page before.")] = "",
+        after: Annotated[str, Field(max_length=2_000, description="`next` of the last page.")] = "",
     ) -> CallToolResult:
         """List the waiting items, most urgent first, each with its next call."""
         if scope == "all":

@@ -128,7 +128,7 @@ class LookupTools(Tools):
         have: Annotated[
             Id | None, Field(description="The ref of a version that you have, to get only the changes.")
         ] = None,
-        after: Annotated[str, Field(max_length=100, description="`next` of the page before.")] = "",
+        after: Annotated[str, Field(max_length=100, description="`next` of the last page.")] = "",
     ) -> CallToolResult:
         """Read another agent's reasoning, as briefly as is reliable."""
         view = self._ledger.query_with

@@ -48,7 +48,7 @@ NUMBER = BeforeValidator(_number)
 
 PageSize = Annotated[int, Field(ge=1, le=100), NUMBER]
 Routed = Annotated[str, Field(min_length=1, max_length=200)] | None
-After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="`next` of the page before."), NUMBER]
+After = Annotated[int | None, Field(ge=0, le=json_integer_max, description="`next` of the last page."), NUMBER]
 Since = Annotated[
     Annotated[str, Field(max_length=100)] | None,
     Field(description="2026-02-12, 2026-02-12T09:30Z or 7 days ago."),
