@@ -56,6 +56,8 @@ _OWN: Final = {
     "waived": Mark("over", "✓"),
     "asked": Mark("wait", "?"),
     "claimed": Mark("wait", "?"),
+    "answered": Mark("wait", "?"),
+    "settled": Mark("ok", "✓"),
 }
 # A status of a handoff that has no mark of its own looks like its stage, an action like something that waits.
 _DERIVED: Final = {

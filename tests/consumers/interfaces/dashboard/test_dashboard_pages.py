@@ -12,7 +12,7 @@ from deedbook.consumers.interfaces.dashboard.page import Route
 from deedbook.ledger.client.stream_reader import IgnoredEntry
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
-from deedbook.ledger.events.handoff import HandoffAmended
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffQuestionAnswered, HandoffQuestionAsked
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
@@ -264,3 +264,14 @@ def test_a_handoff_that_an_agent_wrote_thousands_of_entries_to_stays_a_page(
     assert ([one["number"] for one in data["versions"]], len(data["log"]), data["events"]) == ([3, 4], 2, 4)
     assert data["log"][0]["event_index"] > data["log"][1]["event_index"]
     assert ("2 older</a>" in page, "and 2 older" in page, 'events?stream=handoff%2Fx"' in page) == (True, True, True)
+
+
+def test_page_of_a_handoff_shows_its_questions(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x", title="Health")
+    viewer.ledger.emit(
+        "alice", "handoff/x", HandoffQuestionAsked(to="bob", question="Which <b>route</b>?", place="a.py:1")
+    )
+    viewer.ledger.emit("bob", "handoff/x", HandoffQuestionAnswered(position=0, answer="/healthz"))
+    page = viewer.page("/h/x")
+    for text in ("Which &lt;b&gt;route&lt;/b&gt;?", "a.py:1", "/healthz", "answered"):
+        assert text in page

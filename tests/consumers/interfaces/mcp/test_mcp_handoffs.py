@@ -170,3 +170,31 @@ def test_every_handoff_is_listed_in_pages(own_home: Path) -> None:
         assert (await call(shown["tool"], **shown["arguments"])).data["id"] == "h11"
 
     call_tools(own_home, work)
+
+
+def test_question_holds_the_completion_until_who_asked_settles_it(own_home: Path) -> None:
+    with Ledger("alice", home=own_home) as ledger:
+        data = HandoffCreated(title="Health", to="bob", reviewer="critic")
+        ledger.author().emit(Draft(stream="handoff/health", data=data))
+    with Ledger("critic", home=own_home) as ledger:
+        version = ledger.ask("handoffs.facts", id="health")["version"]
+        ledger.author().emit(Draft(stream="handoff/health", data=HandoffApproved(version=version)))
+
+    async def act(call: Caller, **arguments: Any) -> Any:
+        return await call("handoff_act", **{"id": "health"} | arguments)
+
+    def does(agent: str, **arguments: Any) -> Any:
+        return call_tools(own_home, partial(act, **arguments), agent=agent)
+
+    does("bob", action="claim")
+    does("alice", action="ask", to="bob", text="Which route?")
+    (item, _) = call_tools(own_home, lambda call: call("handoff_next"), agent="bob").data["items"]
+    assert item["why"] == "alice asks: Which route?"
+    assert item["call"]["arguments"] == {"action": "answer", "id": "health", "question_number": 1}
+    assert "answer needs text" in does("bob", **item["call"]["arguments"]).error["message"]
+    does("bob", action="answer", question_number=1, text="later")
+    assert does("bob", action="complete").error["code"] == "QUESTION_OPEN"
+    (shown,) = does("bob", action="show").data["handoff"]["questions"]
+    assert (shown["mark"], shown["text"], shown["answer"]) == ("answered", "Which route?", "later")
+    does("alice", action="settle", question_number=1)
+    assert does("bob", action="complete").data["status"] == "completed"

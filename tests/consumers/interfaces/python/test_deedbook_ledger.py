@@ -160,6 +160,11 @@ def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -
         work.claim()
         work.check(criteria=[1])
         review.waive(2, "nobody looks at it")
+        kuro.handoff(name).ask("claude-code", "Which port?", about="src/api.py:12")
+        assert refusal(lambda: work.complete("done")).code == "QUESTION_OPEN"
+        work.answer(1, "8080")
+        assert work.show().questions[0].mark == "answered"
+        kuro.handoff(name).settle(1, comment="thanks")
         work.complete("done")
         with pytest.raises(DeedbookError) as refused:  # a result that nobody handed in
             review.request_changes(review.show().version, "the name")
