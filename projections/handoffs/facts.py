@@ -100,6 +100,13 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
         return cannot_act and (self.waits_for_approval or self.status == "completed")
 
     @property
+    def is_unreceived(self) -> bool:
+        """Whether it is approved, and nobody can claim it: its receiver is unknown or lost the role."""
+        is_claimable = self.status == "approved" or self.is_lapsed
+        is_receiver_able = self.is_receiver_registered and not self.receiver_void
+        return is_claimable and not is_receiver_able and not self.is_orphaned
+
+    @property
     def amender(self) -> str:
         """The agent that can amend it: who imported it acts for its sender."""
         return self.importer or self.sender

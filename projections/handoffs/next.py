@@ -28,6 +28,7 @@ from deedbook.projections.handoffs.why import (
     compromised_approval_text,
     compromised_completion_text,
     compromised_verification_text,
+    reasons_of_receiver,
     receiver_removed_text,
     reviewer_removed_text,
     stuck_text,
@@ -289,6 +290,8 @@ def _why(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> 
 def _why_to_amend(facts: HandoffFacts) -> str:
     if facts.is_orphaned:
         return receiver_removed_text(facts)
+    if facts.is_unreceived:
+        return "; ".join(reason.text for reason in reasons_of_receiver(facts))
     return reviewer_removed_text(facts) if facts.is_unreviewed else f"{stuck_text(facts)}: amend its dependencies"
 
 

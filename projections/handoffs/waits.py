@@ -25,6 +25,7 @@ Party = Literal["sender", "receiver", "reviewer", "asked", "asker"]
 Case = Literal[
     "orphaned",
     "unreviewed",
+    "unreceived",
     "stuck",
     "pending",
     "claimable",
@@ -62,6 +63,7 @@ WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0, _BLOCKED),
     Wait("orphaned", "sender", "amend", 0, None, "show"),  # its receiver was removed
     Wait("unreviewed", "sender", "amend", 0, None, "show"),  # the reviewer who must act was removed, or cannot
+    Wait("unreceived", "sender", "amend", 0, None, "show"),  # approved, and nobody can claim it
     Wait("stuck", "sender", "amend", 0, None, "show"),  # a dependency does not exist, or will never be done
     Wait("asked", "reviewer", "waive", 1, None),
     Wait("question", "asked", "answer", 2, None),
@@ -114,7 +116,7 @@ _KINDS_TO: Final = {
 def is_stuck(facts: HandoffFacts) -> bool:
     """Return whether its sender must amend it, because it will never be ready."""
     is_open = facts.status == "approved" or (facts.status == "pending" and facts.sender != facts.reviewer)
-    is_amended_anyway = facts.is_orphaned or facts.is_unreviewed
+    is_amended_anyway = facts.is_orphaned or facts.is_unreviewed or facts.is_unreceived
     return is_open and facts.stuck_on is not None and facts.compromised_approval is None and not is_amended_anyway
 
 
@@ -131,8 +133,9 @@ def case_of(facts: HandoffFacts) -> Case | None:
         case "in_progress" if not facts.is_lapsed:
             return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
-            is_receiver_able = facts.is_receiver_registered and not facts.receiver_void
-            return "claimable" if facts.is_unlocked and is_receiver_able else None
+            if facts.is_unreceived:
+                return "unreceived"
+            return "claimable" if facts.is_unlocked else None
         case "verified" if facts.compromised_verification is not None:
             return "completed"
         case "blocked" | "completed":
@@ -176,7 +179,7 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
     match case:
         case "orphaned" | "unreviewed":
             index = _removed_index(case, record, facts)
-        case "stuck":
+        case "stuck" | "unreceived":
             index = approved
         case "pending" | "imported":
             index = record.content_index

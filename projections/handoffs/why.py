@@ -61,7 +61,7 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
     because = f" ({handoff.reason})" if handoff.reason and handoff.status != "verified" else ""
     match handoff.status:
         case "approved":
-            return _reasons_of_receiver(handoff)
+            return reasons_of_receiver(handoff)
         case "pending":
             return [Reason(code="NOT_APPROVED", text=_pending_text(handoff), by=handoff.reviewer)]
         case "rejected":
@@ -90,7 +90,8 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
             return [Reason(code="TRANSITION_NOT_ALLOWED", text=f"{_ended_text(handoff)}{because}; {left}")]
 
 
-def _reasons_of_receiver(handoff: HandoffFacts) -> list[Reason]:
+def reasons_of_receiver(handoff: HandoffFacts) -> list[Reason]:
+    """Return why its receiver cannot claim an approved handoff; empty if they can."""
     if not handoff.receiver:
         return [Reason(code="NOT_AUTHORIZED", text="it has no receiver: amend it to name one")]
     if not handoff.is_receiver_registered:
