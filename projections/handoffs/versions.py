@@ -73,8 +73,13 @@ def _event(line: dict[str, Any]) -> dict[str, Any]:
 def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[FieldChange]:
     """Return the differences between two contents, field by field.
 
+    If they differ only in what no field has, this is a change of the ``file``, with the refs of both.
+
     >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0].counts
     {'kept': 1, 'changed': 1, 'added': 1}
+    >>> file, other = ({"notes": {}, "template": f"blake3:{digit * 64}"} for digit in "01")
+    >>> [(change.field, change.counts) for change in changes_of(file, other)]
+    [('file', {'changed': 1})]
     """
     old, new = ({**content, **content["notes"]} for content in (before, after))
     changes = []
@@ -82,6 +87,9 @@ def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[FieldChang
         if name not in _NOT_COMPARED and old.get(name) != new.get(name):
             lines = list(_lines(_texts(old.get(name)), _texts(new.get(name))))
             changes.append(FieldChange(field=name, counts=dict(Counter(line.mark for line in lines)), lines=lines))
+    if not changes and old.get("template") != new.get("template"):
+        lines = list(_lines(_texts(old.get("template")), _texts(new.get("template"))))
+        changes = [FieldChange(field="file", counts=dict(Counter(line.mark for line in lines)), lines=lines)]
     return changes
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from deedbook.consumers.handoffs.agent_names import AgentNames, independent
 from deedbook.consumers.handoffs.files.syntax.active_table import TableRow
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
-from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile, StatusText
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, text_of
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
@@ -112,10 +112,14 @@ def name_problems(file: HandoffFile, agents: AgentNames) -> Iterator[Problem]:
 
 def claims_of_file(file: HandoffFile) -> HandoffClaims:
     """Return the claims of a file about its own state."""
-    written = "" if file.status is None else file.status.written + file.status.rest
+    written = "" if file.status is None else _written(file.status)
     lists = (file.tasks, file.criteria)
     tasks, criteria = ([at for at, box in enumerate(boxes) if box.is_checked] for boxes in lists)
     return HandoffClaims(shortened(written, line_max_chars) if written else None, tasks, criteria)
+
+
+def _written(status: StatusText) -> str:
+    return status.written + status.rest
 
 
 def claimed_author(written: str | None, agents: AgentNames) -> str | None:
@@ -171,7 +175,8 @@ def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes
     known: Counter[str] = Counter()
     with suppress(Refused):  # content that only this file can hold
         known.update(map(_plain_line, parse(rendered(handoff, None)).lines))
-    if (status := file.status) is not None and (handoff["claimed_status"] is not None or not status.rest.strip()):
+    status, claimed = file.status, handoff["claimed_status"]
+    if status is not None and (not status.rest.strip() or claimed == claims_of_file(file).status == _written(status)):
         known[_plain_line(file.lines[status.line - 1])] += 1  # the fields have it, perhaps another one by now
     for entry in file.log:
         if entry.author == handoff["from"] and _CREATED.fullmatch(entry.text):

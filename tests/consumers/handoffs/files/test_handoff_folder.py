@@ -179,6 +179,17 @@ def test_lines_that_no_field_has_are_named(folder: SyncedFolder) -> None:
     assert set(lines_only_in_file(folder.shown(), alice.client.get_blob) or ()) >= set(only)
 
 
+@pytest.mark.parametrize(("rest", "only"), [(" (so they say)", 0), (f" {'x ' * 1000}and more", 1)])
+def test_claimed_status_that_is_cut_is_shown_with_the_file(folder: SyncedFolder, rest: str, only: int) -> None:
+    hand = folder.hand("alice")
+    folder.file().write_text(NEW.replace("pending", f"done{rest}"))
+    read = read_records(folder.path, hand.author.put_blob, agents=AgentNames(("alice", "bob", "rita")))
+    import_records(hand.author, read.records)
+    lines = lines_only_in_file(folder.shown(), hand.client.get_blob)
+    assert lines is not None
+    assert len(lines) == 2 + only
+
+
 def test_file_that_is_none_cannot_be_shown(folder: SyncedFolder) -> None:
     shown = folder.create().kept and folder.shown()
     refs = folder.hand("alice").author.put_blob(b"no handoff"), f"blake3:{'0' * 64}"

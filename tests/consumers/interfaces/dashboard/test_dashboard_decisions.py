@@ -64,6 +64,12 @@ def test_lines_of_the_signed_file_that_no_field_has_are_on_the_page(rita: Viewer
     assert "Drop &lt;b&gt;all&lt;/b&gt;." in page
     assert "2 more lines, which you sign, too" in page
     assert "2 more lines, which you sign, too" in rita.page("/", open="x")
+    rita.ledger.emit("rita", "handoff/x", kinds.HandoffApproved(version=data["form"]["signs"]))
+    other = rita.ledger.put_blob("alice", text.replace("all", "more").encode())
+    content = {"title": "x", "to": "bob", "reviewer": "rita"}
+    rita.ledger.emit("alice", "handoff/x", kinds.HandoffAmended(**content, template=other))
+    assert [change["field"] for change in rita.data("/h/x")["form"]["changes"]] == ["file"]
+    assert "file changed since v1" in " ".join(rita.page("/h/x").split())
     rita.ledger.hand_over("y", template=rita.ledger.put_blob("alice", b"no handoff"))
     assert "a file that cannot be shown here" in rita.page("/h/y")
 
