@@ -52,11 +52,11 @@ def first_words(data: EventData) -> str:
 
 
 def _imported(data: RecordImported) -> Iterable[str]:
-    yield from (data.claimed_author or "", data.source, data.reason)
     mapped = read_mapped(data)
     if mapped is not None:
         yield from TEXTS_OF[type(mapped[0])](mapped[0])
-    yield data.body
+    # Excerpts are taken from the first match: a path comes last, because its words are in every record of its tool.
+    yield from (data.body, data.reason, data.claimed_author or "", data.source)
 
 
 def _handoff(data: handoff.HandoffContent) -> Iterable[str]:

@@ -118,9 +118,9 @@ def test_an_imported_record_is_found_by_what_it_maps_to_and_whom_it_claims():
         mapped={"title": "An old title"},
         claimed_author="gemini",
     )
-    assert text_of(data, "handoff/old") == "old\ngemini\nhandoffs/old.md\nAn old title"
+    assert text_of(data, "handoff/old") == "old\nAn old title\ngemini\nhandoffs/old.md"
     aside = RecordImported(original="blake3:" + "1" * 64, source="notes/x", format="unknown", reason="not JSON")
-    assert text_of(aside, "record/x") == "notes/x\nnot JSON"
+    assert text_of(aside, "record/x") == "not JSON\nnotes/x"
 
 
 def test_an_event_without_words_has_no_row():
