@@ -21,6 +21,7 @@ import msgspec
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.format.codec import encode_sorted
+from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.answers.query import age_of
 
 if TYPE_CHECKING:
@@ -85,9 +86,11 @@ def age(at: str | int, now: datetime) -> str:
     """Return how long ago ``at`` was, in the largest whole unit; ``at`` is as for ``untrusted_text``.
 
     >>> now = datetime(2026, 2, 12, 10, tzinfo=UTC)
-    >>> age("2026-02-10", now), age("2026-02-12T09:58:30Z", now), age("long ago", now)
-    ('2 d ago', '1 min ago', 'when is not known')
+    >>> age("2026-02-10", now), age("2026-02-12T09:58:30Z", now), age("long ago", now), age(UNDATED_MS, now)
+    ('2 d ago', '1 min ago', 'when is not known', 'when is not known')
     """
+    if at == UNDATED_MS:
+        return "when is not known"
     try:
         time = datetime.fromtimestamp(at // 1000, UTC) if isinstance(at, int) else datetime.fromisoformat(at)
     except ValueError:  # an imported entry may give its time in a format of its own

@@ -6,7 +6,7 @@ form. The names of fields are those of JSON unless ``rename`` says otherwise: ``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -21,6 +21,9 @@ Untrusted = Annotated[
 ]
 Index = Annotated[int, msgspec.Meta(description="The index of an entry of the log, from 0.")]
 Ms = Annotated[int, msgspec.Meta(description="A time, in Unix milliseconds.")]
+UNDATED_MS: Final = 0
+"""When an imported record happened that claims no time: before all others, so that it is nobody's latest work."""
+
 Cursor = Annotated[
     Any, msgspec.Meta(description="Where the next page begins: pass it as `after`. Null: this was the last page.")
 ]

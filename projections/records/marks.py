@@ -1,6 +1,7 @@
 """The mark of an imported record, and the time at which it happened, for every view with such records. Pure.
 
 The claimed time counts if it is in the strict form and not later than the ledger's clock when the record was accepted.
+A record without one is undated: older than all others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.format.forms import TIME_PATTERN
-from deedbook.projections.answers.answer import Index, Marked, Untrusted
+from deedbook.projections.answers.answer import UNDATED_MS, Index, Marked, Untrusted
 
 UNKNOWN: Final = "unknown"
 """The author of another tool's record that names none."""
@@ -54,16 +55,17 @@ def claimed_author(event: Event) -> str:
 
 
 def happened_ms(event: Event) -> int:
-    """Return when an event happened (Unix ms): for an imported record its claimed time, if that is possible."""
+    """Return when an event happened (Unix ms): for an imported record its claimed time, ``UNDATED_MS`` without one."""
     data = event.data
-    claimed = data.claimed_at if isinstance(data, RecordImported) else None
-    if claimed is None or _TIME.fullmatch(claimed) is None:
+    if not isinstance(data, RecordImported):
         return event.accepted_ms
+    if data.claimed_at is None or _TIME.fullmatch(data.claimed_at) is None:
+        return UNDATED_MS
     try:
-        claimed_ms = (datetime.fromisoformat(claimed) - _EPOCH) // timedelta(milliseconds=1)
+        claimed_ms = (datetime.fromisoformat(data.claimed_at) - _EPOCH) // timedelta(milliseconds=1)
     except ValueError:  # no such day in the calendar
-        return event.accepted_ms
-    return claimed_ms if 0 <= claimed_ms <= event.accepted_ms else event.accepted_ms
+        return UNDATED_MS
+    return min(max(claimed_ms, UNDATED_MS), event.accepted_ms)
 
 
 def encoded(mark: Imported | None) -> str | None:

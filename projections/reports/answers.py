@@ -29,7 +29,7 @@ class ReportPage(Answer, frozen=True, kw_only=True):
 class ReportedSession(Marked, frozen=True, kw_only=True):
     """A session with its latest report, which is null if there is none. ``ai_id`` is its author if it names no agent.
 
-    ``happened_ms`` is the start, or the time that an imported session claims.
+    ``happened_ms`` is the start, or the time that an imported session claims, 0 if it claims none.
     """
 
     session_id: str

@@ -13,6 +13,7 @@ import msgspec
 
 from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.records.marks import encoded, happened_ms, imported_of
 from deedbook.projections.reports.compressed import compressed_of
 from deedbook.projections.reports.markdown import markdown_of
@@ -120,6 +121,7 @@ def added(_state: ReportRecord | None, logged: Logged) -> Rows:
 def _report(event: Event) -> Report:
     data = read_as(event).data
     at_ms, mark = happened_ms(event), imported_of(event)
+    at_ms = event.accepted_ms if at_ms == UNDATED_MS else at_ms  # the time to show; versions are in order of the other
     return report_of(event.name, event.id, event.index, event.author, at_ms, data, imported=mark)
 
 

@@ -26,7 +26,7 @@ class SessionHead(Marked, frozen=True, kw_only=True):
     """A session. ``ended_*`` are null while it is open, and ``resumes`` is the id of the session that it continues.
 
     The ``author`` of an imported session is its importer, and ``ai_id`` the agent that is said to have worked.
-    ``happened_ms`` is the time to show: the start, or the time that an imported session claims.
+    ``happened_ms`` is the time to show: the start, or the time that an imported session claims, 0 if it claims none.
     """
 
     id: str
@@ -78,7 +78,8 @@ class AppliedCorrection(Marked, frozen=True, kw_only=True):
 class RecordedThing(Marked, frozen=True, kw_only=True):
     """A thing that an agent recorded in its session.
 
-    ``at`` is the author's clock. ``happened_ms`` is the ledger's clock, or the time that an imported record claims.
+    ``at`` is the author's clock. ``happened_ms`` is the ledger's clock, or the time that an imported
+    record claims, 0 if it claims none.
     """
 
     event_index: Index

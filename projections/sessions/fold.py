@@ -3,7 +3,7 @@
 Records of another tool are folded as the events that they stand for (``read_as``). A session of such records is
 *imported*, and neither open nor ended. Its ``author`` is the importer, its ``ai_id`` the agent that is said to have
 worked. Its task is that of the first goal, because a goal is mapped to a start, and a session may have several.
-``happened_ms`` is the time to show: the claimed time of an imported record, if that is possible, else the ledger's own.
+``happened_ms`` is the time to show: the claimed time of an imported record (0 if it is undated), else the ledger's own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from deedbook.ledger.events import session as kinds
 from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.records.marks import UNKNOWN, Imported, claimed_author, encoded, happened_ms, imported_of
 from deedbook.projections.reports.calibration import VECTOR_NAMES
 from deedbook.projections.views.projection import (
@@ -143,7 +144,8 @@ def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
             imported=encoded(mark),
         )
     ai_id = claimed_author(event) if state.ai_id == UNKNOWN else state.ai_id
-    return msgspec.structs.replace(state, ai_id=ai_id, happened_ms=min(state.happened_ms, happened_ms(event)))
+    times = [at_ms for at_ms in (state.happened_ms, happened_ms(event)) if at_ms != UNDATED_MS]
+    return msgspec.structs.replace(state, ai_id=ai_id, happened_ms=min(times, default=UNDATED_MS))
 
 
 keys: Final = names_of("session")

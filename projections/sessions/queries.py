@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from deedbook.ledger.events.session import Deltas, Vectors
-from deedbook.projections.answers.answer import Page
+from deedbook.projections.answers.answer import UNDATED_MS, Page
 from deedbook.projections.answers.query import (
     ById,
     ListArguments,
@@ -116,7 +116,8 @@ def corrections_of(context: QueryContext, *sessions: str) -> list[dict[str, Any]
 
 def _corrections_query(sessions: Collection[str]) -> tuple[str, tuple[str, ...]]:
     sql = f"""
-        SELECT c.session_id, c.kind, c.event_index, c.author, c.words, c.happened_ms, e.event_index AS target_index,
+        SELECT c.session_id, c.kind, c.event_index, c.author, c.words,
+            coalesce(nullif(c.happened_ms, {UNDATED_MS}), c.accepted_ms) AS happened_ms, e.event_index AS target_index,
             coalesce(f.finding, u.unknown, d.approach || ' (' || d.why_failed || ')') AS text
         FROM corrections c JOIN events e ON e.id = c.target
         LEFT JOIN findings f ON c.kind = 'finding.retracted' AND f.event_index = e.event_index

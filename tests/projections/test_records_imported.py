@@ -10,6 +10,7 @@ from deedbook.ledger.events.handoff import HandoffCompleted
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_sorted
+from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.records.fold import VIEW as RECORD_VIEW
 from deedbook.projections.records.marks import happened_ms
 from deedbook.projections.reports.fold import VIEW as REPORT_VIEW
@@ -77,22 +78,34 @@ def test_a_native_session_is_not_marked_and_happened_when_it_was_accepted():
 
 
 @pytest.mark.parametrize(
-    ("claimed", "is_believed"),
+    ("claimed", "at_ms"),
     [
-        ("2025-06-01T00:00:00Z", True),
-        ("2025-06-01T00:00:00.123456Z", True),
-        ("2025-06-01T00:00:00+00:00", False),
-        ("2025-06-01 00:00:00Z", False),
-        ("2025-02-30T00:00:00Z", False),
-        ("1969-12-31T23:59:59Z", False),
-        ("2999-01-01T00:00:00Z", False),
-        ("yesterday", False),
-        (None, False),
+        ("2025-06-01T00:00:00Z", DAY_MS),
+        ("2025-06-01T00:00:00.123456Z", DAY_MS + 123),
+        ("2025-06-01T00:00:00+00:00", UNDATED_MS),
+        ("2025-06-01 00:00:00Z", UNDATED_MS),
+        ("2025-02-30T00:00:00Z", UNDATED_MS),
+        ("1969-12-31T23:59:59Z", UNDATED_MS),
+        ("2999-01-01T00:00:00Z", None),
+        ("yesterday", UNDATED_MS),
+        (None, UNDATED_MS),
     ],
 )
-def test_a_claimed_time_counts_only_where_it_can_be_true(claimed, is_believed):
+def test_a_claimed_time_counts_only_where_it_can_be_true(claimed, at_ms):
     [event] = events(goal("x", claimed_at=claimed))
-    assert (happened_ms(event) != event.accepted_ms) == is_believed
+    assert happened_ms(event) == (event.accepted_ms if at_ms is None else at_ms)
+
+
+def test_an_undated_record_is_older_than_all_others():
+    undated = {"claimed_at": None}
+    records = (goal("x", **undated), record("report.generated", REPORT))
+    found = rows_of(REPORT_VIEW, "s", events(*records, record("report.generated", REPORT | {"ai_id": "y"}, **undated)))
+    [row] = found["handoff_reports"]
+    assert (row["ai_id"], row["happened_ms"]) == ("claude-code", DAY_MS)
+    [session] = rows_of(SESSION_VIEW, "s", events(*records))["sessions"]
+    assert session["happened_ms"] == DAY_MS
+    [session] = rows_of(SESSION_VIEW, "s", events(goal("x", **undated)))["sessions"]
+    assert session["happened_ms"] == UNDATED_MS
 
 
 def test_what_was_recorded_has_the_time_that_it_claims():

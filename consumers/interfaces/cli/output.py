@@ -30,6 +30,7 @@ from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.home.environment import environment_variable
 from deedbook.ledger.lifecycle.rules import NONE, rules_of
+from deedbook.projections.answers.answer import UNDATED_MS
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -261,7 +262,9 @@ def corrected(done: dict[str, Any]) -> str:
 
 
 def when(milliseconds: int) -> str:
-    """Return a time of the ledger's clock, in UTC to the second."""
+    """Return a time of the ledger's clock, in UTC to the second; an imported record may be undated."""
+    if milliseconds == UNDATED_MS:
+        return "undated"
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

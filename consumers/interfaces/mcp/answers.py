@@ -32,7 +32,7 @@ from deedbook.consumers.sdk.text import escape_text, json_text
 from deedbook.consumers.sdk.tokens import Budget, cut_to_tokens
 from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
 from deedbook.ledger.lifecycle.clock import clock_text
-from deedbook.projections.answers.answer import Answer
+from deedbook.projections.answers.answer import UNDATED_MS, Answer
 from deedbook.projections.briefs.tokens import count_tokens
 
 answer_tokens_max: Final = 2_000
@@ -165,6 +165,8 @@ def _fenced(
 
 def time_text(at: str | int) -> str:
     """Return a time, which is text or milliseconds, as text."""
+    if at == UNDATED_MS:
+        return "undated"
     return at if isinstance(at, str) else clock_text(at)
 
 
