@@ -220,8 +220,10 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     this ledger is not imported, because it is a copy: `handoff watch` synchronizes it.
 
     A file that changed since it was imported from the same path replaces the imported record. A row is compared by its
-    claims, because its table changes with every other row. A record that another path replaced stays replaced.
+    claims, because its table changes with every other row. A record that another path replaced stays replaced. A row
+    that an earlier table of this import has word for word is not imported again.
     """
+    records, total = _without_repeats(records), len(records)
     ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
     standing: dict[str, dict[str, Any]] = {}
     for start in range(0, len(ids), page_rows_max):
@@ -242,7 +244,30 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     rows = existing_records(answer, ((data.original, data.source) for data in others))
     replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
     changed = [it for it in changed if it.over is not None or (it.data.original, it.data.source) not in replaced]
-    return changed, len(records) - len(changed), copies
+    return changed, total - len(changed), copies
+
+
+def _without_repeats(records: Sequence[Record]) -> list[Record]:
+    """Leave out rows that an earlier table has, too; of a table with no other rows, one stays and keeps its bytes."""
+    latest: dict[str, RecordImported] = {}
+    repeats: list[bool] = []
+    for record in records:
+        before, data = latest.get(record.stream), record.data
+        is_row = data.format == TABLE_FORMAT and data.mapped_kind is not None
+        repeats.append(is_row and before is not None and before == _at(data, before))
+        latest[record.stream] = data
+    kept = {record.data.original for record, is_repeat in zip(records, repeats, strict=True) if not is_repeat}
+    left: list[Record] = []
+    for record, is_repeat in zip(records, repeats, strict=True):
+        if not is_repeat or record.data.original not in kept:
+            left.append(record)
+            kept.add(record.data.original)
+    return left
+
+
+def _at(data: RecordImported, other: RecordImported) -> RecordImported:
+    """Return a record as it would be in the place of another."""
+    return msgspec.structs.replace(data, original=other.original, source=other.source, body=other.body)
 
 
 def _path(source: str, read_as: str | None) -> str:

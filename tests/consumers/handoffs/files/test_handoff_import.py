@@ -134,6 +134,18 @@ def test_another_importer_adds_nothing_not_even_of_rows_that_other_tables_replac
     assert folder.size() == before + 1  # Oscar's registration
 
 
+def test_row_that_the_table_before_has_too_is_imported_once_and_every_table_is_stored(folder: SyncedFolder) -> None:
+    first = TABLE.replace("| kuro | bob | 修好它 | done | 02-14 | 02-15 |\n", "")
+    tables = [first, first.replace("half", "whole"), first.replace("half", "whole") + "\nProse.\n"]
+    write(folder, {f"{number}/active.md": table.encode() for number, table in enumerate(tables)})
+    counts = add(folder)
+    assert (counts.read, counts.mapped, counts.added) == (9, 8, 3 + 1 + 1)
+    (unmapped,) = counts.unmapped_records  # the third table has no row of its own: this record keeps its bytes
+    assert unmapped.reason.startswith("NOTHING_CHANGED")
+    assert folder.ledger.client().get_blob(unmapped.original) == tables[2].encode()
+    assert add(folder).added == 0
+
+
 def test_one_tick_changes_one_line_of_an_imported_file(folder: SyncedFolder) -> None:
     write(folder, SHAPES)
     add(folder)
