@@ -25,6 +25,7 @@ from deedbook.projections.handoffs.queries import VALID
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
 from deedbook.projections.handoffs.waits import REVIEW_RANK, Wait, since_of, waiting
 from deedbook.projections.handoffs.why import (
+    approval_rests_text,
     compromised_approval_text,
     compromised_completion_text,
     compromised_verification_text,
@@ -281,8 +282,9 @@ def _why(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> 
             if facts.compromised_verification is not None:
                 return compromised_verification_text(facts)
             completed = f"{facts.receiver} has completed it" + (f": {record.summary}" if record.summary else "")
-            is_counted = facts.compromised_completion is None
-            return completed if is_counted else f"{completed}; {compromised_completion_text(facts)}"
+            doubts = [approval_rests_text(facts)] if facts.compromised_approval is not None else []
+            doubts += [compromised_completion_text(facts)] if facts.compromised_completion is not None else []
+            return "; ".join([completed, *doubts])
         case _:  # every other wait says why in the table
             raise AssertionError(f"the table of waits says no reason for {wait.case}")
 

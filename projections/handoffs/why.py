@@ -72,7 +72,7 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
         case "in_progress":
             again = f", changes were requested{because}" if because else ""
             waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
-            doubt = f", but {_approval_rests(handoff)}" if handoff.compromised_approval is not None else ""
+            doubt = f", but {approval_rests_text(handoff)}" if handoff.compromised_approval is not None else ""
             text = f"{_working_text(handoff)}{again}{doubt}; {open_work_text(handoff)}{waiver}"
             return [Reason(code="ALREADY_CLAIMED", text=text, by=handoff.receiver)]
         case "verified" if handoff.compromised_verification is not None:
@@ -131,10 +131,11 @@ def open_work_text(handoff: HandoffFacts) -> str:
 
 def compromised_approval_text(handoff: HandoffFacts) -> str:
     """Return why an approval does not count."""
-    return f"{_approval_rests(handoff)}: {handoff.reviewer}{_handover_text(handoff)} must approve it again"
+    return f"{approval_rests_text(handoff)}: {handoff.reviewer}{_handover_text(handoff)} must approve it again"
 
 
-def _approval_rests(handoff: HandoffFacts) -> str:
+def approval_rests_text(handoff: HandoffFacts) -> str:
+    """Return on which key an approval rests that does not count."""
     rests = f"its approval (entry {handoff.approval_index}) rests on a compromised key"
     return f"{rests}, as entry {handoff.compromised_approval} reports"
 
@@ -169,7 +170,7 @@ def compromised_waivers_text(handoff: HandoffFacts) -> str:
 
 def _but(handoff: HandoffFacts) -> str:
     """Return what of work or its result does not count."""
-    texts = [_approval_rests(handoff)] if handoff.compromised_approval is not None else []
+    texts = [approval_rests_text(handoff)] if handoff.compromised_approval is not None else []
     texts += [compromised_completion_text(handoff)] if handoff.compromised_completion is not None else []
     texts += [compromised_waivers_text(handoff)] if handoff.compromised_waivers else []
     return f", but {', and '.join(texts)}" if texts else ""

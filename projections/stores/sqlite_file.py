@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import threading
 from collections import Counter
@@ -23,6 +24,7 @@ FileId: TypeAlias = tuple[int, int]
 APPLICATION_ID: Final = 0x4241544E  # "BATN"
 _HEADER: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
+_shared_memory_bytes: Final = 32 * 1024  # the first part of the -shm file
 _DAMAGE: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
 
 
@@ -125,12 +127,21 @@ def translated(path: Path) -> Iterator[None]:
         raise _translate(error, path) from error
 
 
+def _is_full(path: Path) -> bool:
+    """Return whether the disk has no room for the shared memory of a reader: SQLite calls that an I/O error."""
+    try:
+        return shutil.disk_usage(path.parent).free < _shared_memory_bytes
+    except OSError:
+        return False
+
+
 def _translate(error: sqlite3.Error, path: Path) -> DeedbookError:
     name = getattr(error, "sqlite_errorname", "") or ""
     details = {"path": str(path), "cause": str(error)}
-    if name.startswith("SQLITE_FULL"):
+    is_damaged = name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column"))
+    if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and not is_damaged and _is_full(path)):
         return Unavailable("STORE_FULL", f"the disk is full: the views in {path} cannot be written", **details)
-    if name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column")):
+    if is_damaged:
         return DamagedStore("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
     damage = ("SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
     if name.startswith(damage):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from view_ledger import ViewLedger
 
 from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.projections.stores.sqlite import SqliteStore
+from deedbook.projections.stores.sqlite_file import translated
 from deedbook.projections.views.registry import VIEWS
 from deedbook.projections.views.runner import Runner
 
@@ -83,3 +85,16 @@ def test_a_folder_that_cannot_be_written_is_unavailable(ledger: ViewLedger) -> N
 def test_the_views_file_is_private_to_its_owner(ledger: ViewLedger, open_store: Callable[..., SqliteStore]) -> None:
     open_store()
     assert ledger.home.views.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(("free", "code"), [(4096, "STORE_FULL"), (2**20, "STORE_UNAVAILABLE")])
+def test_an_input_error_on_a_full_disk_says_that_it_is_full(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, code: str
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    error = sqlite3.OperationalError("disk I/O error")  # what it says if there is no room for its shared memory
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+    with pytest.raises(Unavailable) as caught, translated(tmp_path / "views.db"):
+        raise error
+    assert caught.value.code == code
