@@ -214,8 +214,8 @@ def test_work_that_was_done_twice_is_named_and_hardly_any_other(retold):
     found = retold.answer("reports.overlap", {"limit": 100})
     pairs = [sorted(one["session_id"] for one in overlap["sessions"]) for overlap in found["items"]]
     true = [pair for pair in pairs if pair[0][0] == "a" and pair[1] == f"b{pair[0][1:]}"]
-    assert len(true) >= 9
-    assert len(pairs) - len(true) <= 1
+    assert len(true) == len(TWICE)
+    assert len(pairs) == len(true)
     assert all(overlap["score"] >= found["threshold"] and len(overlap["shared"]) >= 3 for overlap in found["items"])
 
 
@@ -225,6 +225,21 @@ def test_boilerplate_is_no_common_ground_and_words_are_told_as_they_were_written
         ledger.report(f"s{number}", task_summary=task, key_findings=["Found it", "No outcome", "Session complete"])
     (pair,) = reader.answer("reports.overlap")["items"]
     assert pair["shared"] == ["closing", "empty", "securities"]
+
+
+def test_words_that_many_reports_have_make_no_pair(ledger, reader):
+    said = "Verified the suite, all checks passing"
+    for number, subject in enumerate(("Kettle", "Harbour", "Violin", "Glacier", "Pepper", "Saddle")):
+        ledger.emit("bob", f"session/s{number}", session.SessionStarted())
+        ledger.report(f"s{number}", task_summary=f"{subject} 2026-02-1{number} v1.2", key_findings=[said, "Fixed 1.2"])
+    assert reader.answer("reports.overlap")["items"] == []
+    for number in (6, 7):
+        findings = [said, "The anchor of the lighthouse boat is rusty"]
+        ledger.emit("bob", f"session/s{number}", session.SessionStarted())
+        ledger.report(f"s{number}", task_summary="Harbour again", key_findings=findings)
+    (pair,) = reader.answer("reports.overlap")["items"]
+    assert {*pair["shared"]} >= {"anchor", "lighthouse", "boat", "rusty"}
+    assert not any(word.isdigit() for word in pair["shared"])
 
 
 def test_findings_that_say_nothing_make_no_pair(ledger, reader):
