@@ -494,11 +494,10 @@ class Audit:
         return [f"newest entry here: {last.index}, {when(last.at_ms)}; {advice}"]
 
     def suspects(self) -> list[str]:
-        """Return lines about the newest events of handoffs that were signed with a stolen key."""
-        stolen = set(self.authority.compromised_signatures())
-        events = [(name, signed) for name, signed in self.page.events if signed.index in stolen]
+        """Return lines about the newest events of handoffs that rest on a stolen key."""
+        events = [(name, signed) for name, signed in self.page.events if self.page.doubt(signed)]
         return [
-            f"entry {signed.index}: signed with a stolen key: {signed.kind} by {signed.author} on handoff/{name}"
+            f"entry {signed.index}: rests on a stolen key: {signed.kind} by {signed.author} on handoff/{name}"
             for name, signed in events[-SUSPECTS_MAX:]
         ]
 

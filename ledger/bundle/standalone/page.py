@@ -14,6 +14,7 @@ import base64
 import hashlib
 import html
 import re
+from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ EVENTS_MAX = 5_000
 TEXT_MAX = 300
 DETAILS_MAX = 600
 DIGITS = 16
+NO_ROLE, GOOD_ROLE = -2, -1
 REFS_MAX = 20
 CSS = """
 body { font: 16px/1.5 sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
@@ -148,6 +150,9 @@ class Page:
         self.agents: dict[str, Member] = {}
         self.delegated: dict[str, tuple[str, int]] = {}
         self.compromised: dict[str, tuple[int, int, str]] = {}
+        # Agent, role, index and event of each grant, in order; None: it was revoked then.
+        self.grants: list[tuple[str, str, int, Signed | None]] = []
+        self.states: dict[tuple[str, str], list[tuple[int, int]]] | None = None
         self.subjects: dict[str, dict[str, Subject]] = {"handoff": {}, "reasoning": {}, "session": {}}
         self.totals: Counter[str] = Counter()
         self.events: deque[tuple[str, Signed]] = deque(maxlen=EVENTS_MAX)
@@ -200,6 +205,7 @@ class Page:
 
     def add_authority(self, signed: Signed, data: dict[str, Any]) -> None:
         """Add an event of agents or keys."""
+        self.states = None
         match signed.kind:
             case "ledger.created":
                 self.root = str(data["root"])
@@ -210,12 +216,15 @@ class Page:
             case "agent.registered":
                 protection = data.get("protection", "none")
                 self.agents[data["name"]] = Member(sorted(data["roles"]), [data["key"]], signed.index, protection)
+                self.grants += [(data["name"], role, signed.index, signed) for role in data["roles"]]
             case "role.granted":
                 member = self.member(data["agent"])
                 member.roles = sorted({*member.roles, data["role"]})
+                self.grants.append((data["agent"], data["role"], signed.index, signed))
             case "role.revoked":
                 member = self.member(data["agent"])
                 member.roles = sorted({*member.roles} - {data["role"]})
+                self.grants.append((data["agent"], data["role"], signed.index, None))
             case "key.rotated":
                 member = self.member(data["agent"])
                 member.keys, member.protection = [*member.keys, data["key"]], data.get("protection", "none")
@@ -234,16 +243,53 @@ class Page:
         return self.agents.setdefault(name, Member([], [], -1))
 
     def doubt(self, signed: Signed | None, text: str = "signed by") -> str:
-        """Return a mark if the signature of an event is compromised, by all reports in the bundle.
+        """Return a mark if the signature of an event is compromised, or the role that it needed rests on such a one."""
+        if signed is None:
+            return ""
+        report = self.report(signed)
+        if report is None:
+            report, text = self.role_report(signed, self.roles_for(signed.kind)), "by a role that rests on"
+        return "" if report is None else f' <span class="doubt">{text} a key that entry {report} reports stolen</span>'
+
+    def report(self, signed: Signed) -> int | None:
+        """Return the entry by which the signature of an event is compromised, by all reports in the bundle.
 
         A key that a thief delegated belongs to the thief. A delegated key delegates none.
         """
-        keys = [] if signed is None else [(signed.key, signed.index), self.delegated.get(signed.key, ("", 0))]
-        for signer, at in keys:
+        for signer, at in ((signed.key, signed.index), self.delegated.get(signed.key, ("", 0))):
             if signer in self.compromised and at >= self.compromised[signer][0]:
-                report = self.compromised[signer][1]
-                return f' <span class="doubt">{text} a key that entry {report} reports stolen</span>'
-        return ""
+                return self.compromised[signer][1]
+        return None
+
+    def role_report(self, signed: Signed, roles: list[str]) -> int | None:
+        """Return the entry by which no grant of these roles to the author counts, if they had any of them then."""
+        histories = (self.role_states().get((signed.author, role), []) for role in roles)
+        states = [history[at - 1][1] for history in histories if (at := bisect_left(history, (signed.index,)))]
+        reports = [state for state in states if state != NO_ROLE]
+        return min(reports) if reports and GOOD_ROLE not in reports else None
+
+    def role_states(self) -> dict[tuple[str, str], list[tuple[int, int]]]:
+        """Return how the roles of agents changed, by agent and role: an index, and the state of the role since then.
+
+        The state is ``NO_ROLE``, ``GOOD_ROLE``, or the entry that reports the key on which each of its grants rests. A
+        grant rests on the role of its author, which they got before.
+        """
+        if self.states is None:
+            self.states, now = {}, dict[tuple[str, str], int]()
+            for name, role, index, grant in self.grants:
+                state, before = NO_ROLE, now.get((name, role), NO_ROLE)
+                if grant is not None:
+                    report, admin = self.report(grant), now.get((grant.author, "admin"), NO_ROLE)
+                    state = max(admin, GOOD_ROLE) if report is None else report
+                    state = state if before == NO_ROLE else min(state, before)
+                now[name, role] = state
+                self.states.setdefault((name, role), []).append((index, state))
+        return self.states
+
+    def roles_for(self, kind: str) -> list[str]:
+        """Return the roles of which the author of a decision on a handoff needs one."""
+        rows = (rule for rule in self.tables.rules["handoff"]["rows"] if rule["kind"] == kind)
+        return next((rule["roles"] for rule in rows if "roles" in rule), [])
 
     def signer(self, signed: Signed | None) -> str:
         """Return who signed an event, and where."""

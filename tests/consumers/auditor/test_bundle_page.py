@@ -17,11 +17,12 @@ from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.bundle.standalone import page
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.events.authority import KeyCompromised
-from deedbook.ledger.events.handoff import HandoffClaimed
+from deedbook.ledger.events.authority import KeyCompromised, Role, RoleGranted
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCreated
 from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.envelope import decode_entry, pae
 from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.handoff import compute_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,8 +109,31 @@ def test_an_approval_by_a_stolen_key_is_marked(forge: Forge, tmp_path: Path) -> 
         assert judgement.word == "SUSPECT_KEY"
         named = rf"SUSPECT_KEY at entry \d+: \d+ entr\w+ signed with stolen keys of {approver}:"
         assert re.search(named, judgement.text)
-    named = rf"^entry \d+: signed with a stolen key: handoff.approved by {approver} on handoff/"
+    named = rf"^entry \d+: rests on a stolen key: handoff.approved by {approver} on handoff/"
     assert re.search(named, alone(path).text, re.MULTILINE)
+
+
+def test_an_approval_by_a_role_of_a_thief_is_marked(forge: Forge, tmp_path: Path) -> None:
+    def grant(author: str, role: Role) -> None:
+        forge.emit(author, "agent/alice", RoleGranted(agent="alice", role=role))
+
+    since = len(forge.entries)
+    grant("ada", "admin")
+    forge.submit(forge.sign("alice", forge.registered("rob", ["reviewer"])))
+    forge.emit("alice", "handoff/late", HandoffCreated(title="late", to="bob", reviewer="rob"))
+    version = compute_version("alice", HandoffCreated(title="late", to="bob", reviewer="rob"))
+    forge.emit("rob", "handoff/late", HandoffApproved(version=version))
+    index = len(forge.entries) - 1
+    before = Markup(page_of(forge.export(tmp_path / "before.tar"))).text
+    assert "reports stolen" not in before
+    stolen = forge.keys["ada"].public.hex()
+    forge.emit("root", "agent/ada", KeyCompromised(key=stolen, since=since, reason="lost"))
+    path, report = forge.export(tmp_path / "after.tar"), len(forge.entries) - 1
+    shown = Markup(page_of(path)).text
+    mark = f"by a role that rests on a key that entry {report} reports stolen"
+    assert re.search(rf"approved by rob , entry {index}, [^a-z]*UTC {mark}", shown)
+    assert f"entry {index}: rests on a stolen key: handoff.approved by rob on handoff/late" in alone(path).text
+    assert [alone(path).word, ours(path).word] == ["SUSPECT_KEY", "SUSPECT_KEY"]
 
 
 def test_an_imported_status_is_called_a_claim(forge: Forge, tmp_path: Path) -> None:
