@@ -13,14 +13,15 @@ Each name is the one that Deedbook itself uses, or a function that opens the led
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 from deedbook.consumers.interfaces.python.ledger import Ledger
-from deedbook.consumers.reasoning.compressor.transfer import fetch
+from deedbook.consumers.reasoning.compressor.transfer import fetch, read_verdict, refuted_assumptions
 from deedbook.consumers.reasoning.snapshots import take
 from deedbook.consumers.reasoning.validator.report import ValidationReport
-from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator as GraphValidator
 from deedbook.consumers.sdk.thinking.extract import extract_reasoning_from_minimax, parse_thinking_process
 from deedbook.consumers.sdk.thinking.steps import classify_step_type, infer_reasoning_type
 from deedbook.consumers.sessions.api import (
@@ -41,7 +42,10 @@ from deedbook.consumers.sessions.api import (
     submit_postflight_assessment,
     submit_preflight_assessment,
 )
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, Unavailable, or_none
+from deedbook.ledger.events.brief import Brief, RefutedAssumption
+from deedbook.ledger.events.reasoning import EvidenceCheck
 from deedbook.projections.briefs.embedding import cosine_similarity, embed_text
 from deedbook.projections.briefs.gates import (
     MAX_INFORMATION_LOSS_TOLERANCE,
@@ -140,7 +144,31 @@ def receive_snapshot(snapshot_id: str | None = None, **options: Unpack[LedgerOpt
             if not newest:
                 raise Refused("NOT_FOUND", "nobody has taken a snapshot yet")
             snapshot_id = f"snapshot/{newest[0]['id']}"
-        return take.receive_snapshot(view, snapshot_id)
+        snapshot = take.receive_snapshot(view, snapshot_id)
+        return replace(snapshot, refuted=_refuted(view, snapshot.reasoning_ref))
+
+
+def _refuted(view: Ask, ref: str | None) -> list[RefutedAssumption]:
+    """Return the refuted assumptions of a version, also if they were refuted after it."""
+    verdict = None if ref is None else or_none(read_verdict, view, ref)
+    return [] if verdict is None else refuted_assumptions(verdict)
+
+
+class ReasoningValidator(GraphValidator):
+    """Validates reasoning; in a project with a ledger, it also knows what was refuted after this version."""
+
+    def validate(
+        self, reasoning: ReasoningMemory | Brief, *, earlier: Iterable[EvidenceCheck] = (), validator: str = ""
+    ) -> ValidationReport:
+        """Return the report on a graph or a brief."""
+        report = super().validate(reasoning, earlier=earlier, validator=validator)
+        try:
+            with Ledger() as ledger:
+                report.add_refuted(_refuted(ledger.client.view, report.reasoning_ref))
+        except Unavailable as error:
+            if error.code != "NO_LEDGER":
+                raise
+        return report
 
 
 class SnapshotProvider:

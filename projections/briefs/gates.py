@@ -7,12 +7,13 @@ validation. NaN is neither below nor above any limit, so the comparisons are wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.brief import RefutedAssumption
 from deedbook.ledger.format.chinese import simplified
 from deedbook.projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
 from deedbook.projections.briefs.fidelity import value_digits
@@ -110,7 +111,8 @@ def should_fetch_full_reasoning(
     assessed = {name.upper(): value for name, value in (vectors or {}).items() if value is not None}
     similarity, not_compared = _similarity(embedding, task, own_task)
     not_assessed = [name for name in THRESHOLDS_TO_FETCH if name not in assessed]
-    refuted = [] if verdict is None else verdict.refuted_grounds
+    own = [] if snapshot is None else [each for each in snapshot.refuted if each.is_ground]
+    refuted: Sequence[Refuted | RefutedAssumption] = own if verdict is None else verdict.refuted_grounds
     fired = [FetchRule("refuted_assumption", refuted_reason(refuted[0]))] if refuted else []
     fired += [FetchRule("found_wrong", wrong)] if (wrong := _found_wrong(verdict)) else []
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
@@ -189,10 +191,11 @@ def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | N
     return passing, against
 
 
-def refuted_reason(refuted: Refuted) -> str:
+def refuted_reason(refuted: Refuted | RefutedAssumption) -> str:
     """Return a sentence on a refuted assumption on which the conclusion rests."""
     how = one_line(refuted.how).rstrip(".。")
-    return f"{refuted.by} refuted the assumption of step {refuted.step} (entry {refuted.event_index}): {how}."
+    entry = "" if isinstance(refuted, RefutedAssumption) else f" (entry {refuted.event_index})"
+    return f"{refuted.by} refuted the assumption of step {refuted.step}{entry}: {how}."
 
 
 def _wrong(verdict: LatestVerdict | None) -> str:

@@ -16,7 +16,12 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_verdict
+from deedbook.consumers.reasoning.compressor.transfer import (
+    FetchedGraph,
+    fetch,
+    read_verdict,
+    refuted_assumptions,
+)
 from deedbook.consumers.reasoning.validator.evidence import is_known
 from deedbook.consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from deedbook.consumers.reasoning.validator.trees import Tree
@@ -64,6 +69,7 @@ def validate_ref(
     report = ReasoningValidator(tree, judge, knows).validate(
         fetched.memory, earlier=earlier.data.evidence if earlier else (), validator=validator
     )
+    report.add_refuted(refuted_assumptions(read_verdict(view, fetched.ref)))
     return ValidatedReasoning(reasoning.id, reasoning.author, fetched, report)
 
 

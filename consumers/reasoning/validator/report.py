@@ -7,7 +7,7 @@ adds, cannot turn a failed check into a pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
@@ -16,9 +16,11 @@ import msgspec
 
 from deedbook.consumers.reasoning.validator.evidence import HOLDING, cut
 from deedbook.ledger.events import reasoning
+from deedbook.ledger.events.brief import RefutedAssumption
 
 VALIDATOR_NAME: Final = "deedbook-validator"
 VALIDATOR_VERSION: Final = "1"
+ASSUMPTION_REFUTED: Final = "ASSUMPTION_REFUTED"
 report_size_max_bytes: Final = 36 * 1024
 
 
@@ -52,6 +54,14 @@ class ValidationReport:
     def add_issue(self, message: str, *, code: str = "INVALID", step: int | None = None) -> None:
         """Add an issue; the report no longer passes."""
         self.issues.append(reasoning.Issue(code, cut(message), step))
+
+    def add_refuted(self, refuted: Iterable[RefutedAssumption]) -> None:
+        """Add an issue for each assumption of the conclusion that was refuted after the validated version."""
+        known = {issue.step for issue in self.issues if issue.code == ASSUMPTION_REFUTED}
+        for each in refuted:
+            if each.is_ground and each.step not in known:
+                message = f"Invalid: {cut(each.text, 160)} (Refuted by {each.by}: {each.how})"
+                self.add_issue(message, code=ASSUMPTION_REFUTED, step=each.step)
 
     def counts(self) -> reasoning.Counts:
         """Return the complete numbers."""

@@ -33,7 +33,7 @@ import msgspec
 from deedbook.consumers.reasoning.validator.assumptions import check_assumption, check_assumptions
 from deedbook.consumers.reasoning.validator.evidence import HOLDING, check_evidence, cut, references_of
 from deedbook.consumers.reasoning.validator.reads import Reads
-from deedbook.consumers.reasoning.validator.report import ValidationReport
+from deedbook.consumers.reasoning.validator.report import ASSUMPTION_REFUTED, ValidationReport
 from deedbook.consumers.reasoning.validator.trees import Tree
 from deedbook.ledger.events.brief import Brief
 from deedbook.ledger.events.reasoning import (
@@ -303,7 +303,7 @@ def _add_assumption(report: ValidationReport, check: AssumptionCheck, *, is_faul
     report.assumptions.append(check)
     if check.status == "refuted" and is_fault:
         message = f"Invalid: {cut(check.text, 160)} ({check.note})"
-        report.add_issue(message, code="ASSUMPTION_REFUTED", step=check.step)
+        report.add_issue(message, code=ASSUMPTION_REFUTED, step=check.step)
 
 
 def _add_inference(report: ValidationReport, check: InferenceCheck, step: ReasoningStep) -> None:

@@ -77,6 +77,30 @@ def test_receiver_s_program_runs(domain: str, vectors: dict[str, float], whole: 
 
 
 @pytest.mark.usefixtures("agents_home")
+def test_receiver_s_program_asks_a_human_about_what_was_refuted_after_the_snapshot(caplog: Any) -> None:
+    with Ledger() as ledger:
+        leak = ledger.reasoning("leak")
+        leak.start("Is the secret leaked?")
+        leak.assume("Logs are not encrypted")
+        leak.step("The secret is readable in the logs", rests_on=[1])
+        leak.conclude("Publish the breach notice")
+        taken = seeds.take_snapshot(reasoning="leak", domain="logging", vectors=CALM)
+        leak.settle(step=1, holds=False, how="They are encrypted since 2024-10")
+
+    names = run("snapshot = receive_snapshot()", act_on_reasoning=pytest.fail, logger=logging.getLogger("program"))
+    assert names["action"] == "human_review_required"
+    assert names["snapshot"].reasoning_ref == taken.reasoning_ref
+    assert "Refuted by" in caplog.text
+    assert str(names["snapshot"].to_context_prompt(seeds.TransferLevel.MINIMAL)).startswith("REFUTED: The conclusion")
+
+
+def test_validator_needs_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    memory = seeds.extract_reasoning_from_minimax({"thinking": "It leaks. So rotate it.", "response": "Rotate it."})
+    assert seeds.ReasoningValidator().validate(memory).passed
+
+
+@pytest.mark.usefixtures("agents_home")
 def test_what_is_not_there_is_refused() -> None:
     for call in (seeds.receive_snapshot, lambda: seeds.snapshot_provider.get_full_reasoning("none")):
         with pytest.raises(Refused) as refusal:
