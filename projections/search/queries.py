@@ -4,11 +4,12 @@ Hits are ranked by BM25, the newest first among equals. A page's cursor holds th
 and the number of hits shown, so events appended between two pages shift nothing and are not counted. (Only their weight
 in BM25's averages remains: it may swap two hits of nearly the same rank.)
 
-All words of a query must be found, each in any of its forms. Phrases are in quotation marks and exact; prefixes end in
-``*``. If no event contains all words, the answer has the nearest events (``search.nearness``) and says so. The text of
-a query is never syntax of the index: the expression is built here from words alone, which contain only letters, digits
-and marks. A word that is several in the index (``JWT_SECRET``, 登录) is searched as a phrase. Twelve or more hex digits
-are the beginning of a reference, as everywhere in Deedbook, and need no ``*``.
+All words of a query but function words (the, of, what) must be found, each in any of its forms. Phrases are in
+quotation marks and exact; prefixes end in ``*``. If no event contains all words, the answer has the nearest events
+(``search.nearness``) and says so. The text of a query is never syntax of the index: the expression is built here from
+words alone, which contain only letters, digits and marks. A word that is several in the index (``JWT_SECRET``, 登录) is
+searched as a phrase. Twelve or more hex digits are the beginning of a reference, as everywhere in Deedbook, and need no
+``*``.
 """
 
 from __future__ import annotations
@@ -208,22 +209,23 @@ class Term(NamedTuple):
 def terms_of(text: str) -> list[Term]:
     """Return the search terms of a text, each once; parts without letters and digits are left out.
 
-    Raises Refused: ``INVALID_FIELD`` if no term is left, or only function words without quotation marks or ``*``.
+    Function words (the, of, what) are terms only in quotation marks or with ``*``. Raises Refused: ``INVALID_FIELD``
+    if no term is left.
     """
     terms: dict[Term, None] = {}
-    says_something = False
+    has_words = False
     for part in _PART.finditer(text):
         phrase, star, word = part.groups()
         words = tuple(words_of(word if phrase is None else phrase))
-        if words:
-            is_beginning = bool(star) if phrase is not None else word.endswith("*")
+        has_words = has_words or bool(words)
+        is_beginning = bool(star) if phrase is not None else word.endswith("*")
+        if words and (phrase is not None or is_beginning or not STOP_WORDS.issuperset(words)):
             is_beginning = is_beginning or _DIGITS.fullmatch(words[-1]) is not None
             term = Term(words, is_beginning)
             if phrase is None and len(words) == 1 and not is_beginning and form_of(words[0]).sql != term.sql:
                 term = Term((stem_of(words[0]),), len(stem_of(words[0])) >= beginning_min, words[0])
             terms[term] = None
-            says_something |= phrase is not None or is_beginning or not STOP_WORDS.issuperset(words)
-    if terms and not says_something:
+    if has_words and not terms:
         message = "the text has only function words: put them in quotation marks to find them as written"
         raise Refused("INVALID_FIELD", message, path="$.text")
     if not terms:

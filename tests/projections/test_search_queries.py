@@ -180,6 +180,13 @@ def test_any_form_of_a_word_is_found_and_the_form_that_was_asked_for_first(writt
     assert found(reader, "expe") == [other]
 
 
+def test_function_words_need_not_be_found_unless_they_are_quoted(written, reader):
+    leaks, of_it = written("pool leaks handles", "a leak of the pool")
+    answer = reader.answer("search.find", {"text": "What is a leak of that pool?"})
+    assert (answer["holds"], {hit["event_index"] for hit in answer["items"]}) == ("all", {leaks, of_it})
+    assert found(reader, 'leak "of the" pool') == [of_it]
+
+
 def test_far_hits_are_of_many_streams(ledger, reader):
     tasks = [FindingLogged(finding=f"pool {number}") for number in range(8)]
     ledger.emit_all("bob", "session/many", SessionStarted(task="pool"), *tasks)

@@ -27,9 +27,9 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 def search(app: App, words: tuple[str, ...], limit: int, after: int | None, **options: Any) -> None:
     r"""Search the text of handoffs, reasoning, sessions, reports and all other records.
 
-    Each result contains all words. Upper and lower case are equal, and so are the forms of an English word (expire,
-    expires). You can search any script. '"two words"' is a phrase, 'hand*' a prefix. The best matches come first. If
-    nothing contains all words, the most similar results are shown with their similarity.
+    Each result contains all words but function words (the, of). Upper and lower case are equal, and so are the forms
+    of an English word (expire, expires). You can search any script. '"two words"' is a phrase, 'hand*' a prefix. The
+    best matches come first. If nothing contains all words, the most similar results are shown with their similarity.
     """
     text = " ".join(words)
     check_kinds(options["kinds"])
