@@ -274,7 +274,7 @@ def _print_metrics(answer: dict[str, Any]) -> None:
     ]
     print_table(("", "count", "mean", "median", "max", "whole graph", "saved", "target"), rows)
     if not answer["exact"]:
-        echo("(tokens of reports are an upper bound: the extra `tokens` counts them exactly)")
+        echo("(tokens of reports are an estimate: the extra `tokens` counts them exactly)")
     echo("\nFidelity, and coverage of key facts", bold=True)
     rows = []
     for level, row in answer["fidelity"].items():
@@ -288,6 +288,8 @@ def _print_metrics(answer: dict[str, Any]) -> None:
         ("approval of a handoff to its claim", *_cells(time["until_claimed_s"], 1)),
     ]
     print_table(("from", "count", "mean", "median", "max"), rows)
+    if time["pause_s"] is None:
+        echo("(no session says which one it continues: `deed session start --resumes ID`)")
     echo("\nQuestions that came up", bold=True)
     rows = [
         ("unknowns of a session that resumes another", *_cells(questions["resumed_sessions"], 2)),
