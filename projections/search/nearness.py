@@ -79,17 +79,21 @@ class NearEvent(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A text to compare others with: the forms of its words, and what each of them weighs."""
+    """A text to compare others with: the forms of its words, what each weighs, and BM25 of a text of these alone."""
 
     text: str
     forms: Sequence[Form]
     weights: Mapping[str, float]
+    best: float
 
     @classmethod
     def weigh(cls, context: QueryContext, text: str) -> Question:
         """Weigh the words of a text by their rarity among all texts."""
         forms = forms_of(text)[:terms_weighed_max]
-        return cls(text, forms, _weights(context, forms))
+        weights = _weights(context, forms)
+        # A question without end is no measure: a short text would have all of it with a few of its words.
+        length = min(features_of(text).total(), usual_words)
+        return cls(text, forms, weights, math.fsum(weights.values()) / (1 + _saturation(length)))
 
     def score(self, text: str) -> float:
         """Return BM25 of a text, divided by that of a text of the question's words alone: at most 1."""
@@ -98,14 +102,8 @@ class Question(NamedTuple):
         common = [
             value * count / (count + saturation) for key, value in self.weights.items() if (count := features[key])
         ]
-        score = min(math.fsum(common) / self._best, 1.0) if common else 0.0
+        score = min(math.fsum(common) / self.best, 1.0) if common else 0.0
         return score if len(common) > 1 or len(self.weights) == 1 else score * one_word_max
-
-    @property
-    def _best(self) -> float:
-        # A question without end is no measure: a short text would have all of it with a few of its words.
-        length = min(features_of(self.text).total(), usual_words)
-        return math.fsum(self.weights.values()) / (1 + _saturation(length))
 
 
 def nearest(
