@@ -92,4 +92,4 @@ def handoff_data(row: Row, content: dict[str, Any], sender: str, present: Any) -
         "handoff.superseded": ({"by": "open"}, "sender"),
         "handoff.ready": ({"to": "bob", "version": version}, "router"),
     }
-    return special.get(row.kind) or (data | marked if "position" in data else data, row.row["by"][0])
+    return special.get(row.kind) or (data | marked if "position" in data else data, row.row.get("by", ["receiver"])[0])
