@@ -26,8 +26,8 @@ from deedbook.consumers.auditor.derived import (
 )
 from deedbook.consumers.auditor.page_reader import PageReader
 from deedbook.consumers.auditor.replay import LogReplay
-from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
-from deedbook.consumers.auditor.trusted_heads import report_disagreement
+from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, ReplayOutcome
+from deedbook.consumers.auditor.trusted_heads import compare_log, report_disagreement, trusted_elsewhere
 from deedbook.ledger.client.local_reader import LocalReader
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.envelope import decode_entry
@@ -72,19 +72,22 @@ def fsck(
         finally:
             check.replay.stop()
         if read_head(reader) == head:
-            _compare_with_trusted(home, findings)
+            _compare_with_trusted(home, check.replay.outcome, findings)
             return check.anchor.report("fsck", check.replay.outcome)
     raise Unavailable("STORE_IN_USE", "the ledger is being written to: stop `deed serve` and its agents, and try again")
 
 
-def _compare_with_trusted(home: Path, findings: Findings) -> None:
+def _compare_with_trusted(home: Path, outcome: ReplayOutcome, findings: Findings) -> None:
     try:
         with LocalReader(Settings(home=home, config=read_config(home), only_looks=True)) as reader:
-            disagreement = reader.disagreement
+            disagreement, elsewhere = reader.disagreement, trusted_elsewhere(reader.trust_store)
+            sizes = {record.trusted.size for record in elsewhere if record.trusted.size <= outcome.size}
+            roots = {size: bytes.fromhex(reader.consistency(0, size).root) for size in sizes}
     except DeedbookError as error:
         message = f"the log was not compared with the trust store, because it cannot be opened: {error.message}"
         findings.note(None, error.code, message)
         return
+    compare_log(outcome._replace(roots=outcome.roots | roots), elsewhere, findings)
     try:
         report_disagreement(disagreement, findings)
     except Corrupted as error:

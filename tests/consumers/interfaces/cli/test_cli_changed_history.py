@@ -114,7 +114,7 @@ def test_audits_say_that_the_history_changed(scene: Scene, verb: list[str], *, i
     assert "HISTORY_CHANGED" in printed.err
 
 
-@pytest.mark.parametrize("verb", [["verify"], ["verify", "--resume"]])
+@pytest.mark.parametrize("verb", [["verify"], ["verify", "--resume"], ["fsck"]])
 def test_copy_with_a_history_of_its_own_is_told(
     alone: Deed, verb: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
