@@ -11,7 +11,7 @@ The printed answer is counted, as text and as JSON, each by itself and by the st
 5. ``SessionSource.last``, only if every finding and unknown is complete: fields that repeat them, and vectors.
 
 ``left_out`` counts, by short names, the items of the level that the answer lacks, also those that only the session has,
-and names the command for them.
+and names the commands for them.
 """
 
 from __future__ import annotations
@@ -207,8 +207,11 @@ class _Packer:
             left_out["markdown"] = 1
         if left_out:
             # A report has everything but the single assessments and dead ends, unless its session has more findings.
-            verb = "session" if "no_report" in session or any(self.source.unreported.values()) else "report"
-            left_out["see"] = f"deed {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
+            has_report = "no_report" not in session
+            verbs = ["report"] if has_report else []
+            verbs += ["session"] if not has_report or any(self.source.unreported.values()) else []
+            id_ = quote(_beginning(self.source.short_id, _id_tokens_max))
+            left_out["see"] = ", ".join(f"deed {verb} show {id_}" for verb in verbs)
         return left_out
 
     def _is_shortened(self, name: str) -> bool:

@@ -212,7 +212,8 @@ def test_every_finding_unknown_and_dead_end_of_a_long_session_has_a_line_or_is_c
         for name in ("key_findings", "remaining_unknowns"):
             assert len(packed[name]) + packed["left_out"].get(SHORT_NAMES[name], 0) == 40
         assert len(resumed["dead_ends"]) + resumed["dead_ends_left_out"] == 40
-        assert packed["left_out"]["see"] == "deed session show a"
+        see = "deed report show a, deed session show a" if is_reported else "deed session show a"
+        assert packed["left_out"]["see"] == see
         assert packed["next_steps"][0].startswith("Find out: Who opens pool")
 
 
