@@ -34,7 +34,7 @@ class ReasoningLine(Marked, frozen=True, kw_only=True):
     """A reasoning in a list, at its latest version. ``confidence`` is that of its conclusion, from 0 to 1.
 
     ``tags`` say in a few words what it found, what to do, how urgent that is, and its domain. They are empty until it
-    is concluded.
+    is concluded. ``is_refuted`` says that its conclusion rests on a refuted assumption.
     """
 
     id: str
@@ -46,6 +46,7 @@ class ReasoningLine(Marked, frozen=True, kw_only=True):
     reasoning_strategy: Untrusted
     status: ReasoningStatus
     conclusion: Untrusted
+    is_refuted: bool
     tags: list[Untrusted]
     confidence: float
     ref: str

@@ -17,6 +17,7 @@ import msgspec
 from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.briefs.critical import refutations
 from deedbook.projections.briefs.tags import tags_of
 from deedbook.projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, memory_of, ref_of
 from deedbook.projections.views.projection import (
@@ -47,6 +48,8 @@ class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
 class ReasoningRow(Row, frozen=True):
     """The latest version of a reasoning; ``tags`` (JSON) are empty until it is concluded.
 
+    ``is_refuted`` says that its conclusion rests on a refuted assumption.
+
     The columns from ``source`` on are NULL unless the reasoning was imported.
     """
 
@@ -59,6 +62,7 @@ class ReasoningRow(Row, frozen=True):
     reasoning_strategy: str
     status: str
     conclusion: str
+    is_refuted: bool
     tags: str
     confidence: float
     ref: str
@@ -168,9 +172,12 @@ def rows(state: ReasoningRecord) -> Rows:
     confidence, steps = graph.confidence_in_reasoning, len(graph.steps)
     own = dict.fromkeys(ImportOrigin.__struct_fields__)
     origin = own if state.origin is None else msgspec.structs.asdict(state.origin)
-    is_concluded = state.status == "concluded"
-    tags = [tag.tag for tag in tags_of(memory_of(graph, state.id), state.domain)] if is_concluded else []
-    more = {"confidence": confidence, "steps": steps, "tags": json_text(tags)}
+    tags, is_refuted = list[str](), False
+    if state.status == "concluded":
+        memory = memory_of(graph, state.id)
+        tags = [tag.tag for tag in tags_of(memory, state.domain)]
+        is_refuted = any(refuted.is_ground for refuted in refutations(memory))
+    more = {"confidence": confidence, "steps": steps, "tags": json_text(tags), "is_refuted": is_refuted}
     return (row_of(ReasoningRow, state, graph, **more, **origin),)
 
 

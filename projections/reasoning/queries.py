@@ -237,7 +237,7 @@ def _with_origin(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a reasoning with ``imported`` in place of the origin's columns; None if it is not imported."""
     columns = ImportOrigin.__struct_fields__
     fields = {name: value for name, value in row.items() if name not in columns}
-    fields["tags"] = read_json(row["tags"], list[str])
+    fields |= {"tags": read_json(row["tags"], list[str]), "is_refuted": bool(row["is_refuted"])}
     if row["original"] is None:
         return fields | {"imported": None}
     claims = read_json(row["claims"], RecordClaims)

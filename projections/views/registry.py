@@ -16,7 +16,7 @@ from deedbook.projections.views.projection import Projection
 VIEW_VERSIONS: Final = {
     "catalog": 9,
     "agents": 11,
-    "reasoning": 9,
+    "reasoning": 10,
     "briefs": 5,
     "handoffs": 17,
     "sessions": 8,

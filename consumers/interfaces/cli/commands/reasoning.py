@@ -128,7 +128,7 @@ def list_(app: App, **filters: Any) -> None:
         filters,
         lambda row: {
             "id": row["id"],
-            "status": row["status"],
+            "status": row["status"] + (", refuted" if row["is_refuted"] else ""),
             "author": row["author"] + (" (imported)" if row["imported"] else ""),
             "steps": row["steps"],
             "task": shorten(row["task"], task_columns, placeholder="…"),
