@@ -375,9 +375,14 @@ def spelled(verb: str) -> str:
     return verb.replace("_", "-")
 
 
-def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
-    """Return an item's operation as a shell command; ``is_asked``: the terminal shows what it judges."""
-    command, id_ = ["handoff", spelled(item["act"])], item["id"]
+def command_of(item: Mapping[str, Any], *, is_asked: bool = False, shown: Mapping[str, Any] | None = None) -> str:
+    """Return an item's operation as a shell command.
+
+    Who judges a version or result reads it first: ``shown`` is the handoff as they just read it; with ``is_asked`` the
+    terminal shows it before it asks. Otherwise the command is the one that shows it.
+    """
+    id_, read = item["id"], OF_WHAT_WAS_READ.get(item["act"])
+    command = ["handoff", spelled(item["act"]) if read is None or is_asked or shown else "show"]
     if item["kind"] == "review":
         command = ["review", "answer", "--approve"]
     for number in item["arguments"].get("criterion_numbers", ()):
@@ -386,8 +391,8 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
         command += ["--question", str(number)]
     if item["act"] == "waive":
         command += ["--reason", "WHY"]
-    if (read := OF_WHAT_WAS_READ.get(item["act"])) and not is_asked:
-        command += [f"--{read}", read.upper()]
+    if read is not None and shown and not is_asked:
+        command += [f"--{read}", shown[read]]
     text = ["ANSWER"] if item["kind"] == "handoff" and item["act"] == "answer" else []
     return join(["deed", *command, "--as", item["agent"], id_, *text])
 
@@ -402,14 +407,20 @@ def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[
     return {**answer, "items": items}
 
 
-def commands_on(view: Ask, why: Mapping[str, Any], refused: str | None = None) -> list[str]:
+def commands_on(
+    view: Ask, why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
+) -> list[str]:
     """Return the next commands for a handoff, or for the one that it waits for, from an answer of ``handoffs.why``.
 
-    Leave out reviews by the agent ``refused``, who was just refused one.
+    Leave out reviews by the agent ``refused``, who was just refused one. ``shown`` is the handoff if it was just shown.
     """
     chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
     waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
-    commands = (command_of(wait) for wait in waits if wait["act"] not in REVIEWS or wait["agent"] != refused)
+    commands = (
+        command_of(wait, shown=shown if shown is not None and wait["id"] == shown["id"] else None)
+        for wait in waits
+        if wait["act"] not in REVIEWS or wait["agent"] != refused
+    )
     return list(dict.fromkeys(commands))
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -167,3 +168,9 @@ HARNESSES: Final = {
         ),
     )
 }
+
+
+def own_command() -> str:
+    """Return the path of the installed command: beside the interpreter, else on PATH; else only its name."""
+    beside = Path(sys.executable).with_name(COMMAND)
+    return str(beside) if beside.is_file() else shutil.which(COMMAND) or COMMAND

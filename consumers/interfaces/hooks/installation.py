@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -261,12 +259,6 @@ def _edited(path: Path, harness: Harness) -> Refused:
     advice = "Move the edit elsewhere, or add --force: setup then keeps a copy of the file."
     message = f"{path}: somebody edited the part that `deed setup {harness.name}` wrote. {advice}"
     return Refused("EDITED_BY_HAND", message, file=str(path))
-
-
-def own_command() -> str:
-    """Return the path of the installed command: beside the interpreter, else on PATH; else only its name."""
-    beside = Path(sys.executable).with_name(COMMAND)
-    return str(beside) if beside.is_file() else shutil.which(COMMAND) or COMMAND
 
 
 class Launcher(NamedTuple):

@@ -20,12 +20,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES, Harness, brief_sources
+from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, brief_sources, own_command
 from deedbook.consumers.interfaces.hooks.prime import budget_tokens, page_alone, prime
 from deedbook.consumers.interfaces.hooks.supervisor import Work, log_failure
 from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
@@ -112,13 +114,18 @@ def _author(ledger: Ledger, agent: str) -> Author:
 
 
 def _export(work: Work, session: str) -> None:
-    """Set session, agent and ledger as variables of the session's shell commands, so that verbs need no options."""
+    """Set session, agent and ledger as variables of the session's shell commands, so that verbs need no options.
+
+    If these commands would not find `deed`, its folder becomes the last one on PATH.
+    """
     file = environment_variable("CLAUDE_ENV_FILE")
     if not file:
         return
     variables = {"DEEDBOOK_SESSION": session, "DEEDBOOK_AGENT": work.call.agent, "DEEDBOOK_SERVER": work.call.server}
     variables["DEEDBOOK_HOME"] = None if work.call.home is None else str(work.call.home)
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value is not None]
+    if shutil.which(COMMAND) is None and (folder := Path(own_command()).parent).is_absolute():
+        lines.append(f'export PATH="$PATH":{shlex.quote(str(folder))}\n')
     # Appended, because other hooks write to it, too; the documentation of SessionStart asks for it.
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:

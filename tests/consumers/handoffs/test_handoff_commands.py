@@ -14,10 +14,11 @@ ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "argume
 @pytest.mark.parametrize(
     ("more", "command"),
     [
-        ({}, "deed handoff approve --version VERSION --as rita h"),
-        ({"act": "verify"}, "deed handoff verify --result RESULT --as rita h"),
+        ({}, "deed handoff show --as rita h"),
+        ({"act": "verify"}, "deed handoff show --as rita h"),
         ({"act": "show"}, "deed handoff show --as rita h"),
-        ({"act": "request_changes"}, "deed handoff request-changes --result RESULT --as rita h"),
+        ({"act": "request_changes"}, "deed handoff show --as rita h"),
+        ({"act": "answer", "arguments": {"question_number": 2}}, "deed handoff answer --question 2 --as rita h ANSWER"),
         ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "deed handoff check --criterion 3 --as rita h"),
         (
             {"kind": "review", "act": "answer", "arguments": {"approve": True}},
@@ -38,3 +39,9 @@ def test_a_command_can_be_pasted_whatever_the_id_is():
 def test_a_reader_sees_the_command_in_place_of_the_act():
     (item,) = with_commands({"items": [ITEM], "total": 1}, is_asked=True)["items"]
     assert item == {"kind": "handoff", "id": "h", "agent": "rita", "command": "deed handoff approve --as rita h"}
+
+
+@pytest.mark.parametrize(("act", "read"), [("approve", "--version v1"), ("verify", "--result r1")])
+def test_command_after_a_handoff_was_shown_names_what_was_read(act, read):
+    shown = {"id": "h", "version": "v1", "result": "r1"}
+    assert command_of(ITEM | {"act": act}, shown=shown) == f"deed handoff {act} {read} --as rita h"

@@ -43,6 +43,9 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         return
 
     handoff = read_whole(app, id_)
+    # Nobody acts on a bundle, or in the past.
+    is_now = app.bundle is None and app.instant is None
+    following = commands_on(app.query_with, handoff["why"], shown=handoff) if is_now else []
     if history:
         handoff["history"] = signed_history.signed_history(app, handoff)
 
@@ -51,8 +54,10 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         if history:
             signed_history.print_history(handoff["history"])
         echo(f"\n{as_of_line(handoff['as_of'])}")
+        for command in following:
+            output.print_command(command, "next: ")
 
-    app.show("handoffs.show", handoff, text)
+    app.show("handoffs.show", handoff, text, following=next(iter(following), None))
 
 
 def read_whole(app: App, id_: str) -> dict[str, Any]:

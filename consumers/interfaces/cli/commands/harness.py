@@ -14,8 +14,8 @@ from click import shell_completion as shells
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.program import deed
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, Scope
-from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome, own_command
+from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, Scope, own_command
+from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome
 from deedbook.consumers.interfaces.hooks.parts import State
 from deedbook.consumers.interfaces.hooks.prime import agents_page, budget_min_tokens, budget_tokens
 from deedbook.consumers.interfaces.hooks.prime import prime as primed

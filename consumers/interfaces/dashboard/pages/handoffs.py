@@ -59,7 +59,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     done = [event for event in log if event["event_index"] == done_index and event["author"] == human and as_of]
     data = {
         "handoff": {field: value for field, value in row.items() if field not in _ELSEWHERE},
-        "why": row["why"] | {"next": commands_on(context.view, row["why"])},
+        "why": row["why"] | {"next": commands_on(context.view, row["why"], shown=row)},
         "tasks": _with_last_event(row["tasks"], row, _OF_TASKS),
         "problem": problem,
         "criteria": _with_last_event(row["criteria"], row, _OF_CRITERIA),

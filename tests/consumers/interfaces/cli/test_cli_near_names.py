@@ -87,7 +87,7 @@ def test_list_that_is_empty_says_which_of_its_filters_names_nothing(alone_named:
 @pytest.mark.served
 def test_refusal_and_success_end_with_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     first, second = fresh("onward"), fresh("onward")
-    approve = f"deed handoff approve --version VERSION --as rita {first}"
+    approve = f"deed handoff show --as rita {first}"
     words = ("handoff", "create", first, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
     document = deed.document(*words, "--criterion", "it works")
     assert (document["next"], document["data"]["next"]) == (approve, [approve])

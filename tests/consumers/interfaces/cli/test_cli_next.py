@@ -19,7 +19,7 @@ def test_text_shows_action_why_and_command(deed: Deed, fresh: Fresh, carl: str, 
     lines = deed("ready", "--as", rob).splitlines()
     assert lines[0].startswith(f"approve   [pending → {carl}] 修復�迴圈  (since 2")
     assert lines[1].strip() == f"a hands it to {carl}, and it is not approved"
-    assert lines[2].strip() == f"deed handoff approve --version VERSION --as {rob} {name}"
+    assert lines[2].strip() == f"deed handoff show --as {rob} {name}"
 
 
 def test_everybody_is_listed_agent_by_agent(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from calling import Deed, Place, call, environment
 
-from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
-from deedbook.consumers.interfaces.hooks.installation import own_command
+from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES, own_command
 from deedbook.consumers.interfaces.hooks.prime import agents_page
 from deedbook.ledger.errors import Exit
 

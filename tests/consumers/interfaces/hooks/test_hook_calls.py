@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,8 +23,6 @@ from deedbook.consumers.interfaces.hooks.responses import session_name
 from deedbook.consumers.interfaces.hooks.supervisor import Call, Work, log_failure, log_size_max_bytes, supervise
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness_place import Place
 
 SILENT = Said(0, b"", b"")
@@ -122,6 +121,18 @@ def test_claude_code_gets_the_variables_of_the_session(place: Place, tmp_path: P
     done = place.run("bash", "-c", f". {shlex.quote(str(file))} && test $THEIRS = 1 && {verb}")
     assert done.code == 0, done
     assert place.data("session", "show", "claude-code-0a1b-2c3d")["counts"]["findings"] == 1
+
+
+def test_shell_of_claude_code_finds_the_command(place: Place, tmp_path: Path) -> None:
+    file, folder = tmp_path / "env", Path(sys.executable).parent
+    event = place.event("claude-code", "SessionStart", source="resume")
+    assert place.hook("claude-code", event, CLAUDE_ENV_FILE=str(file), PATH="/usr/bin:/bin") == SILENT
+    assert file.read_text().count("PATH=") == 1
+    found = place.run("env", "PATH=/usr/bin:/bin", "bash", "-c", f". {file} && command -v deed")
+    assert found.out.decode().strip() == str(folder / "deed")
+    file.unlink()
+    assert place.hook("claude-code", event, CLAUDE_ENV_FILE=str(file), PATH=f"{folder}:/usr/bin:/bin") == SILENT
+    assert "PATH=" not in file.read_text()
 
 
 ODD_IDS = ["a/b", "..", "x" * 5000, "会话", "a b\n", "$(touch x)", "\ud800"]
