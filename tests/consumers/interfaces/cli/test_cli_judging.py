@@ -126,7 +126,8 @@ def test_first_ledger_on_a_terminal_asks_for_passphrases_and_has_a_closed_gate(t
         return shown
 
     of_root = ("Passphrase of root: ", "roots")
-    run("init", answers=[("New passphrase for root: ", "roots"), ("Repeat for confirmation", "roots")])
+    answers = [("Your name", "none"), ("Protect the key of root", "y"), ("New passphrase for root: ", "roots")]
+    run("init", "--harness", "none", answers=[*answers, ("Repeat for confirmation", "roots")])
     for name in ("a", "b"):
         run("agent", "add", name, answers=[of_root])
     hers = [("New passphrase for rita: ", "hers"), ("Repeat for confirmation", "hers")]
