@@ -106,7 +106,7 @@ def query(app: App, **filters: Any) -> None:
     page = query_reports(app.query_with, datetime.now(UTC), **filters)
     rows = [
         (
-            report["timestamp"][:19],
+            reported_at(report),
             report["session_id"],
             report["ai_id"],
             f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "-",
@@ -224,6 +224,12 @@ def _print_overlaps(answer: dict[str, Any]) -> None:
             echo(f"  {session['session_id']}  {session['ai_id']}: {_about(session)}")
     left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
     echo(f"-- {answer['total']} found, above {answer['threshold']:.2f} of 1{left}")
+
+
+def reported_at(report: dict[str, Any]) -> str:
+    """Return the time of a report; "no time" if it was imported without one: its timestamp is that of the import."""
+    has_time = report["imported"] is None or report["imported"]["claimed_at"] is not None
+    return report["timestamp"][:19] if has_time else "no time"
 
 
 def _about(session: dict[str, Any]) -> str:

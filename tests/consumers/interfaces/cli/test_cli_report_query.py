@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from reported_sessions import begin, finish
 
+from deedbook.consumers.interfaces.cli.commands.reports import reported_at
+
 if TYPE_CHECKING:
     from calling import Deed
     from reported_sessions import Fresh
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 def test_cursor_that_no_page_has_and_text_that_is_none_are_refused(deed: Deed, verb: list[str]) -> None:
     deed.refuses("INTEGER_OUT_OF_RANGE", *verb, "--after", 10**30)
     deed.refuses("INVALID_FORMAT", *verb, "--ai-id", "not\udcff text")
+
+
+def test_report_that_was_imported_without_a_time_has_none() -> None:
+    report = {"timestamp": "2026-02-12T10:00:00.000Z"}
+    assert reported_at(report | {"imported": None}) == "2026-02-12T10:00:00"
+    assert reported_at(report | {"imported": {"claimed_at": "2026-02-12T10:00:00Z"}}) == "2026-02-12T10:00:00"
+    assert reported_at(report | {"imported": {"claimed_at": None}}) == "no time"
 
 
 @pytest.mark.served
