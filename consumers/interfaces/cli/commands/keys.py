@@ -256,6 +256,7 @@ _LASTING: Final = {
     "handoff.changes_requested": "request for changes",
     "handoff.cancelled": "cancellation",
     "handoff.superseded": "replacement",
+    "handoff.question_settled": "settling of a question",
     "agent.removed": "removal",
     "agent.invitation_revoked": "revoked invitation",
     "key.revoked": "revocation of a key",
