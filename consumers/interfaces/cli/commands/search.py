@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import click
 
@@ -11,8 +12,10 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.kinds import check_kinds
-from deedbook.consumers.sdk.text import sanitize_text
+from deedbook.consumers.sdk.text import counted, sanitize_text
 from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_in, terms_of
+
+_TAG: Final = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 
 
 @click.command(cls=Command, looks_back=True)
@@ -36,8 +39,14 @@ def search(app: App, words: tuple[str, ...], limit: int, after: int | None, **op
     filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in options.items()}
     answer = app.query("search.find", text=text, limit=limit, after=after, **filters)
 
+    tagged = 0
+    if answer["holds"] == "some" and re.fullmatch(_TAG, text):
+        tagged = app.query("reasoning.list", tag=text, limit=1)["total"]
+
     def show() -> None:
         terms = terms_of(text)
+        if tagged:
+            echo(f"{counted(tagged, 'reasoning')} with this tag: `deed reasoning list --tag {text}`")
         if answer["items"] and answer["holds"] == "some":
             echo("Nothing holds all of that. The nearest:")
         for hit in answer["items"]:
