@@ -227,9 +227,9 @@ def _print_overlaps(answer: dict[str, Any]) -> None:
 
 
 def reported_at(report: dict[str, Any]) -> str:
-    """Return the time of a report; "no time" if it was imported without one: its timestamp is that of the import."""
+    """Return the time of a report; "undated" if it was imported without one: its timestamp is that of the import."""
     has_time = report["imported"] is None or report["imported"]["claimed_at"] is not None
-    return report["timestamp"][:19] if has_time else "no time"
+    return report["timestamp"][:19] if has_time else "undated"
 
 
 def _about(session: dict[str, Any]) -> str:

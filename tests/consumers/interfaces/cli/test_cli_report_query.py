@@ -25,7 +25,7 @@ def test_report_that_was_imported_without_a_time_has_none() -> None:
     report = {"timestamp": "2026-02-12T10:00:00.000Z"}
     assert reported_at(report | {"imported": None}) == "2026-02-12T10:00:00"
     assert reported_at(report | {"imported": {"claimed_at": "2026-02-12T10:00:00Z"}}) == "2026-02-12T10:00:00"
-    assert reported_at(report | {"imported": {"claimed_at": None}}) == "no time"
+    assert reported_at(report | {"imported": {"claimed_at": None}}) == "undated"
 
 
 @pytest.mark.served
