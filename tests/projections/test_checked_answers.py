@@ -249,8 +249,8 @@ def test_nothing_waits_that_its_entries_do_not_say(
 ) -> None:
     queues(ledger, client)
     honest = client.view("handoffs.next", {})
-    waits = [{name: item[name] for name in ("kind", "id", "agent")} for item in honest["items"]]
-    invented = {"kind": "handoff", "id": "invented", "agent": "rita"}
+    waits = [{name: item[name] for name in ("kind", "id", "agent", "action")} for item in honest["items"]]
+    invented = {"kind": "handoff", "id": "invented", "agent": "rita", "action": "approve"}
     elsewhere = [wait | {"agent": agent} for wait in waits for agent in ("root", "nobody")]
     monkeypatch.setattr(client, "view", lambda *_: {"items": [*waits, invented, *elsewhere], "total": 99, "next": None})
     shown = ask(client, "handoffs.next", {})
