@@ -78,6 +78,27 @@ def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNam
     return converted(fields, HandoffContent)
 
 
+def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dict[str, Any]:
+    """Return a new handoff's file as arguments of the operation ``create``; what it does not have is left out.
+
+    Raises Refused: as ``content_of_file``; ``INVALID_FIELD`` for a name by which nobody can act; ``USAGE`` if it is
+    from somebody else, or says that work was done or approved.
+    """
+    named, claims = agents.named(file.sender), claims_of_file(file)
+    if named not in (None, sender):
+        raise Refused("USAGE", f"the file is from {named}: sign it with --as {named}, or correct `From:` in it")
+    if claims.tasks or claims.criteria or claims.status not in (None, "pending"):
+        message = "the file says what was done or decided already, and a new handoff begins with nothing"
+        raise Refused("USAGE", f"{message}: leave out its status and ticks, or import it with `deed handoff import`")
+    for problem in name_problems(file, agents):
+        raise Refused("INVALID_FIELD", f"line {problem.line}: {problem.text}", line=problem.line)
+    content = asdict(content_of_file(file, template=None, agents=agents))
+    notes, values = asdict(content.pop("notes")), {"body": content["task"], "reasoning": content["reasoning_refs"]}
+    names = ("title", "to", "reviewer", "tasks", "criteria", "depends_on", "context", "proposal")
+    values |= {name: content[name] for name in names} | notes
+    return {name: value for name, value in values.items() if value}
+
+
 def reviewer_of(file: HandoffFile, agents: AgentNames) -> str | None:
     """Return the reviewer that a file names; if it has no such line, the default one unless they are party to it."""
     if file.entry("Reviewer") is None:

@@ -9,15 +9,19 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import click
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from deedbook.consumers.handoffs import content, operations
+from deedbook.consumers.handoffs.agent_names import read_agents
+from deedbook.consumers.handoffs.files.mapping import arguments_of_file
+from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
+from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import attached, missing
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
-from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
+from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, read_whole
 from deedbook.consumers.interfaces.cli.output import print_command, print_lines, warn
@@ -37,17 +41,44 @@ from deedbook.ledger.lifecycle.rules import needs_identity_key
 note_shown_max_chars: Final = 100
 
 
-@click.command(cls=Command, params=parameters(OPERATIONS["create"].arguments))
+# A file may name what the command line does not.
+_OF_FILE_OR_LINE: Final = [replace(argument, is_needed=False) for argument in OPERATIONS["create"].arguments]
+
+
+@click.command(cls=Command, params=parameters(_OF_FILE_OR_LINE))
 @click.argument("id_", metavar="[ID]", required=False)
-def create(app: App, /, id_: str | None, **options: Any) -> None:
+@click.option(
+    "--file", "source", metavar="FILE|-", help="Read it from a file like `handoff render` writes; - is stdin."
+)
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print the file of the handoff; sign nothing.")
+def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **options: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
     ID is also the name of its file. Without ID it gets day and title. Tell the receiver the facts that only you know,
     with --tested-by, --touches, --trap and --tried. Your session's records are attached automatically (see --session).
+    An option replaces what --file says.
     """
-    given = values_of(OPERATIONS["create"].arguments, options)
+    of_file = {} if source is None else _arguments_in(app, source, stores=not is_dry)
+    given = of_file | values_of(OPERATIONS["create"].arguments, options)
+    if missing_options := [f"--{name}" for name in ("title", "to") if name not in given]:
+        raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}", fields=missing_options)
     name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, given)
-    emit(app, name, data, warnings=missing(data.notes, name), of_session=attached(data.notes, given))
+    of_session = attached(data.notes, given)
+    if is_dry:
+        text = write(data, app.acting()).decode()
+        whole = "" if source is None else "Its version includes every line of the file that you gave."
+        lines = [text, *_session_lines(of_session), *filter(None, [whole]), "Nothing was signed."]
+        app.show("handoff_plan", {"id": name, "file": text, "of_session": of_session}, lines)
+        return
+    emit(app, name, data, warnings=missing(data.notes, name), of_session=of_session)
+
+
+def _arguments_in(app: App, source: str, *, stores: bool) -> dict[str, Any]:
+    """Return the arguments that a handoff's file holds. The file itself is stored: its version includes every line."""
+    content = read_argument(source if source == "-" else f"@{source}", "--file")
+    agents = read_agents(app.query_with, app.settings().config.default_reviewer)
+    arguments = arguments_of_file(parse(content), agents, app.acting())
+    return arguments | ({"template": app.author().put_blob(content)} if stores else {})
 
 
 @click.command(cls=Command, params=parameters(OPERATIONS["amend"].arguments))

@@ -70,7 +70,8 @@ def test_create_says_which_records_of_the_session_are_signed_with_it(alone: Deed
         alone("agent", "add", name)
     alone("session", "start", "s1", "--as", "kuro", "--task", "Find the leak")
     alone("session", "dead-end", "Clear it on a timer", "--why", "it fills again", "--as", "kuro")
-    words = ("--as", "kuro", "--to", "ben", "--title", "T", "--criterion", "c")
+    alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
+    words = ("--as", "kuro", "--to", "ben", "--reviewer", "rita", "--title", "T", "--criterion", "c")
     said = alone("handoff", "create", "h1", *words)
     assert "signed with it, from your session (leave it out with --session none):" in said
     assert "  tried: Clear it on a timer: it fills again" in said
@@ -78,3 +79,59 @@ def test_create_says_which_records_of_the_session_are_signed_with_it(alone: Deed
     assert alone.data("handoff", "create", "h3", *words)["of_session"] == {
         "tried": ["Clear it on a timer: it fills again"]
     }
+
+
+FILE = """# Handoff: Piped
+
+## Meta
+- To: B
+
+## Task
+Do it.
+
+## Acceptance Criteria
+- [ ] it works
+
+## Receiver Notes
+- Trap: two configs
+
+## Deployment
+Carefully.
+"""
+
+
+def test_handoff_is_created_from_a_file_whose_every_line_is_part_of_its_version(
+    deed: Deed, fresh: Fresh, tmp_path: Path
+) -> None:
+    name, file = fresh("piped"), tmp_path / "h.md"
+    file.write_text(FILE)
+    words = ("handoff", "create", name, "--file", file, "--as", "a", *NO_SESSION)
+    plan = deed.data(*words, "--reviewer", "rita", "--dry-run")
+    assert "- Trap: two configs" in plan["file"]
+    deed.refuses("NOT_FOUND", "handoff", "show", name)
+    deed(*words, "--reviewer", "rita", "--title", "Other")
+    shown = deed.data("handoff", "show", name)
+    assert (shown["title"], shown["to"], shown["task"]) == ("Other", "b", "Do it.")
+    assert shown["notes"]["traps"] == ["two configs"]
+    assert "Carefully." in shown["only_in_file"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "said"),
+    [
+        ("[ ]", "[x]", "USAGE", "what was done or decided already"),
+        ("- To: B", "- To: B\n- Status: approved", "USAGE", "what was done or decided already"),
+        ("- To: B", "- To: B\n- From: rita", "USAGE", "the file is from rita: sign it with --as rita"),
+        ("- To: B", "- From: a", "USAGE", "a handoff needs --to"),
+        ("- To: B", "- To: nobody-here", "INVALID_FIELD", "line 4"),
+    ],
+)
+def test_file_that_is_no_new_handoff_of_its_author_is_refused(
+    deed: Deed, fresh: Fresh, tmp_path: Path, old: str, new: str, code: str, said: str
+) -> None:
+    file = tmp_path / "h.md"
+    file.write_text(FILE.replace(old, new))
+    name = fresh("refused")
+    error = deed.refuses(code, "handoff", "create", name, "--file", file, "--as", "a", "--reviewer", "rita")
+    assert said in error["message"]
+    deed.refuses("NOT_FOUND", "handoff", "show", name)
