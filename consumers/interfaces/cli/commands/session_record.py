@@ -232,7 +232,7 @@ def _fault(kind: str, error: msgspec.ValidationError) -> str:
         of = f"its {option}"
         if argument.choices:
             return f"{of} is one of {', '.join(argument.choices)}"
-    return f"{of} is empty" if "length >= 1" in problem else f"{of}: {problem}"
+    return f"{of} is empty" if "the text is empty" in problem else f"{of}: {problem}"
 
 
 def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
