@@ -119,6 +119,9 @@ def _delete(app: App, home: Home) -> Path:
 
 
 def _left_of_ledger(app: App, home: Home) -> Iterator[Left]:
+    if not home.is_local():  # of a machine that joined: the ledger itself is elsewhere
+        yield Left(f"{home.path}, with the keys of the agents of this machine", f"rm -r {trust.quoted_path(home.path)}")
+        return
     yield Left(f"the ledger in {home.path}, with its keys and {_entries(app)}", "deed uninstall --delete-ledger")
 
 

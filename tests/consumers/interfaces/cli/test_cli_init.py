@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -91,6 +92,19 @@ def test_uninstall_restores_every_byte_and_names_the_ledger_which_stays_unless_i
     assert everything(project) == before
     here.refuses("NOT_FOUND", "uninstall", "--delete-ledger", "--yes")
     assert "No harness is set up" in here("uninstall")
+
+
+def test_folder_of_a_machine_that_joined_is_named_as_keys(here: Deed, project: Path) -> None:
+    here("init", "--unprotected")
+    shutil.rmtree(project / ".deedbook/log")
+    (left,) = here.data("uninstall")["left"]
+    folder = project / ".deedbook"
+    assert left == {
+        "thing": f"{folder}, with the keys of the agents of this machine",
+        "command": f"rm -r {folder}",
+    }
+    here.refuses("NOT_FOUND", "uninstall", "--delete-ledger", "--yes")
+    assert folder.is_dir()
 
 
 def test_ledger_that_a_server_uses_is_not_deleted(here: Deed, project: Path) -> None:
