@@ -143,7 +143,7 @@ def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], autho
     if verb in ("waive", "ask_waiver"):
         return _waivers(verb, handoff, values)
     if verb in ("ask", "answer", "settle"):
-        return [_question(verb, handoff, values)]
+        return _questions(verb, handoff, values)
     if verb in ("request_changes", "verify"):
         return [_judgement(verb, handoff, values)]
     # Every other operation signs its arguments as they are, so a new one needs only its row in the table.
@@ -162,13 +162,17 @@ def _waivers(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> lis
     return [kinds.HandoffCriterionWaived(position=position, **rest) for position in positions]
 
 
-def _question(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> EventData:
+def _questions(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> list[EventData]:
     if verb == "ask":
-        return kinds.HandoffQuestionAsked(to=values["to"], question=values["text"], place=values.get("place"))
-    position = position_of(handoff["questions"], "question", values["question_number"])
-    if verb == "answer":
-        return kinds.HandoffQuestionAnswered(position=position, answer=values["text"])
-    return kinds.HandoffQuestionSettled(position=position, comment=values.get("comment", ""))
+        return [kinds.HandoffQuestionAsked(to=values["to"], question=values["text"], place=values.get("place"))]
+    numbers = dict.fromkeys(values["question_numbers"])
+    positions = [position_of(handoff["questions"], "question", number) for number in numbers]
+    if verb == "settle":
+        comment = values.get("comment", "")
+        return [kinds.HandoffQuestionSettled(position=position, comment=comment) for position in positions]
+    if len(positions) != 1:
+        raise Refused("USAGE", "one text answers one question: answer each by itself", field="question_numbers")
+    return [kinds.HandoffQuestionAnswered(position=positions[0], answer=values["text"])]
 
 
 def check_judged(verb: Verb, handoff: dict[str, Any]) -> None:

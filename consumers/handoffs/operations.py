@@ -126,7 +126,7 @@ _CONTENT: Final = (
     Argument(
         "unlock_at",
         "--unlock-at",
-        words="The status that the handoffs it depends on must reach first.",
+        words="The status that its dependencies must reach first.",
         choices=get_args(kinds.UnlockAt),
     ),
     Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
@@ -145,7 +145,7 @@ _SESSION: Final = (
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
-_QUESTION: Final = Argument("question_number", "--question", "number", "The question's number.", is_needed=True)
+_QUESTION: Final = Argument("question_numbers", "--question", "numbers", "Questions by number.", is_needed=True)
 _LINE: Final = Argument("text", "TEXT", words="The text.", is_needed=True)
 _COMMENT: Final = Argument("comment", "--comment", words="A comment for the log.")
 _VERSION: Final = Argument(
@@ -192,7 +192,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
                 "lease_minutes",
                 "--lease-minutes",
                 "number",
-                "Release the work after so many minutes unless it is completed.",
+                "Release unfinished work after so many minutes.",
                 most=43_200,
             ),
             _IF_STILL,
@@ -239,7 +239,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "settle": Operation(
         (kinds.HandoffQuestionSettled,),
-        "Settle a question: accept its answer, or withdraw it. Its author may, and the reviewer of the handoff.",
+        "Settle questions: accept their answers, or withdraw them. Their author may, and the reviewer of the handoff.",
         (_QUESTION, _COMMENT),
         ends=frozenset({"answer", "settle"}),
     ),
@@ -387,7 +387,7 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False, shown: Mappin
         command = ["review", "answer", "--approve"]
     for number in item["arguments"].get("criterion_numbers", ()):
         command += ["--criterion", str(number)]
-    if (number := item["arguments"].get("question_number")) is not None:
+    for number in item["arguments"].get("question_numbers", ()):
         command += ["--question", str(number)]
     if item["act"] == "waive":
         command += ["--reason", "WHY"]

@@ -229,11 +229,11 @@ def _operation_of(
                 return "show", {}
             if not left and facts.questions_left:
                 mine = _questions_for(agent, facts, is_answered=False)
-                return ("answer", {"question_number": mine[0]}) if mine else ("show", {})
+                return ("answer", {"question_numbers": mine[:1]}) if mine else ("show", {})
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "answer" | "settle":
             numbers = _questions_for(agent, facts, is_answered=wait.action == "settle")
-            return wait.action, {"question_number": numbers[0]}
+            return wait.action, {"question_numbers": numbers if wait.action == "settle" else numbers[:1]}
         case "waive":
             return "waive", {"criterion_numbers": waiver_numbers[:1]}
         case _:  # every other action is an operation

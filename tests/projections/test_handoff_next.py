@@ -455,13 +455,13 @@ def test_question_waits_for_who_was_asked_and_its_answer_for_who_asked(ledger, r
     ledger.emit("rita", "handoff/h", kinds.HandoffQuestionAsked(to="bob", question="Which port?", place="a.py:3"))
     ledger.emit("rita", "handoff/h", kinds.HandoffQuestionAsked(to="bob", question="Why?"))
     asked, works = queue(reader, "bob")
-    assert (asked["action"], asked["act"], asked["arguments"]) == ("answer", "answer", {"question_number": 1})
+    assert (asked["action"], asked["act"], asked["arguments"]) == ("answer", "answer", {"question_numbers": [1]})
     assert asked["why"] == "rita asks about a.py:3: Which port? (and 1 more)"
     assert asked["since_index"] == ledger.size - 2
     assert (works["act"], works["why"]) == ("answer", "open questions to bob: 1, 2")
     ledger.emit("bob", "handoff/h", kinds.HandoffQuestionAnswered(position=0, answer="8080"))
     settles = only(reader, "rita")
-    assert (settles["act"], settles["arguments"]) == ("settle", {"question_number": 1})
+    assert (settles["act"], settles["arguments"]) == ("settle", {"question_numbers": [1]})
     assert settles["why"] == "bob answers question 1: 8080"
     assert settles["since_index"] == ledger.size - 1
     for position in (0, 1):

@@ -236,11 +236,11 @@ class Handoff(Noun):
 
     def answer(self, question: int, text: str) -> list[Accepted]:
         """Answer a question to you, counted from 1. Its author settles it."""
-        return self._operate("answer", question_number=question, text=text)
+        return self._operate("answer", question_numbers=[question], text=text)
 
-    def settle(self, question: int, *, comment: str = "") -> list[Accepted]:
-        """Accept the answer to your question, counted from 1, or withdraw it; the reviewer may, too."""
-        return self._operate("settle", question_number=question, comment=comment)
+    def settle(self, *questions: int, comment: str = "") -> list[Accepted]:
+        """Accept the answers to your questions, counted from 1, or withdraw them; the reviewer may, too."""
+        return self._operate("settle", question_numbers=list(questions), comment=comment)
 
     def log(self, text: str) -> list[Accepted]:
         """Add a line to its log."""

@@ -18,7 +18,10 @@ ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "argume
         ({"act": "verify"}, "deed handoff show --as rita h"),
         ({"act": "show"}, "deed handoff show --as rita h"),
         ({"act": "request_changes"}, "deed handoff show --as rita h"),
-        ({"act": "answer", "arguments": {"question_number": 2}}, "deed handoff answer --question 2 --as rita h ANSWER"),
+        (
+            {"act": "answer", "arguments": {"question_numbers": [2]}},
+            "deed handoff answer --question 2 --as rita h ANSWER",
+        ),
         ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "deed handoff check --criterion 3 --as rita h"),
         (
             {"kind": "review", "act": "answer", "arguments": {"approve": True}},

@@ -190,11 +190,11 @@ def test_question_holds_the_completion_until_who_asked_settles_it(own_home: Path
     does("alice", action="ask", to="bob", text="Which route?")
     (item, _) = call_tools(own_home, lambda call: call("handoff_next"), agent="bob").data["items"]
     assert item["why"] == "alice asks: Which route?"
-    assert item["call"]["arguments"] == {"action": "answer", "id": "health", "question_number": 1}
+    assert item["call"]["arguments"] == {"action": "answer", "id": "health", "question_numbers": [1]}
     assert "answer needs text" in does("bob", **item["call"]["arguments"]).error["message"]
-    does("bob", action="answer", question_number=1, text="later")
+    does("bob", action="answer", question_numbers=1, text="later")
     assert does("bob", action="complete").error["code"] == "QUESTION_OPEN"
     (shown,) = does("bob", action="show").data["handoff"]["questions"]
     assert (shown["mark"], shown["text"], shown["answer"]) == ("answered", "Which route?", "later")
-    does("alice", action="settle", question_number=1)
+    does("alice", action="settle", question_numbers=1)
     assert does("bob", action="complete").data["status"] == "completed"
