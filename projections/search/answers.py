@@ -19,6 +19,7 @@ class SearchHit(Marked, frozen=True, kw_only=True):
     """An event that was found by its text; ``excerpt`` has at most 200 characters around the first match.
 
     ``score`` and ``near`` are null if the event contains all words. ``correction`` is null if the statement stands.
+    ``is_refuted``: it is a conclusion that rests on a refuted assumption.
     """
 
     event_index: Index
@@ -31,6 +32,7 @@ class SearchHit(Marked, frozen=True, kw_only=True):
     score: NearScore | None = None
     near: Nearness | None = None
     correction: AppliedCorrection | None = None
+    is_refuted: bool = False
 
 
 class SearchPage(Page[SearchHit], frozen=True, kw_only=True):

@@ -22,7 +22,15 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
-from deedbook.projections.answers.query import Arguments, Plain, QueryContext, Since, Where, prefix_digits_min
+from deedbook.projections.answers.query import (
+    Arguments,
+    Plain,
+    QueryContext,
+    Since,
+    Where,
+    json_list,
+    prefix_digits_min,
+)
 from deedbook.projections.briefs.embedding import STOP_WORDS
 from deedbook.projections.reasoning.route import Domain, Route, Tag
 from deedbook.projections.search.answers import SearchHit, SearchPage
@@ -120,16 +128,24 @@ def find_text(context: QueryContext, args: SearchText) -> SearchPage:
         rows = [hits_at[index] | {"score": event.score, "near": event.near} for index, event in page.items()]
         total, holds = len(events), "some"
     corrections = _corrections(context, rows)
-    hits = [_hit(row, terms, corrections.get(row["event_index"])) for row in rows]
+    refuted = _refuted(context, rows)
+    hits = [_hit(row, terms, corrections.get(row["event_index"]), refuted) for row in rows]
     reached = offset + len(hits)
     goes_on = bool(hits) and reached < min(total, hits_reached_max)
     following = size * hits_reached_max + reached if goes_on else None
     return SearchPage(items=hits, total=total, next=following, holds=holds)
 
 
-def _hit(row: Plain, terms: Sequence[Term], correction: AppliedCorrection | None) -> SearchHit:
-    text = row.pop("text")
-    return SearchHit(**row, excerpt=excerpt_of(text, terms), correction=correction)
+def _hit(row: Plain, terms: Sequence[Term], correction: AppliedCorrection | None, refuted: set[str]) -> SearchHit:
+    text, is_refuted = row.pop("text"), row["kind"] == CONCLUDED and row["stream"] in refuted
+    return SearchHit(**row, excerpt=excerpt_of(text, terms), correction=correction, is_refuted=is_refuted)
+
+
+def _refuted(context: QueryContext, rows: Sequence[Plain]) -> set[str]:
+    """Return the streams of the rows' conclusions that rest on a refuted assumption."""
+    concluded = json_list({row["stream"].partition("/")[2] for row in rows if row["kind"] == CONCLUDED})
+    sql = "SELECT id, is_refuted FROM reasonings WHERE id IN (SELECT value FROM json_each(?))"
+    return {f"reasoning/{row['id']}" for row in context.rows(sql, (concluded,)) if row["is_refuted"]}
 
 
 def _corrections(context: QueryContext, rows: Sequence[Plain]) -> dict[int, AppliedCorrection]:
@@ -141,6 +157,7 @@ def _corrections(context: QueryContext, rows: Sequence[Plain]) -> dict[int, Appl
     }
 
 
+CONCLUDED: Final = "reasoning.concluded"
 _HIT: Final = (
     "SELECT e.event_index, e.id AS event_id, e.kind, e.stream, e.author, e.accepted_ms, t.text{} "
     "FROM events e JOIN search_texts t USING (event_index)"

@@ -148,6 +148,7 @@ def test_a_hit_names_the_event_and_shows_some_of_it(ledger, written, reader):
     assert "the POOL leaks" in hit["excerpt"]
     assert len(hit.pop("excerpt")) <= excerpt_max_chars
     assert hit == dict.fromkeys(("score", "near", "correction")) | {
+        "is_refuted": False,
         "event_index": index,
         "event_id": event.id,
         "kind": "finding.logged",

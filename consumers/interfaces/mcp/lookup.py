@@ -214,7 +214,7 @@ class LookupTools(Tools):
 
 def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a row of a search with its texts cut to its share of the tokens."""
-    row = {name: value for name, value in row.items() if value is not None}
+    row = {name: value for name, value in row.items() if value is not None and value is not False}
     row["at"] = time_text(row.pop("accepted_ms"))
     if correction := row.pop("correction", None):
         correction["at"] = time_text(correction.pop("happened_ms"))

@@ -77,3 +77,5 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
     echo_exact(f"    {line}" if done is None else f"    ~~{line}~~")
     if done is not None:
         echo(f"      {output.corrected(done)}")
+    if hit["is_refuted"]:
+        echo("      it rests on a refuted assumption", fg="red")
