@@ -23,7 +23,7 @@ from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.queries import VALID
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
-from deedbook.projections.handoffs.waits import REVIEW_RANK, Wait, since_of, waiting
+from deedbook.projections.handoffs.waits import REVIEW_RANK, Wait, questions_for, since_of, waiting
 from deedbook.projections.handoffs.why import (
     approval_rests_text,
     compromised_approval_text,
@@ -188,7 +188,7 @@ def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait)
         act=operation,
         arguments=arguments,
         reasoning_refs=list(dict.fromkeys([*results, *content.reasoning_refs])),
-        since_index=since_of(wait.case, record, facts),
+        since_index=since_of(wait.case, record, facts, agent),
     )
 
 
@@ -228,11 +228,11 @@ def _operation_of(
             if not left and waiver_numbers:  # the reviewer must act
                 return "show", {}
             if not left and facts.questions_left:
-                mine = _questions_for(agent, facts, is_answered=False)
+                mine = questions_for(agent, facts, is_answered=False)
                 return ("answer", {"question_numbers": mine[:1]}) if mine else ("show", {})
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "answer" | "settle":
-            numbers = _questions_for(agent, facts, is_answered=wait.action == "settle")
+            numbers = questions_for(agent, facts, is_answered=wait.action == "settle")
             return wait.action, {"question_numbers": numbers if wait.action == "settle" else numbers[:1]}
         case "waive":
             return "waive", {"criterion_numbers": waiver_numbers[:1]}
@@ -240,14 +240,8 @@ def _operation_of(
             return wait.act or wait.action, {}
 
 
-def _questions_for(agent: str, facts: HandoffFacts, *, is_answered: bool) -> list[int]:
-    """Return the numbers of the questions on which an agent must act: those to them, or their own with an answer."""
-    of = [question for question in facts.questions if question.is_answered == is_answered]
-    return [question.number for question in of if agent == (question.by if is_answered else question.to)]
-
-
 def _why_of_question(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> str:
-    numbers = _questions_for(agent, facts, is_answered=wait.action == "settle")
+    numbers = questions_for(agent, facts, is_answered=wait.action == "settle")
     question = next(question for question in facts.questions if question.number == numbers[0])
     told = record.questions[question.number - 1]
     more = f" (and {len(numbers) - 1} more)" if len(numbers) > 1 else ""

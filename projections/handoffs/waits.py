@@ -163,6 +163,12 @@ def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
     return agents
 
 
+def questions_for(agent: str, facts: HandoffFacts, *, is_answered: bool) -> list[int]:
+    """Return the numbers of the questions on which an agent must act: those to them, or their own with an answer."""
+    of = [question for question in facts.questions if question.is_answered == is_answered]
+    return [question.number for question in of if agent == (question.by if is_answered else question.to)]
+
+
 def _questioned(wait: Wait, facts: HandoffFacts) -> list[str]:
     """Return the agents that must act on a question: who was asked, or who asked and has an answer."""
     return [
@@ -172,8 +178,8 @@ def _questioned(wait: Wait, facts: HandoffFacts) -> list[str]:
     ]
 
 
-def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
-    """Return the index of the event since which a handoff waits."""
+def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts, agent: str) -> int:
+    """Return the index of the event since which a handoff waits for an agent."""
     # A handoff of a human owner needs no approval.
     approved = record.content_index if record.approved_index is None else record.approved_index
     match case:
@@ -191,12 +197,9 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts) -> int:
         case "asked":
             index = record.index_of("handoff.waiver_asked")
         case "question" | "answered":
-            texts = [record.questions[each.number - 1] for each in facts.questions]
-            index = min(
-                (asked.index if case == "question" else asked.answered_index or asked.index)
-                for asked, each in zip(texts, facts.questions, strict=True)
-                if each.is_answered == (case == "answered")
-            )
+            numbers = questions_for(agent, facts, is_answered=case == "answered")
+            texts = [record.questions[number - 1] for number in numbers]
+            index = min(asked.index if case == "question" else asked.answered_index or asked.index for asked in texts)
         case "in_progress" | "blocked" | "completed":
             index = record.index_of(*_KINDS_TO[case])
         case _:
@@ -220,5 +223,5 @@ def wait_rows(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents:
     for leased in (None,) if lease is None else (True, False):
         as_then = msgspec.structs.replace(facts, is_lapsed=leased is False)
         for agent, wait in waiting(as_then):
-            since = since_of(wait.case, record, as_then)
+            since = since_of(wait.case, record, as_then, agent)
             yield WaitRow(record.id, next(positions), agent, wait.action, wait.rank, since, leased, from_ms, until_ms)

@@ -470,6 +470,14 @@ def test_question_waits_for_who_was_asked_and_its_answer_for_who_asked(ledger, r
     assert only(reader, "bob")["act"] == "complete"
 
 
+def test_question_waits_since_it_was_asked_of_this_agent(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h"))
+    for to in ("bob", "alice"):
+        ledger.emit("rita", "handoff/h", kinds.HandoffQuestionAsked(to=to, question="Why?"))
+    since = {item["agent"]: item["since_index"] for item in queue(reader) if item["action"] == "answer"}
+    assert since == {"bob": ledger.size - 2, "alice": ledger.size - 1}
+
+
 def test_receiver_whose_answer_is_not_accepted_yet_can_only_look(ledger, reader):
     ledger.approve("h", ledger.hand_over("h"))
     ledger.claim("h")
