@@ -56,3 +56,15 @@ class HandoffLine(Marked, frozen=True, kw_only=True, rename={"sender": "from", "
     importer: str | None
     is_ready: bool
     depends_on: list[LinkedHandoff]
+
+
+class NewLine(Marked, frozen=True, kw_only=True):
+    """A log line that somebody else signed on a handoff that concerns an agent."""
+
+    event_index: Index
+    id: str
+    title: Untrusted
+    author: str
+    kind: str
+    accepted_ms: Ms
+    text: Untrusted

@@ -10,6 +10,7 @@ from deedbook.projections.answers.answer import Page
 from deedbook.projections.handoffs.lines import (
     HandoffLine,
     LinkedHandoff,
+    NewLine,
     References,
     UnannouncedHandoff,
     UnannouncedHandoffs,
@@ -40,6 +41,19 @@ _REFERENCES: Final = (
 )
 _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
 
+_LINES: Final = query.Listing(
+    "SELECT l.event_index, l.handoff_id AS id, h.title, l.author, l.kind, l.accepted_ms, l.text "
+    "FROM handoff_log l JOIN handoffs h ON h.id = l.handoff_id",
+    "handoff_log l JOIN handoffs h ON h.id = l.handoff_id",
+    "l.event_index",
+    newest_first=False,
+)
+_CONCERNED: Final = (
+    "(h.sender = ? OR h.importer = ? OR h.receiver = ? OR h.reviewer = ? "
+    "OR h.id IN (SELECT w.handoff_id FROM handoff_waits w WHERE w.agent = ?) "
+    "OR h.id IN (SELECT o.handoff_id FROM handoff_log o WHERE o.author = ?))"
+)
+
 
 class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
     """Filters of a list, newest first."""
@@ -66,6 +80,14 @@ class FileFilter(query.Arguments, frozen=True, rename={"is_all": "all"}):
 
     is_all: bool = False
     after: int | None = None
+    limit: query.Limit = query.page_rows_max
+
+
+class UnreadFilter(query.Arguments, frozen=True):
+    """The agent, and the entry ``after`` which lines are new; ``next`` of a page is the ``after`` of the following."""
+
+    agent: str
+    after: int = -1
     limit: query.Limit = query.page_rows_max
 
 
@@ -109,6 +131,18 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> Page[str
         where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
     page, total, following = query.page_of(context, _FILES, where, args.after, args.limit)
     return Page(items=[row["id"] for row in page], total=total, next=following)
+
+
+def lines_for_agent(context: query.QueryContext, args: UnreadFilter) -> Page[NewLine]:
+    """Return what others signed on the handoffs that concern an agent, in the order of the log.
+
+    A handoff concerns its parties, who signed something on it, and whom it waits for, such as for an answer.
+    """
+    where = query.Where()
+    where.add("l.event_index > ? AND l.author <> ?", args.after, args.agent)
+    where.add(_CONCERNED, *[args.agent] * _CONCERNED.count("?"))
+    page, total, following = query.page_of(context, _LINES, where, None, args.limit)
+    return Page(items=[NewLine(**row) for row in page], total=total, next=following)
 
 
 def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -> UnannouncedHandoffs:

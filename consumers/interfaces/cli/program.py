@@ -19,6 +19,7 @@ from deedbook.ledger.home.environment import wants_colour
 SECTIONS: Final = {
     "Every day": {
         "next": Lazy("handoff_show:next_", "Show what waits for you, each with the next command."),
+        "unread": Lazy("unread:unread", "Show once what others did on your handoffs."),
         "handoff": Lazy("handoff:handoff", "Hand work over: create, approve, claim, complete.", is_group=True),
         "session": Lazy("sessions:session", "Record a session: what you do, find and learn.", is_group=True),
         "report": Lazy(
@@ -93,6 +94,7 @@ ALIASES: Final = {
     "ls": "log",
     "ready": "next",
     "status": "next",
+    "new": "unread",
     "inbox": "next",
     "todo": "next",
     "grep": "search",

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         WaitingRow,
         Why,
     )
-    from deedbook.projections.handoffs.lines import HandoffLine, References, UnannouncedHandoffs
+    from deedbook.projections.handoffs.lines import HandoffLine, NewLine, References, UnannouncedHandoffs
     from deedbook.projections.reasoning.answers import (
         ExistingReasonings,
         FullReasoning,
@@ -438,6 +438,19 @@ class HandoffsQueries(QueryFamily):
         ``limit``: Rows of a page.
         """
 
+    @asks("handoffs.unread")
+    def unread(
+        self, *, agent: str, after: int = -1, limit: int = 500, as_of: int | str | None = None
+    ) -> Pages[NewLine]:
+        """Return what others signed on the handoffs that concern an agent, in the order of the log.
+
+        A handoff concerns its parties, who signed something on it, and whom it waits for, such as for an answer.
+
+        The agent, and the entry ``after`` which lines are new; ``next`` of a page is the ``after`` of the following.
+
+        ``limit``: Rows of a page.
+        """
+
     @asks("handoffs.versions")
     def versions(
         self, *, id: str, since: int | None = None, number: int | None = None, as_of: int | str | None = None
@@ -495,6 +508,7 @@ class AsyncHandoffsQueries(AsyncFamily):
     references = awaited(HandoffsQueries.references)
     show = awaited(HandoffsQueries.show)
     unannounced = awaited(HandoffsQueries.unannounced)
+    unread = awaited_pages(HandoffsQueries.unread)
     versions = awaited(HandoffsQueries.versions)
     waits = awaited_pages(HandoffsQueries.waits)
     why = awaited(HandoffsQueries.why)
