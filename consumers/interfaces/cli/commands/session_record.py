@@ -35,6 +35,7 @@ from deedbook.consumers.reasoning import operations as of_reasoning
 from deedbook.consumers.reasoning.links import check_drafts
 from deedbook.consumers.reasoning.operations import NewConclusion, NewStep, following_number
 from deedbook.consumers.sdk.operations import Operation
+from deedbook.consumers.sdk.text import counted
 from deedbook.consumers.sessions import operations as of_session
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -56,6 +57,7 @@ KINDS: Final[dict[str, tuple[Operation, str]]] = {
     "settle": (of_reasoning.OPERATIONS["settle"], "how"),
     "conclude": (of_reasoning.OPERATIONS["conclude"], "conclusion"),
 }
+_NOUNS: Final = {"assume": "assumption", "settle": "settled assumption", "conclude": "conclusion"}
 # The options of each kind, as on the command line, and the fields that they set.
 _FIELDS: Final = {
     kind: {
@@ -136,7 +138,7 @@ def record(app: App, arguments: tuple[str, ...]) -> None:
         "accepted": [asdict(entry) for entry in accepted],
     }
 
-    what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    what = ", ".join(counted(number, _NOUNS.get(kind, kind).replace("-", " ")) for kind, number in counts.items())
     first, last = accepted[0].index, accepted[-1].index
     at_entries = f"entry {first}" if first == last else f"entries {first} to {last}"
     app.show("session", answer, f"{session}: {what} {'stood already' if repeated else 'recorded'} ({at_entries})")
