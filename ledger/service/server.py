@@ -34,7 +34,7 @@ from typing import Final
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.service.server_config import BusUsers, Member, render_config
+from deedbook.ledger.service.server_config import STORE_IN_CLUSTER, BusUsers, Member, render_config
 from deedbook.ledger.system.files import lock_file, replacing
 
 __all__ = ["BusUsers", "EmbeddedServer", "find_server", "render_config"]
@@ -86,6 +86,15 @@ class EmbeddedServer:
     def is_running(self) -> bool:
         """Whether the server that was started still runs."""
         return self._child is not None and self._child.poll() is None
+
+    def has_stream(self, name: str) -> bool:
+        """Whether this server, which belongs to a cluster, stores a copy of a stream."""
+        return any((self.folder / STORE_IN_CLUSTER).glob(f"jetstream/*/streams/{name}"))
+
+    def restart(self, users: BusUsers) -> None:
+        """Stop the server and start it again at the same port. Raises as ``start``."""
+        self.stop()
+        self.start(users)
 
     def start(self, users: BusUsers, port: int | None = None, *, preferred: int | None = None) -> str:
         """Start the server, also after it died, and return the URL once it admits clients.

@@ -52,6 +52,8 @@ _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 
 ACCOUNTS_FILE: Final = "accounts.conf"
 ROUTE_USER: Final = "deedbook"
+STORE_IN_CLUSTER: Final = "jetstream-cluster"
+"""The folder of the streams of a server that belongs to a cluster."""
 
 # Answers to other accounts. ``allow_responses`` would also do, but a reload forgets the allowed answers.
 _ANSWERS = "_R_.>"
@@ -222,7 +224,7 @@ def render_config(
     """
     path = {name: _quoted(str(folder / name)) for name in ("server.pid", "server.log")}
     # A separate folder: a cluster hides the streams of a lone server, but their subjects stay taken for a while.
-    store = folder / ("jetstream" if member is None else "jetstream-cluster")
+    store = folder / ("jetstream" if member is None else STORE_IN_CLUSTER)
     return f"""\
 # Written by Deedbook whenever users change: edits are lost.
 pid_file: {path["server.pid"]}

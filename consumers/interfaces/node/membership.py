@@ -119,6 +119,11 @@ class Membership:
         return isinstance(self.state, Leader)
 
     @property
+    def stream(self) -> str | None:
+        """The name of the log stream in use; None before it is known."""
+        return None if self._replica.generation is None else self._replica.generation.name
+
+    @property
     def has_complete_log(self) -> bool:
         """Whether no other node can have a longer log than this one; callable in any thread."""
         return has_complete_log(self.state, _now_ms(), self._timing) and self._replica.has_all

@@ -252,3 +252,25 @@ def test_background_task_that_drops_a_cancellation_is_cancelled_again() -> None:
 
     asyncio.run(start_and_end())
     assert dropped == 2
+
+
+def test_server_without_a_copy_of_the_stream_is_restarted_once_for_each_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(node_module.time, "monotonic", lambda: now[0])
+    copies, told = node_module._Copies(), []
+    for at, stream, has_copy in [
+        (0, "s_1", True),
+        (60, "s_1", True),
+        (61, "s_2", False),  # a new stream: its copy is made soon
+        (62, "s_2", True),
+        (80, "s_3", False),
+        (89, "s_3", False),
+        (91, "s_3", False),
+        (200, "s_3", False),  # told already: a restart did not help
+        (201, "s_3", True),
+        (202, "s_3", False),
+        (213, "s_3", False),
+    ]:
+        now[0] = 100.0 + at
+        told += [at] if copies.is_lost(stream, has_copy=has_copy) else []
+    assert told == [91, 213]

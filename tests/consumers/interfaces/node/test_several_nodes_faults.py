@@ -174,6 +174,30 @@ def test_stream_files_that_are_damaged_at_one_server_cost_nothing(nodes: Nodes, 
     repeat(nodes, f"stream files of one replica {how}", make)
 
 
+def test_node_that_was_away_while_the_stream_was_built_again_gets_its_copy(nodes: Nodes) -> None:
+    """Its server knows only the stream before, whose subjects overlap with those of the next one."""
+    away, *others = nodes.names
+    with nodes.work():
+        nodes.progress(3)
+        nodes.kill(*nodes.names)
+        for name in others:
+            damage(nodes.scene.homes[name], "truncated")
+        nodes.start(*others)
+        nodes.progress(3)
+        record = nodes.scene.homes[others[0]] / "bus" / "generation.json"
+        number = json.loads(record.read_bytes())["number"]
+        nodes.start(away)
+
+        def has_copy() -> bool:
+            streams = nodes.scene.homes[away].glob("bus/jetstream-cluster/jetstream/*/streams/DEEDBOOK_*")
+            return any(path.name.endswith(f"_{number}") for path in streams)
+
+        eventually(has_copy, "a copy of the next stream")
+        nodes.progress(3)
+        nodes.whole()
+    nodes.settle("stream built again while a node was away", 1)
+
+
 @pytest.mark.parametrize("how", ["flipped", "truncated", "store deleted"])
 def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_log(nodes: Nodes, how: str) -> None:
     """Not: the stream's folder alone. Then servers may elect nobody, and nodes name what the runbook says of it."""
