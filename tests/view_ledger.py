@@ -30,6 +30,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "handoffs.facts": {"id": "b.md"},
     "handoffs.why": {"id": "b"},
     "handoffs.versions": {"id": "b"},
+    "handoffs.unread": {"agent": "bob"},
     "reasoning.existing": {"ids": ["r1"]},
     "reasoning.fetch": {"id": "r1"},
     "reasoning.full": {"id": "r1"},

@@ -118,6 +118,7 @@ TABLE: Final = dict(
             tool=Tool("handoff_act", {"action": "show", "id": "b"}, "", "id"),
         ),
         asked("handoffs.unannounced", None, MADE),
+        asked("handoffs.unread", "unread --peek --as bob", arguments={"agent": "bob"}),
         asked("handoffs.versions", None, "`amend` and operations on another version print what changed"),
         asked(
             "handoffs.why",
