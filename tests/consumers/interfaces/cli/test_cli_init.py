@@ -154,8 +154,9 @@ def test_file_that_somebody_edited_is_refused_before_anything_is_made(here: Deed
 
 
 @pytest.mark.parametrize("name", ["root", "codex"])
-def test_name_of_a_key_or_an_agent_is_no_name_of_a_person(here: Deed, name: str) -> None:
+def test_name_of_a_key_or_an_agent_is_no_name_of_a_person(here: Deed, project: Path, name: str) -> None:
     here.refuses("USAGE", "init", "--unprotected", "--name", name)
+    assert not (project / ".deedbook").exists()
 
 
 @pytest.mark.parametrize(("login", "name"), [("Anna.K", "anna-k"), ("root", "reviewer"), ("安娜", "reviewer")])
