@@ -25,6 +25,8 @@ from building import Ledger  # noqa: E402
 from postgres import database, postgres  # noqa: E402, F401 - fixtures
 from stores import store  # noqa: E402, F401 - a fixture
 
+from deedbook.consumers.interfaces.cli import progress  # noqa: E402
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -53,6 +55,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # Other examples are drawn in each run, of most properties so many; in the long run more.
 settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 60)
 settings.load_profile("untimed")
+
+# A busy machine makes quick work slow, and tests compare standard error; those of progress set a time of their own.
+progress.shown_after_s = 600.0
 
 _numbers: Final = itertools.count()
 

@@ -16,7 +16,7 @@ from deedbook.projections.answers.reader import Reader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deedbook.ledger.client.local_reader import Views
+    from deedbook.ledger.client.local_reader import OpenViews, Views
     from deedbook.ledger.home.config import Settings
 
 
@@ -28,10 +28,11 @@ class Clients:
         self._clients: dict[Path, tuple[Client, int]] = {}
         self._inherited: dict[Path, Client] = {}
 
-    def open(self, settings: Settings) -> Client:
+    def open(self, settings: Settings, views: OpenViews | None = None) -> Client:
         """Return a new connection to a server, or the client of a folder, which is opened if it is not open yet.
 
-        Raises Unavailable: ``STORE_UNAVAILABLE`` in a fork of a process that had the folder open. Also raises as
+        ``views`` opens the views of a folder (default: a ``Reader`` that writes its notices on standard error). Raises
+        Unavailable: ``STORE_UNAVAILABLE`` in a fork of a process that had the folder open. Also raises as
         ``open_client``.
         """
         if settings.server is not None:
@@ -43,7 +44,7 @@ class Clients:
 or start processes anew (multiprocessing calls that `spawn`)"
                 raise Unavailable("STORE_UNAVAILABLE", message, folder=str(folder))
             client, users = self._clients.get(folder, (None, 0))
-            client = client or open_client(settings, _open_views)
+            client = client or open_client(settings, views or _open_views)
             self._clients[folder] = client, users + 1
         return client
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import msgspec
@@ -54,13 +55,19 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def join(
-    invitation: Invitation, home: Home, server: str, *, passphrase: Callable[[], str | None] = lambda: None
+    invitation: Invitation,
+    home: Home,
+    server: str,
+    *,
+    passphrase: Callable[[], str | None] = lambda: None,
+    progress: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Joined:
     """Join a ledger by an invitation, with keys and settings in ``home``; a repeated call continues.
 
-    ``server`` is one URL, or several with commas; ``passphrase`` returns the passphrase of the identity key. Raises
-    Refused: ``LEDGER_EXISTS`` if the folder is in use; ``NOT_INVITED``, ``BUS_DENIED``. Corrupted:
-    ``VERIFICATION_FAILED``: the invitation is of another ledger. Unavailable: ``BUS_UNAVAILABLE``; repeat the call.
+    ``server`` is one URL, or several with commas; ``passphrase`` returns the passphrase of the identity key.
+    ``progress()`` is entered for what may take long: registering, and reading the history. Raises Refused:
+    ``LEDGER_EXISTS`` if the folder is in use; ``NOT_INVITED``, ``BUS_DENIED``. Corrupted: ``VERIFICATION_FAILED``: the
+    invitation is of another ledger. Unavailable: ``BUS_UNAVAILABLE``; repeat the call.
     """
     membership = Membership(invitation.ledger, invitation.root, server.split(","), invitation.name)
     with as_unavailable(home.path):
@@ -71,12 +78,13 @@ def join(
         # Keys are only used in a trusted folder, and this user has just made it.
         trust.adopt(home.path, invitation.root, now(), membership)
         index = None
-        if not _is_let_in(home, invitation, server):
-            _register(home, invitation, key, server)
-        if not _is_node(invitation):  # a node replays the whole log from the pinned root, so this check is not needed
-            settings = Settings(home=home.path.resolve(), server=server, agent=invitation.name)
-            index = _check(settings, invitation, key)
-            write_membership(home.path, membership)
+        with progress():
+            if not _is_let_in(home, invitation, server):
+                _register(home, invitation, key, server)
+            if not _is_node(invitation):  # a node replays the whole log from the pinned root: no need of this check
+                settings = Settings(home=home.path.resolve(), server=server, agent=invitation.name)
+                index = _check(settings, invitation, key)
+                write_membership(home.path, membership)
         (home.path / BEGUN_FILE).unlink(missing_ok=True)
     return Joined(membership, key.public.hex(), index)
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from deedbook.consumers.sdk.batch import Batch
     from deedbook.consumers.sdk.kind_names import KindName
     from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.local_reader import OpenViews
     from deedbook.ledger.events.body import Event
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.identity import Key
@@ -68,14 +69,16 @@ class LedgerBase:
         spool: bool = False,
         passphrase: Passphrase = None,
         settings: Settings | None = None,
+        views: OpenViews | None = None,
     ) -> None:
         """Read the settings of a ledger. A ``Ledger`` is open now; open an ``AsyncLedger`` by ``async with``.
 
         ``home`` is the ledger's folder itself. ``server`` is the URL of a node, for example ``nats://127.0.0.1:4222``,
         or of several, separated by commas. With ``spool``, a report that no server answers is stored here and sent
-        later; the call then raises ``SPOOLED`` (``ledger.client.spool``). Raises Unavailable: ``NO_LEDGER``; when it
-        opens ``STORE_UNAVAILABLE`` or ``BUS_UNAVAILABLE``. Refused: a setting is wrong; when it opens ``USAGE`` for a
-        server without an agent, ``KEY_FILE_MISSING`` or ``BUS_DENIED``.
+        later; the call then raises ``SPOOLED`` (``ledger.client.spool``). ``views`` opens the views of a folder
+        (``Clients.open``). Raises Unavailable: ``NO_LEDGER``; when it opens ``STORE_UNAVAILABLE`` or
+        ``BUS_UNAVAILABLE``. Refused: a setting is wrong; when it opens ``USAGE`` for a server without an agent,
+        ``KEY_FILE_MISSING`` or ``BUS_DENIED``.
         """
         if settings is None:
             folder = None if home is None else Path(home)
@@ -86,6 +89,7 @@ class LedgerBase:
         self.settings = settings
         self._process = os.getpid()
         self._passphrase = passphrase
+        self._open_views = views
         self._prepare()
 
     def _prepare(self) -> None:
@@ -112,7 +116,7 @@ class OpenLedger(LedgerBase, Resource):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
     def _prepare(self) -> None:
-        self._client: Client | None = clients.open(asking(self.settings))
+        self._client: Client | None = clients.open(asking(self.settings), self._open_views)
         self._stop = threading.Event()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -24,6 +24,10 @@ from deedbook.projections.views.runner import Progress, Runner
 T = TypeVar("T")
 
 
+def _without_progress() -> AbstractContextManager[Callable[[int, int], None]]:
+    return nullcontext(lambda _done, _total: None)
+
+
 class Reader(ViewReader):
     """Answers about one ledger; threads may share it, and any number of processes may have one on the same folder."""
 
@@ -34,8 +38,14 @@ class Reader(ViewReader):
         *,
         store: str | None = None,
         notice: Callable[[str], None] = lambda _: None,
+        progress: Callable[[], AbstractContextManager[Callable[[int, int], None]]] = _without_progress,
     ) -> None:
-        """Open the views of the ledger's folder, as ``ViewReader`` does."""
+        """Open the views of the ledger's folder, as ``ViewReader`` does.
+
+        A question that has entries to fold first enters ``progress()``, and calls what that gives with the entries
+        folded and the entries in the log.
+        """
+        self._progress = progress
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
         super().__init__(client, settings, store=store, notice=notice)
@@ -57,8 +67,15 @@ class Reader(ViewReader):
         """Fold up to the end of the log."""
         # Only one thread at a time may use a runner. The runner of all views folds the whole log the first time, and
         # other queries are answered between its batches.
-        with self._folding_all if on_demand else self._lock:
-            (self.runner if on_demand else self._eager_runner).catch_up()
+        with self._folding_all if on_demand else self._lock, ExitStack() as shown:
+            steps: list[Callable[[int, int], None]] = []
+
+            def report(reached: Progress) -> None:
+                if not steps:
+                    steps.append(shown.enter_context(self._progress()))
+                steps[0](*reached)
+
+            (self.runner if on_demand else self._eager_runner).catch_up(progress=report)
 
     def reset(self) -> None:
         """Make new runners for another store."""

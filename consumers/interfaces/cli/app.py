@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from deedbook.consumers.auditor.bundle_ledger import BundleLedger
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.client.client import Client
+    from deedbook.ledger.client.local_reader import Views
+    from deedbook.ledger.client.reads import LogReads
     from deedbook.ledger.home.config import Settings
 
 passphrase_max_bytes = 4096
@@ -61,11 +63,15 @@ class App(ReadingApp):
         """Return the ledger of this run, opened once: that of the settings, or the bundle that --bundle names."""
         if self._ledger is None:
             self._ledger = (
-                Ledger(settings=super().settings(), passphrase=self.ask_passphrase)
+                Ledger(settings=super().settings(), passphrase=self.ask_passphrase, views=self._fold_views)
                 if self.bundle is None
                 else self._open_bundle(self.bundle)
             )
         return self._ledger
+
+    def _fold_views(self, client: LogReads, settings: Settings) -> Views:
+        views: Views = load("fold_views:fold_views")(client, settings, is_shown=not self.as_json)
+        return views
 
     def settings(self) -> Settings:
         """Return the settings of this run. Those of a bundle name a temporary folder, and read no file."""

@@ -22,6 +22,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.settings_page import settings_page
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
@@ -84,8 +85,9 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
         app.show("settings", {"page": page}, page)
         return
     home = app.home or find_home(present_folder())
-    checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
-    checks += [_model_check(app)] if llm else []
+    with progress("checking", is_shown=not app.as_json):
+        checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
+        checks += [_model_check(app)] if llm else []
     bad = [check for check in checks if not check.ok]
     data = {"checks": [check._asdict() for check in checks], "ok": not bad}
 

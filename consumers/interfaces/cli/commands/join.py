@@ -8,6 +8,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.agents import UNPROTECTED_HELP, new_passphrase
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.sdk.join import join as join_ledger
 from deedbook.ledger.client.invitation import Invitation
 from deedbook.ledger.errors import Refused
@@ -46,7 +47,8 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
         raise Refused("USAGE", unknown)
     server = check_server(servers)
     ask = partial(new_passphrase, app, invitation.name, invitation.roles, unprotected=unprotected)
-    joined = join_ledger(invitation, Home(path), server, passphrase=ask)
+    shown = partial(progress, "joining", is_shown=not app.as_json)
+    joined = join_ledger(invitation, Home(path), server, passphrase=ask, progress=shown)
     data = {
         "home": str(path),
         "ledger": invitation.ledger,

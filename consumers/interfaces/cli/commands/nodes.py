@@ -10,6 +10,7 @@ import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.node.peers import HAND_OVER_FILE, NodesView, read_nodes
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.home.home import Home
@@ -51,12 +52,12 @@ def hand_over(app: App, name: str) -> None:
         raise Refused("NOT_FOUND", f"node {name} does not answer: see `deed node list`", name=name)
     write_whole(Home(app.settings().home).bus / HAND_OVER_FILE, name.encode())
     until = time.monotonic() + _wait_s
-    while time.monotonic() < until:
-        time.sleep(_look_every_s)
-        leader = _view(app).leader
-        if leader not in {"", view.node}:
-            app.show("node", {"leader": leader}, f"{leader} leads")
-            return
+    with progress("waiting for a new leader", is_shown=not app.as_json):
+        while (leader := _view(app).leader) in {"", view.node} and time.monotonic() < until:
+            time.sleep(_look_every_s)
+    if leader not in {"", view.node}:
+        app.show("node", {"leader": leader}, f"{leader} leads")
+        return
     raise Unavailable("NOT_LEADER", f"no node took over within {_wait_s:g} s: see `deed node list`")
 
 

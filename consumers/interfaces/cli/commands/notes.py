@@ -113,14 +113,19 @@ def list_(app: App) -> None:
 def push_(app: App, remote: str | None) -> None:
     """Merge and push all notes to REMOTE (default: origin, or the only one), never by force."""
     notes, is_trusted = _trusted_notes(app)
-    _show_transfer(app, "notes_pushed", push(notes, remote, is_trusted=is_trusted))
+    with progress("pushing notes", is_shown=not app.as_json):
+        transfer = push(notes, remote, is_trusted=is_trusted)
+    _show_transfer(app, "notes_pushed", transfer)
 
 
 @notes.command("fetch")
 @click.argument("remote", required=False)
 def fetch_(app: App, remote: str | None) -> None:
     """Fetch the notes of REMOTE (default: origin, or the only one) and merge them with local notes."""
-    _show_transfer(app, "notes_fetched", fetch(_trusted_notes(app)[0], remote))
+    notes, _ = _trusted_notes(app)
+    with progress("fetching notes", is_shown=not app.as_json):
+        transfer = fetch(notes, remote)
+    _show_transfer(app, "notes_fetched", transfer)
 
 
 _SIGNED: Final = {True: "yes", False: "NO", None: "?"}

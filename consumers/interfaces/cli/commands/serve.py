@@ -12,6 +12,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command, extra
 from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.node.node import PORT_FILE, Node
@@ -71,7 +72,9 @@ def last_port(home: Home) -> int | None:
 async def _serve(app: App, node: Node, web: str | None, taken: str, *, is_public: bool) -> None:
     stop = stop_at_signals()
     node.is_stopped = stop.is_set
-    async with node, contextlib.AsyncExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
+        with progress("starting", is_shown=not app.as_json):
+            await stack.enter_async_context(node)
         ledger, url = node.client.ledger, node.url
         elsewhere = f" ({taken}: choose one with --port)" if node.is_elsewhere else ""
         data, also = {"ledger": ledger, "url": url}, ""
