@@ -228,11 +228,11 @@ def _operation_of(
             if not left and waiver_numbers:  # the reviewer must act
                 return "show", {}
             if not left and facts.questions_left:
-                mine = questions_for(agent, facts, is_answered=False)
+                mine = questions_for(agent, facts, "question")
                 return ("answer", {"question_numbers": mine[:1]}) if mine else ("show", {})
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "answer" | "settle":
-            numbers = questions_for(agent, facts, is_answered=wait.action == "settle")
+            numbers = questions_for(agent, facts, wait.case)
             return wait.action, {"question_numbers": numbers if wait.action == "settle" else numbers[:1]}
         case "waive":
             return "waive", {"criterion_numbers": waiver_numbers[:1]}
@@ -241,14 +241,19 @@ def _operation_of(
 
 
 def _why_of_question(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> str:
-    numbers = questions_for(agent, facts, is_answered=wait.action == "settle")
+    numbers = questions_for(agent, facts, wait.case)
     question = next(question for question in facts.questions if question.number == numbers[0])
     told = record.questions[question.number - 1]
     more = f" (and {len(numbers) - 1} more)" if len(numbers) > 1 else ""
-    if wait.action == "settle":
+    if wait.case == "answered":
         return f"{question.to} answers question {question.number}: {told.answer}{more}"
-    place = f" about {told.place}" if told.place else ""
-    return f"{question.by} asks{place}: {told.question}{more}"
+    asks = f"{question.by} asks{f' about {told.place}' if told.place else ''}: {told.question}"
+    if wait.case == "question":
+        return f"{asks}{more}"
+    answer = (
+        f" ({question.to} answers: {told.answer})" if question.is_answered else f" ({question.to} has not answered)"
+    )
+    return f"it holds the completion that {asks}{answer}{more}"
 
 
 def _why(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> str:

@@ -37,6 +37,7 @@ Case = Literal[
     "imported",
     "question",
     "answered",
+    "held",
 ]
 
 
@@ -55,28 +56,30 @@ class Wait(msgspec.Struct, frozen=True):
     act: Literal["show"] | None = None
 
 
-REVIEW_RANK: Final = 1
+REVIEW_RANK: Final = 2
 _BLOCKED: Final = "{handoff.receiver} is blocked: {handoff.reason}"
-# First items that stopped somebody's work, then items that wait at a gate, then work in progress, then work that can
-# start. Imported history is last: a hundred claims of old files must not come before what agents wait for.
+# First questions, for which somebody waits and which take a minute. Then items that stopped somebody's work, then items
+# that wait at a gate, then work in progress, then work that can start. Imported history is last: a hundred claims of
+# old files must not come before what agents wait for.
 WAITS: Final = (
-    Wait("blocked", "reviewer", "unblock", 0, _BLOCKED),
-    Wait("orphaned", "sender", "amend", 0, None, "show"),  # its receiver was removed
-    Wait("unreviewed", "sender", "amend", 0, None, "show"),  # the reviewer who must act was removed, or cannot
-    Wait("unreceived", "sender", "amend", 0, None, "show"),  # approved, and nobody can claim it
-    Wait("stuck", "sender", "amend", 0, None, "show"),  # a dependency does not exist, or will never be done
-    Wait("asked", "reviewer", "waive", 1, None),
-    Wait("question", "asked", "answer", 2, None),
-    Wait("changes", "receiver", "continue", 2, None),
-    Wait("answered", "asker", "settle", 3, None),
-    Wait("completed", "reviewer", "verify", 3, None),
-    Wait("pending", "reviewer", "approve", 4, None),
-    Wait("in_progress", "receiver", "continue", 5, None),
-    Wait("asked", "receiver", "continue", 5, None),
-    Wait("claimable", "receiver", "claim", 6, None),
+    Wait("question", "asked", "answer", 0, None),
+    Wait("blocked", "reviewer", "unblock", 1, _BLOCKED),
+    Wait("orphaned", "sender", "amend", 1, None, "show"),  # its receiver was removed
+    Wait("unreviewed", "sender", "amend", 1, None, "show"),  # the reviewer who must act was removed, or cannot
+    Wait("unreceived", "sender", "amend", 1, None, "show"),  # approved, and nobody can claim it
+    Wait("stuck", "sender", "amend", 1, None, "show"),  # a dependency does not exist, or will never be done
+    Wait("asked", "reviewer", "waive", 2, None),
+    Wait("changes", "receiver", "continue", 3, None),
+    Wait("answered", "asker", "settle", 4, None),
+    Wait("held", "reviewer", "settle", 4, None),  # nothing but open questions holds its completion
+    Wait("completed", "reviewer", "verify", 4, None),
+    Wait("pending", "reviewer", "approve", 5, None),
+    Wait("in_progress", "receiver", "continue", 6, None),
+    Wait("asked", "receiver", "continue", 6, None),
+    Wait("claimable", "receiver", "claim", 7, None),
     # A notice: the reviewer or the receiver can act.
-    Wait("blocked", "sender", "unblock", 7, _BLOCKED + " (for information: {handoff.reviewer} can unblock it)", "show"),
-    Wait("imported", "reviewer", "approve", 8, None),
+    Wait("blocked", "sender", "unblock", 8, _BLOCKED + " (for information: {handoff.reviewer} can unblock it)", "show"),
+    Wait("imported", "reviewer", "approve", 9, None),
 )
 
 
@@ -148,13 +151,17 @@ def case_of(facts: HandoffFacts) -> Case | None:
 
 def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
     """Return the agents that a handoff waits for; the sender of a blocked one, who only gets a notice, comes last."""
-    cases = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
+    cases: set[Case | None] = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
     agents: list[tuple[str, Wait]] = []
     is_over = facts.status in FINAL
     for wait in WAITS:
         if wait.party in ("asked", "asker"):
             agents += [] if is_over else [(name, wait) for name in dict.fromkeys(_questioned(wait, facts))]
             continue
+        if wait.case == "held":  # after the answers to their own questions
+            is_settling = any(other.action == "settle" and by == facts.reviewer for by, other in agents)
+            if not is_settling and _questions_that_hold(facts):
+                cases.add("held")
         name: str = facts.amender if wait.action == "amend" else getattr(facts, wait.party)
         is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
         is_informed = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
@@ -163,10 +170,24 @@ def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
     return agents
 
 
-def questions_for(agent: str, facts: HandoffFacts, *, is_answered: bool) -> list[int]:
-    """Return the numbers of the questions on which an agent must act: those to them, or their own with an answer."""
+def questions_for(agent: str, facts: HandoffFacts, case: Case) -> list[int]:
+    """Return the numbers of the questions on which an agent must act in a case of questions."""
+    if case == "held":
+        return _questions_that_hold(facts)
+    is_answered = case == "answered"
     of = [question for question in facts.questions if question.is_answered == is_answered]
     return [question.number for question in of if agent == (question.by if is_answered else question.to)]
+
+
+def _questions_that_hold(facts: HandoffFacts) -> list[int]:
+    """Return the numbers of the questions of others for which the reviewer may let the work be completed.
+
+    Empty while something else holds its completion, too.
+    """
+    if case_of(facts) not in ("in_progress", "changes") or facts.criteria_left:
+        return []
+    of_others = {question.number for question in facts.questions if question.by != facts.reviewer}
+    return [number for number in facts.questions_left if number in of_others]
 
 
 def _questioned(wait: Wait, facts: HandoffFacts) -> list[str]:
@@ -196,10 +217,9 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts, agent: str)
             index = record.index_of("handoff.changes_requested")
         case "asked":
             index = record.index_of("handoff.waiver_asked")
-        case "question" | "answered":
-            numbers = questions_for(agent, facts, is_answered=case == "answered")
-            texts = [record.questions[number - 1] for number in numbers]
-            index = min(asked.index if case == "question" else asked.answered_index or asked.index for asked in texts)
+        case "question" | "answered" | "held":
+            texts = [record.questions[number - 1] for number in questions_for(agent, facts, case)]
+            index = min(asked.answered_index or asked.index if case == "answered" else asked.index for asked in texts)
         case "in_progress" | "blocked" | "completed":
             index = record.index_of(*_KINDS_TO[case])
         case _:

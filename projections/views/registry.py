@@ -18,7 +18,7 @@ VIEW_VERSIONS: Final = {
     "agents": 11,
     "reasoning": 10,
     "briefs": 5,
-    "handoffs": 17,
+    "handoffs": 18,
     "sessions": 8,
     "validations": 5,
     "snapshots": 4,

@@ -470,6 +470,33 @@ def test_question_waits_for_who_was_asked_and_its_answer_for_who_asked(ledger, r
     assert only(reader, "bob")["act"] == "complete"
 
 
+def test_reviewer_settles_questions_of_others_that_alone_hold_the_completion(ledger, reader):
+    ledger.register("carl")
+    ledger.approve("h", ledger.hand_over("h", criteria=["green"]))
+    ledger.claim("h")
+    for author, question in (("rita", "Which host?"), ("carl", "Which port?"), ("carl", "Why?")):
+        ledger.emit(author, "handoff/h", kinds.HandoffQuestionAsked(to="bob", question=question))
+    assert queue(reader, "rita") == []
+    ledger.emit("bob", "handoff/h", kinds.HandoffCriterionChecked(position=0))
+    held = only(reader, "rita")
+    assert (held["action"], held["act"], held["arguments"]) == ("settle", "settle", {"question_numbers": [2, 3]})
+    assert held["why"] == "it holds the completion that carl asks: Which port? (bob has not answered) (and 1 more)"
+    assert held["since_index"] == ledger.size - 3
+    ledger.emit("bob", "handoff/h", kinds.HandoffQuestionAnswered(position=0, answer="localhost"))
+    assert only(reader, "rita")["arguments"] == {"question_numbers": [1]}  # the answer to her own question first
+    ledger.emit("rita", "handoff/h", kinds.HandoffQuestionSettled(position=0))
+    for position in (1, 2):
+        ledger.emit("rita", "handoff/h", kinds.HandoffQuestionSettled(position=position))
+    assert queue(reader, "rita") == []
+
+
+def test_questions_come_before_everything_else(ledger, reader):
+    ledger.hand_over("old")
+    ledger.hand_over("h")
+    ledger.emit("bob", "handoff/h", kinds.HandoffQuestionAsked(to="rita", question="Which port?"))
+    assert short(queue(reader, "rita")) == [("h", "answer"), ("old", "approve"), ("h", "approve")]
+
+
 def test_question_waits_since_it_was_asked_of_this_agent(ledger, reader):
     ledger.approve("h", ledger.hand_over("h"))
     for to in ("bob", "alice"):

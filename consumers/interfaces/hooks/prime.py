@@ -1,10 +1,11 @@
 """The first text for an agent: `deed prime`, and the brief that a hook puts into a new session.
 
-It has, in this order and within one budget of tokens: the acting agent and its session, dead ends and reasonings of
-similar tasks, the work that waits, the last session. A section has only whole items. Items without room are counted
-under "Left out", with the command that shows them. In an empty ledger it says what to do first. It never repeats
-another page but names the command that prints it: the page for agents is in the harness's file, the last session in
-`report resume`, a handoff with its reasoning in `handoff show`. So an agent that reads all of them reads nothing twice.
+It has, in this order and within one budget of tokens: the acting agent and its session, the questions to it, the first
+unread lines (they stay unread), dead ends and reasonings of similar tasks, the work that waits, the last session. A
+section has only whole items. Items without room are counted under "Left out", with the command that shows them. In an
+empty ledger it says what to do first. It never repeats another page but names the command that prints it: the page for
+agents is in the harness's file, the last session in `report resume`, a handoff with its reasoning in `handoff show`. So
+an agent that reads all of them reads nothing twice.
 
 Agents act on the work that waits, so it is checked against its signed entries (``projections.answers.checked``). The
 rest comes from the views unchecked. Text that others wrote is in a marked block (``consumers.sdk.quotation``), each
@@ -20,10 +21,12 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.operations import with_commands
+from deedbook.consumers.handoffs.unread import COMMAND as UNREAD
+from deedbook.consumers.handoffs.unread import line_of, peek
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, is_plain, untrusted_block
-from deedbook.consumers.sdk.text import dead_end_text, sanitize_line
+from deedbook.consumers.sdk.text import counted, dead_end_text, sanitize_line
 from deedbook.consumers.sessions.resume import resume, whose
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.location import present_folder
@@ -47,7 +50,13 @@ page_looked_at_max_bytes: Final = 1024**2
 waiting_max: Final = 10
 dead_ends_max: Final = 10
 named_agents_max: Final = 12
-_share_of: Final = {"dead ends": 0.4, "related": 0.25, "what waits": 0.8}
+_share_of: Final = {
+    "questions to you": 0.5,
+    "what is new": 0.3,
+    "dead ends": 0.4,
+    "related": 0.25,
+    "what waits": 0.8,
+}
 """The share of the remaining budget that a section may take when its turn comes."""
 
 _rest_tokens: Final = 110
@@ -90,10 +99,12 @@ def prime(
     task: str | None = None,
     budget: int = budget_tokens,
     folder: Path | None = None,
+    home: Path | None = None,
 ) -> Primed:
     """Return the text for an agent at its start; ``session`` is its open session, if known.
 
-    ``origin`` names the source of the words of others, ``folder`` is where a harness reads its page. Raises Refused:
+    ``origin`` names the source of the words of others, ``folder`` is where a harness reads its page, ``home`` is the
+    folder of the ledger, where the agent's position in what is new is (None: leave out what is new). Raises Refused:
     ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
     """
     if budget < budget_min_tokens:
@@ -118,10 +129,16 @@ def prime(
         warning = "- A key was compromised: these events, and events that rely on them, may be forged."
         lines = [_Item(warning), *(_Item(others=f"- {sanitize_line(words)}.") for words in doubts)]
         packing.add(_Section("compromised", "Do not rely on this", lines, len(lines), "deed key list"))
+    questions, rest = _questions(agent, waiting, now)
+    if questions.items:
+        packing.add(questions)
+    if home is not None and agent is not None and (unread := peek(ask, home, agent))["items"]:
+        packing.add(_unread(agent, unread, now))
     packing.add(dead_ends)
     if known.items:
         packing.add(known)
-    packing.add(_what_waits(agent, waiting, now))
+    if rest["total"] or not questions.items:
+        packing.add(_what_waits(agent, rest, now))
     packing.add(_last_session(view, resumed, session, now))
     return packing.finished()
 
@@ -210,11 +227,38 @@ def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
         return {"items": [], "total": 0}
 
 
+def _questions(agent: str | None, waiting: Mapping[str, Any], now: datetime) -> tuple[_Section, dict[str, Any]]:
+    """Return the questions to the agent, which come first in its queue, and the rest of the queue."""
+    asked = [row for row in waiting["items"] if row["action"] == "answer" and agent is not None]
+    others = [row for row in waiting["items"] if row not in asked]
+    items = _items_of(agent, asked, now)
+    section = _Section("questions to you", "Questions to you: answer them first", items, len(items), _queue_of(agent))
+    return section, {**waiting, "items": others, "total": waiting["total"] - len(asked)}
+
+
+def _unread(agent: str, unread: Mapping[str, Any], now: datetime) -> _Section:
+    command = f"{UNREAD} --as {agent}"
+    lines = [f"- {age(row['accepted_ms'], now)}, {line_of(row)}" for row in unread["items"]]
+    items = [_Item(f"- {counted(unread['total'], 'line')}: `{command}`", "\n".join(lines))]
+    return _Section("what is new", "What is new for you", items, 1, command)
+
+
+def _queue_of(agent: str | None) -> str:
+    return "deed next" if agent is None else f"deed next --as {agent}"
+
+
 def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) -> _Section:
-    whom = "" if agent is None else f" for {agent}"
-    command = "deed next" if agent is None else f"deed next --as {agent}"
-    items = []
-    for number, row in enumerate(waiting["items"], 1):
+    whom, command = "" if agent is None else f" for {agent}", _queue_of(agent)
+    items = _items_of(agent, waiting["items"], now)
+    if not waiting["total"]:
+        nothing = _Item(f"- `{command}` shows new work.")
+        return _Section("what waits", f"Nothing waits{whom}", [nothing], 1, command)
+    return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
+
+
+def _items_of(agent: str | None, rows: Sequence[Mapping[str, Any]], now: datetime) -> list[_Item]:
+    command, items = _queue_of(agent), []
+    for number, row in enumerate(rows, 1):
         owner = f"{row['agent']}: " if agent is None else ""
         # An id may be a sentence; then it belongs to the words of others.
         sentence = f"{sanitize_line(row['title'])} ({sanitize_line(row['why'])})"
@@ -224,10 +268,7 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
         words = f"{number}. {row['author']}, {age(row['since_ms'], now)}: {sentence}"
         reasoning = " (with its reasoning)" if row["reasoning_refs"] else ""
         items.append(_Item(f"{number}. {owner}{row['action']} {work}{reasoning}: `{next_command}`", words))
-    if not items:
-        nothing = _Item(f"- `{command}` shows new work.")
-        return _Section("what waits", f"Nothing waits{whom}", [nothing], 1, command)
-    return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
+    return items
 
 
 def _related(

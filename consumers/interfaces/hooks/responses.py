@@ -142,7 +142,16 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
             origin = origin_of(client)
             view = partial(ask, client)
             agent, folder = work.call.agent, work.home.parent
-            brief = prime(view, client.get_blob, origin, agent=agent, session=session, budget=budget, folder=folder)
+            brief = prime(
+                view,
+                client.get_blob,
+                origin,
+                agent=agent,
+                session=session,
+                budget=budget,
+                folder=folder,
+                home=work.home,
+            )
             if len(brief.text) <= brief_max_chars:
                 return brief.text
             budget = int(budget * _budget_step)

@@ -26,6 +26,7 @@ from deedbook.consumers.handoffs.operations import (
     with_commands,
 )
 from deedbook.consumers.handoffs.receiver import later, missing
+from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.arguments import schemas_of
@@ -88,9 +89,17 @@ class Waiting(QueueItem, frozen=True, kw_only=True, rename={"sender": "from", "r
     command: Own
 
 
-class ItemPage(Answer, frozen=True, kw_only=True):
-    """A page of items, most urgent first."""
+class UnreadLines(Answer, frozen=True, kw_only=True):
+    """How many lines of others are unread, the first of them, and the command that shows them once."""
 
+    lines: list[Untrusted]
+    command: Own
+
+
+class ItemPage(Answer, frozen=True, kw_only=True):
+    """A page of items, most urgent first; the first page begins with what is unread."""
+
+    unread: UnreadLines
     items: list[Waiting]
     shorter: Own
 
@@ -135,7 +144,7 @@ class HandoffTools(Tools):
         limit: PageSize = 10,
         after: Annotated[str, Field(max_length=2_000, description="`next` of the last page.")] = "",
     ) -> CallToolResult:
-        """List the waiting items, most urgent first, each with its next call."""
+        """List the waiting items, questions to you first, each with its next call; and what is unread."""
         if scope == "all":
             if tag or domain:
                 raise Refused("USAGE", "tag and domain choose among what waits: leave scope out", field="scope")
@@ -146,13 +155,21 @@ class HandoffTools(Tools):
             filters = {"tag": tag, "domain": domain}
             return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=after or None, **filters)
 
-        answer = self._citations(next_tokens_max).waiting(page(limit))
+        answer = self._unread(whose, after) | self._citations(next_tokens_max).waiting(page(limit))
         people = {agent.name for agent in self._ledger.client.agents() if "human" in agent.roles}
         calls = [None if item["agent"] in people else call_of(item) for item in answer["items"]]
         share = answers.share_of(len(calls))
         rows = zip(with_commands(answer)["items"], calls, strict=True)
         items = [waiting_item(item, call, share) for item, call in rows]
         return self._answered(answers.paged(answer | {"agent": whose}, items, "items", page), ItemPage)
+
+    def _unread(self, agent: str | None, after: str) -> dict[str, Any]:
+        if agent is None or after:
+            return {}
+        unread = peek(self._ledger.query_with, self._ledger.settings.home, agent)
+        lines = [line_of(item) for item in unread["items"]]
+        answer = {"total": unread["total"], "lines": lines, "command": f"{COMMAND} --as {agent}"}
+        return {"unread": answer} if lines else {}
 
     def _listed(self, limit: int, after: str) -> CallToolResult:
         if after and not after.isdecimal():

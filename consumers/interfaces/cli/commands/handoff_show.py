@@ -10,6 +10,7 @@ import click
 
 from deedbook.consumers.handoffs.operations import NOTES, commands_on, with_commands
 from deedbook.consumers.handoffs.receiver import later
+from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
@@ -17,7 +18,7 @@ from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.interfaces.cli.web_option import web_option
-from deedbook.consumers.sdk.text import quote_text, sanitize_line
+from deedbook.consumers.sdk.text import counted, quote_text, sanitize_line
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.forms import REF_PATTERN
@@ -235,13 +236,29 @@ def next_(app: App, *, is_all: bool, **filters: Any) -> None:
     answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
     if any(item["reasoning_refs"] for item in answer["items"]):
         answer = load("cited_reasoning:of_queue")(app, answer, agent)  # `handoff show` prints their briefs
+    if agent is not None and app.bundle is None and app.instant is None:
+        answer["unread"] = peek(app.query_with, app.settings().home, agent)
     spooled = [(name, *spool.counts()) for name, spool in spools(app.settings().home) if agent in (None, name)]
     if spooled := [counts for counts in spooled if any(counts[1:])]:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), counts, strict=True)) for counts in spooled]
         for name, waiting, rejected in spooled:
             what = f"of {name} {waiting} operations wait to be recorded, {rejected} were refused: `deed spool list`"
             echo(what, fg="yellow", err=True)
-    output.show_page(app, "handoffs.next", answer, lambda: print_items(answer["items"], agent))
+
+    def text() -> None:
+        print_unread(answer.get("unread"), agent)
+        print_items(answer["items"], agent)
+
+    output.show_page(app, "handoffs.next", answer, text)
+
+
+def print_unread(unread: dict[str, Any] | None, agent: str | None) -> None:
+    """Print how many lines of others are unread, with the first of them."""
+    if not unread or not unread["items"]:
+        return
+    echo(f"{counted(unread['total'], 'new line')} for you: {COMMAND} --as {agent}")
+    for item in unread["items"]:
+        output.print_lines(f"  {line_of(item)}")
 
 
 def print_items(items: list[dict[str, Any]], agent: str | None) -> None:

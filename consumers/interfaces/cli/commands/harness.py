@@ -225,6 +225,7 @@ def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
         session=None if session is None else session.removeprefix("session/"),
         task=task,
         budget=budget,
+        home=app.settings().home if app.instant is None else None,
     )
     data = brief._asdict() | {"budget": budget, "agent": agent}
     app.show("primed", data, lambda: echo(brief.text, nl=False))

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import click
 
+from deedbook.consumers.handoffs.unread import COMMAND, peek, read_next
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.sdk.subscriptions import open_subscriptions
 from deedbook.consumers.sdk.text import quote_text
 
 rows_max = 500
 
 
 @click.command(cls=Command)
-@click.option("--peek", is_flag=True, help="Show them, and show them again the next time.")
+@click.option("--peek", "peeks", is_flag=True, help="Show them, and show them again the next time.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Lines at a time.")
-def unread(app: App, *, peek: bool, limit: int) -> None:
+def unread(app: App, *, peeks: bool, limit: int) -> None:
     """Show once what others signed on your handoffs: those you take part in, and those that wait for you.
 
     The position of each agent is stored in the ledger's folder on this machine.
     """
     agent = app.acting()
-    name = f"unread-{agent}"
     app.query("agents.show", id=agent)  # a misspelled name gets no position
-    store = open_subscriptions(app.settings().home / "subscribers" / f"{name}.db")
-    with contextlib.closing(store):
-        after = (store.position(name) or 0) - 1
-        answer = app.query("handoffs.unread", agent=agent, after=after, limit=limit)
-        items, left = answer["items"], answer["total"] - len(answer["items"])
-        if items and not peek:
-            with store.transaction():
-                store.check_is_next(name, after + 1)
-                store.move(name, items[-1]["event_index"] + 1)
-    following = "deed unread" if left else None
+    answer = (peek if peeks else read_next)(app.query_with, app.settings().home, agent, limit)
+    items, left = answer["items"], answer["total"] - len(answer["items"])
+    following = COMMAND if left else None
 
     def text() -> None:
         for item in items:
@@ -44,7 +35,7 @@ def unread(app: App, *, peek: bool, limit: int) -> None:
         if not items:
             echo("nothing is new")
         elif left:
-            echo(f"{left} more: deed unread")
+            echo(f"{left} more: {COMMAND}")
 
     app.show("handoffs.unread", answer | {"left": left}, text, following=following)
 

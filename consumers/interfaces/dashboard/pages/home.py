@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from deedbook.consumers.handoffs.operations import with_commands
+from deedbook.consumers.handoffs.unread import COMMAND, peek
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import form_of
 
@@ -13,18 +16,19 @@ listed_max: Final = 50
 
 
 def home(context: PageContext) -> Page:
-    """Return ``{"items", "total", "after", "next", "human", "opened", "form", "columns", "status", "older", "since"}``.
+    """Return the data of the page.
 
-    ``items`` are those of `handoffs.next` for the human, oldest first; items that only an imported file claims come
-    last. ``since`` counts the events since the user went away. ``?status=`` shows that column alone, page by page, and
-    ``older`` is the cursor of the next page.
+    ``items`` are those of `handoffs.next` for the human, questions to them first, then the oldest first; items that
+    only an imported file claims come last. ``unread`` are the first unread lines, which stay unread. ``since`` counts
+    the events since the user went away. ``?status=`` shows that column alone, page by page, and ``older`` is the cursor
+    of the next page.
     """
     queue: dict[str, Any] = {"items": [], "total": 0, "next": None}
     if context.human is not None:
         queue = context.ask(
             "handoffs.next", agent=context.human, limit=items_max, after=context.query.get("after") or None
         )
-    items = sorted(queue["items"], key=lambda item: (item["is_imported"], item["since_index"], item["id"]))
+    items = sorted(with_commands(queue)["items"], key=_order)
     opened = next((item for item in items if item["id"] == context.query.get("open")), None)
     status, older = context.query.get("status") or None, None
     if status is None:
@@ -43,10 +47,22 @@ def home(context: PageContext) -> Page:
         "form": None if opened is None else form_of(context, opened["kind"], opened["id"]),
         "columns": [column for column in columns if column["total"]],
         "since": _since(context, items),
+        "unread": _unread(context),
         "status": status,
         "older": older,
     }
     return Page("home.html", "Needs you", data)
+
+
+def _order(item: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
+    return item["is_imported"], item["action"] != "answer", item["since_index"], item["id"]
+
+
+def _unread(context: PageContext) -> dict[str, Any] | None:
+    if context.human is None or context.as_of is not None or context.query.get("after"):
+        return None
+    unread = peek(context.view, context.settings.home, context.human)
+    return {**unread, "command": f"{COMMAND} --as {context.human}"} if unread["items"] else None
 
 
 def _since(context: PageContext, items: list[dict[str, Any]]) -> dict[str, int] | None:

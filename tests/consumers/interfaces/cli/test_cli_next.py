@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def test_text_shows_action_why_and_command(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     name = fresh("text")
     deed("handoff", "create", name, "--title", "修復\u202e迴圈", "--as", "a", "--to", carl, "--reviewer", rob)
+    deed("unread", "--as", rob)
     lines = deed("ready", "--as", rob).splitlines()
     assert lines[0].startswith(f"approve   [pending → {carl}] 修復�迴圈  (since 2")
     assert lines[1].strip() == f"a hands it to {carl}, and it is not approved"
@@ -44,3 +45,20 @@ def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, 
         seen += [one["id"] for one in document["data"]["items"]]
         arguments = shlex.split(document.get("next", ""))[1:]
     assert seen == names
+
+
+def test_the_first_unread_lines_come_first_and_stay_unread(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
+    name = fresh("unread")
+    deed("handoff", "create", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+    for number in range(3):
+        deed("handoff", "log", name, f"line {number}\nfor {rob}", "--as", carl)
+    for _ in range(2):
+        first, *lines = deed("next", "--as", rob).splitlines()
+        assert first == f"4 new lines for you: deed unread --as {rob}"
+        assert lines[:2] == [f"  {name}: a created the handoff to {carl}", f"  {name}: {carl} line 0 for {rob}"]
+        assert lines[3].startswith("approve")
+    assert deed.data("next", "--as", rob)["unread"]["total"] == 4
+    assert len(deed.data("unread", "--as", rob)["items"]) == 4
+    assert deed.data("next", "--as", rob)["unread"]["items"] == []
+    assert "unread" not in deed.data("next", "--as", rob, "--as-of", "now")
+    assert deed("next", "--as", rob).startswith("approve")

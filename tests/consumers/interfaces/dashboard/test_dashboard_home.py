@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from deedbook.consumers.interfaces.dashboard.pages.home import cards_max, items_max
+from deedbook.ledger.events.handoff import HandoffQuestionAsked
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.lifecycle.handoff import compute_version
 
@@ -20,6 +21,22 @@ def test_what_waits_stands_first_the_oldest_above(viewer: Viewer) -> None:
     assert shown["items"][0]["version"] == compute_version("alice", data)
     page = viewer.page("/")
     assert page.index('id="q-one"') < page.index('id="q-two"')
+
+
+def test_questions_to_a_person_come_first_with_what_is_new_for_them(viewer: Viewer) -> None:
+    for name in ("one", "two"):
+        viewer.ledger.hand_over(name)
+    viewer.ledger.emit("bob", "handoff/two", HandoffQuestionAsked(to="rita", question="Which <b>port</b>?"))
+    shown = viewer.data("/")
+    first = shown["items"][0]
+    assert (first["id"], first["action"]) == ("two", "answer")
+    assert shown["unread"]["total"] == 3
+    page = viewer.page("/")
+    assert "3 new lines for you: <code>deed unread --as rita</code>" in page
+    assert "bob</a>" in page
+    assert "asks rita: Which &lt;b&gt;port&lt;/b&gt;?" in page
+    assert f"<code>{first['command']}</code>" in page
+    assert viewer.data("/", as_of=str(viewer.ledger.head()[0] - 1))["unread"] is None
 
 
 def test_markup_in_a_title_stays_text(viewer: Viewer) -> None:

@@ -41,12 +41,13 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def test_who_acts_comes_first_then_dead_ends_then_what_waits_then_the_last_session(busy: Place) -> None:
     made = busy.data("prime", "--task", "Move the parser to another grammar", "--as", "ben")
-    assert made["sections"] == ["you", "dead ends", "related", "what waits", "the last session"]
+    assert made["sections"] == ["you", "what is new", "dead ends", "related", "what waits", "the last session"]
     text = made["text"]
     places = [
         text.index(what)
         for what in (
             "You act as ben",
+            "16 lines: `deed unread --as ben`",
             "approach number",
             "- session one: ann",
             "handoff claim --as ben part-",
@@ -57,6 +58,19 @@ def test_who_acts_comes_first_then_dead_ends_then_what_waits_then_the_last_sessi
     assert "finding 0" not in text  # that is `report resume`'s to tell
     again = busy.deed("prime", "--task", "Move the parser to another grammar", "--as", "ben")
     assert re.sub(AGE, "", again) == re.sub(AGE, "", text)
+
+
+def test_questions_to_the_agent_come_first_and_what_is_new_stays_new(busy: Place) -> None:
+    busy.deed("handoff", "ask", "part-7", "--as", "ann", "--to", "ben", "Which grammar?")
+    made = busy.data("prime", "--as", "ben")
+    assert made["sections"][:3] == ["you", "questions to you", "what is new"]
+    text = made["text"]
+    assert "answer part-7: `deed " in text
+    assert "asks: Which grammar?" in text
+    assert text.count("Which grammar?") == 1
+    unread = busy.data("unread", "--as", "ben")["total"]
+    assert f"- {unread} lines: `deed unread --as ben`" in text
+    busy.deed("handoff", "settle", "part-7", "--as", "ann", "--question", "1")
 
 
 @pytest.mark.parametrize("budget", [budget_min_tokens, 700, 1200, 2000, 5000])

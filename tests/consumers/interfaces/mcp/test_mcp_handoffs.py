@@ -188,7 +188,11 @@ def test_question_holds_the_completion_until_who_asked_settles_it(own_home: Path
 
     does("bob", action="claim")
     does("alice", action="ask", to="bob", text="Which route?")
-    (item, _) = call_tools(own_home, lambda call: call("handoff_next"), agent="bob").data["items"]
+    answer = call_tools(own_home, lambda call: call("handoff_next"), agent="bob").data
+    (item, _), unread = answer["items"], answer["unread"]
+    assert (unread["total"], unread["command"]) == (3, "deed unread --as bob")
+    assert unread["lines"][-1] == "health: alice asks bob: Which route?"
+    assert "/unread/lines" in answer["others"]["fields"]
     assert item["why"] == "alice asks: Which route?"
     assert item["call"]["arguments"] == {"action": "answer", "id": "health", "question_numbers": [1]}
     assert "answer needs text" in does("bob", **item["call"]["arguments"]).error["message"]
