@@ -46,7 +46,7 @@ SECTIONS: Final = {
         "notes": Lazy("notes:notes", "Copy reports to git notes and files; push and fetch them.", is_group=True),
         "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
         "restore": Lazy("backup:restore", "Verify a backup and restore the ledger from it."),
-        "recover": Lazy("backup:recover", "Recover lost entries from the bus, or continue without them."),
+        "recover": Lazy("recover:recover", "Recover lost entries from the bus, or continue without them."),
     },
     "Set up": {
         "init": Lazy("init:init", "Begin here: a ledger, you as its reviewer, and your harnesses."),

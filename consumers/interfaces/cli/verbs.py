@@ -253,7 +253,6 @@ class LazyGroup(_WithCommon, click.Group):
 
 
 EXTRAS: Final = {
-    "anyio": "web",
     "graphlay": "web",
     "jinja2": "web",
     "mcp": "mcp",
@@ -281,5 +280,5 @@ def load(target: str) -> Any:
         name = str(error.name).partition(".")[0]
         if name not in EXTRAS:
             raise
-        message = f"this verb needs the package {name}: pip install 'deedbook[{EXTRAS[name]}]'"
+        message = f"this needs the package {name}: pip install 'deedbook[{EXTRAS[name]}]'"
         raise Unavailable("EXTRA_MISSING", message, package=name, extra=EXTRAS[name]) from error

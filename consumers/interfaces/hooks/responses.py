@@ -30,10 +30,10 @@ from typing import Any, Final
 from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, brief_sources, own_command
 from deedbook.consumers.interfaces.hooks.prime import budget_tokens, page_alone, prime
 from deedbook.consumers.interfaces.hooks.supervisor import Work, log_failure
-from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import origin_of
+from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.consumers.sessions.open_sessions import choose_session
 from deedbook.consumers.sessions.report import report_at_end
 from deedbook.ledger.client.author import Author, Draft

@@ -32,11 +32,12 @@ from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.arguments import schemas_of
 from deedbook.consumers.interfaces.mcp.fence import Own
 from deedbook.consumers.interfaces.mcp.reports import Id, PageSize, Routed
-from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of
+from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.operations import Argument, check_values
 from deedbook.consumers.sdk.quotation import is_plain
 from deedbook.consumers.sdk.tokens import cut_to_tokens
+from deedbook.consumers.sdk.tool_agents import roles_of
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import EventData

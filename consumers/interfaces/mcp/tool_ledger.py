@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from mcp.types import CallToolResult
 
 from deedbook.consumers.interfaces.mcp.answers import answered
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, origin_of, untrusted_block
+from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.membership import read_membership
-from deedbook.ledger.lifecycle.authority import RESERVED_NAMES
 from deedbook.projections.answers.answer import Answer
-
-NEVER_SIGNED_AS: Final = ("human", "admin")
-"""Roles whose signature means that a person decided; no tool signs with them."""
 
 
 class ToolLedger(Ledger):
@@ -111,25 +108,3 @@ class Tools:
 
     def _answered(self, answer: dict[str, Any], type_: type[Answer]) -> CallToolResult:
         return answered(answer, type_, self._ledger.origin)
-
-
-def roles_of(client: Client, name: str) -> tuple[str, ...] | None:
-    """Return the current roles of an agent; None if it is not registered."""
-    return next((agent.roles for agent in client.agents() if agent.name == name), None)
-
-
-def check_may_sign(name: str, roles: tuple[str, ...] | None, before: str = "") -> None:
-    """Refuse an agent that is not registered or that no tool may sign as; ``before`` begins the message.
-
-    Raises Refused: ``AGENT_UNKNOWN``, ``NOT_AUTHORIZED``.
-    """
-    before = before and f"{before}, but "
-    if roles is None:
-        advice = f"register it with `deed agent add {name} --role agent`, or name another with --as NAME"
-        raise Refused("AGENT_UNKNOWN", f"{before}{name} is not registered in this ledger: {advice}", name=name)
-    forbidden = [role for role in NEVER_SIGNED_AS if role in roles]
-    if name in RESERVED_NAMES or forbidden:
-        reason = f"{name} has the role {forbidden[0]}" if forbidden else f"{name} is the ledger's own key"
-        advice = "start the server as an agent with `deed mcp --as NAME`; a person signs with `deed` in a terminal"
-        message = f"{before}{reason}, and tools never sign as {name}: {advice}"
-        raise Refused("NOT_AUTHORIZED", message, name=name, roles=sorted(roles))

@@ -17,10 +17,9 @@ from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.interfaces.cli.verbs import ListOption, load
 from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import counted
-from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.invitation import Invitation, new_token
@@ -138,7 +137,8 @@ def invite(
     invitation = Invitation(root, name, list(roles or ("agent",)), new_token(), servers, expires_ms)
     accepted = author.emit(Draft(stream=f"agent/{name}", data=invitation.make_invited()))[0]
     if (url := _server_here(app)) is not None:
-        _wait_until(lambda: Connection(url, name, invitation.bus_seed).close())
+        connect = load("...ledger.bus.loop_thread:Connection")
+        _wait_until(lambda: connect(url, name, invitation.bus_seed).close())
     until = clock_text(expires_ms)
     data = {
         "name": name,

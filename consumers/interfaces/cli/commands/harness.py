@@ -20,8 +20,8 @@ from deedbook.consumers.interfaces.hooks.parts import State
 from deedbook.consumers.interfaces.hooks.prime import agents_page, budget_min_tokens, budget_tokens
 from deedbook.consumers.interfaces.hooks.prime import prime as primed
 from deedbook.consumers.interfaces.hooks.record import read_record, record_path
-from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
 from deedbook.consumers.sdk.quotation import origin_of
+from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.environment import present_session

@@ -15,8 +15,9 @@ from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.mcp import http
 from deedbook.consumers.interfaces.mcp.server import DeedbookServer
 from deedbook.consumers.interfaces.mcp.stdio import stoppable_input
-from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, check_may_sign, roles_of
+from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.interfaces.web.server import bind, serving
+from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.environment import environment_variable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
@@ -11,10 +11,12 @@ from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import counted
-from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.client.spool import Spool, SpoolEntry, spools
 from deedbook.ledger.errors import Exit, Refused
 from deedbook.ledger.home import trust
+
+if TYPE_CHECKING:
+    from deedbook.ledger.client.remote import RemoteClient
 
 
 @click.group(cls=Group)
@@ -52,9 +54,9 @@ def list_(app: App) -> None:
 @spool.command()
 def send(app: App) -> None:
     """Send waiting submissions of --as in order; exit code 4 if some were refused (see `list`)."""
-    client = app.client()
-    if not isinstance(client, RemoteClient):
+    if app.settings().server is None:
         raise Refused("USAGE", "the ledger is in this folder, so nothing waits; for a remote ledger add --server")
+    client = cast("RemoteClient", app.client())
     trust.demand(app.settings().home, client)
     outcome = client.spool.send(client.send)
     text = f"{counted(outcome.recorded, 'submission')} recorded, {outcome.rejected} refused"
