@@ -18,6 +18,7 @@ from deedbook.ledger.secrets.scanner import scan
 
 MACHINE_ERRORS: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
 argument_shown_max: Final = 80
+options_shown_max: Final = 6
 
 
 def print_failure(error: Exception, arguments: list[str]) -> int:
@@ -73,10 +74,20 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
         error = click.UsageError("a verb is missing", error.ctx)
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
     message = without_secrets(error.format_message().rstrip("."), arguments)
+    if message.startswith("Got unexpected extra argument") and error.ctx is not None:
+        message += f": {_taken_by(error.ctx.command)}"
     is_text = any(argument[:1] == "-" and (argument[1:2] != "-" or " " in argument) for argument in arguments)
     if isinstance(error, click.NoSuchOption) and is_text:
         message += ": write `--` before a text that begins with a dash"
     return print_error(Refused("USAGE", message + hint), as_json=as_json)
+
+
+def _taken_by(command: click.Command) -> str:
+    """Say which arguments and options a verb takes."""
+    names = [parameter.human_readable_name for parameter in command.params if isinstance(parameter, click.Argument)]
+    options = [parameter.opts[-1] for parameter in command.params if isinstance(parameter, click.Option)]
+    more = [f"{len(options) - options_shown_max} more"] if len(options) > options_shown_max else []
+    return f"it takes {', '.join(names) or 'no argument'}, and options: {', '.join(options[:options_shown_max] + more)}"
 
 
 def without_secrets(message: str, arguments: Sequence[str]) -> str:

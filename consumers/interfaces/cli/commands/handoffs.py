@@ -157,10 +157,11 @@ def _check_ref(name: str, options: dict[str, Any]) -> None:
 
 def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bool) -> dict[str, Any]:
     """Show a handoff on the terminal, ask, and return it, so that exactly the version or result shown is signed."""
+    found = app.query("handoffs.facts", id=id_)  # an id that names nothing is refused before anything is asked
     if read == "result":
-        content.check_judged(verb, app.query("handoffs.facts", id=id_))
+        content.check_judged(verb, found)
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        where = f"`deed handoff show ID` prints it, with `--json` as `data.{read}`"
+        where = f"`deed handoff show {found['id']}` prints it, with `--json` as `data.{read}`"
         raise Refused(
             "USAGE",
             f"{operations.spelled(verb)} signs the {read} that you have read: give its --{read} ({where})",
