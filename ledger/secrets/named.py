@@ -138,16 +138,15 @@ def _forms() -> Any:
     return compile_linear("|".join(f"{start}({value})" for _, start, value in FORMS))
 
 
-def named_secret(text: bytes) -> str | None:
-    """Return the kind of the first secret that the name beside it gives away.
+def named_secrets(text: bytes) -> Iterator[tuple[str, int, int]]:
+    """Yield the kind, the start and the end of each secret that the name beside it gives away.
 
-    A text with more than ``named_max`` harmless values is refused, which limits the work.
+    In a text with more than ``named_max`` values the others count as secrets, which limits the work.
     """
     for count, match in enumerate(_forms().finditer(text), 1):
-        kind = FORMS[match.lastindex - 1][0]
-        if count > named_max or _is_found(kind, text, (match.start(), *match.span(match.lastindex))):
-            return kind
-    return None
+        kind, (start, end) = FORMS[match.lastindex - 1][0], match.span(match.lastindex)
+        if count > named_max or _is_found(kind, text, (match.start(), start, end)):
+            yield kind, start, end
 
 
 def _is_found(kind: str, text: bytes, span: tuple[int, int, int]) -> bool:

@@ -30,7 +30,7 @@ from deedbook.ledger.secrets.credentials import (
     value_of,
 )
 from deedbook.ledger.secrets.disguise import revealed
-from deedbook.ledger.secrets.named import named_secret
+from deedbook.ledger.secrets.named import named_secrets
 
 # The scan checks at most so many placeholders in one text and refuses a text with more, which limits the work.
 harmless_max: Final = 1000
@@ -43,6 +43,14 @@ class Secret(NamedTuple):
 
     path: str
     kind: str
+
+
+class Match(NamedTuple):
+    """The kind of a secret, and the bytes of a text that show it: at least its beginning."""
+
+    kind: str
+    start: int
+    end: int
 
 
 def scan(value: Any, path: str = "$") -> Secret | None:
@@ -145,11 +153,15 @@ def _kind_of(text: bytes) -> str | None:
 
 
 def _kind_in(text: bytes) -> str | None:
-    """Return the kind of a secret with a form of its own, or else of one with a name beside it."""
+    return next((match.kind for match in matches_in(text)), None)
+
+
+def matches_in(text: bytes) -> Iterator[Match]:
+    """Yield the secrets with a form of their own, then those with a name beside them."""
     for count, match in enumerate(patterns().finditer(text), 1):
         kind = PATTERNS[int(match.lastgroup[1:])].kind
         if kind == BEARER and (issued := _kind_in(value_of(match.group()))) is not None:
-            return issued  # the token's issuer is more precise
-        if count > harmless_max or not is_harmless(kind, text, match.start(), match.end()):
-            return kind
-    return named_secret(text)
+            yield Match(issued, match.start(), match.end())  # the token's issuer is more precise
+        elif count > harmless_max or not is_harmless(kind, text, match.start(), match.end()):
+            yield Match(kind, match.start(), match.end())
+    yield from (Match(*found) for found in named_secrets(text))
