@@ -11,7 +11,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from deedbook.consumers.importers.records import find_files, name_in
 from deedbook.consumers.importers.transcripts import lines
@@ -83,36 +83,49 @@ def _are_lines(file: Path, opened: BinaryIO) -> bool:
     return lines.read_head(first.removeprefix(BOM_UTF8)) is not None
 
 
+class SourceLine(NamedTuple):
+    """A line of a file: its number from 1, its size, and its bytes; of one too long for a blob only the beginning."""
+
+    number: int
+    size: int
+    content: bytes
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it is too long to be decoded."""
+        return self.size - self.content.endswith(b"\n") > line_size_max_bytes
+
+
+def lines_of(opened: BinaryIO) -> Iterator[SourceLine]:
+    """Yield the lines of a file; the memory needed does not depend on their length."""
+    number = 0
+    while line := opened.readline(line_size_max_bytes + 1):
+        number += 1
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
+        whole, size = bytearray(line), len(line)
+        while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):
+            size += len(line)
+            if size <= blob_size_max_bytes:
+                whole += line
+        yield SourceLine(number, size, bytes(whole))
+
+
 def _read_lines(
     opened: BinaryIO, source: SourcePosition, progress: Progress
 ) -> Iterator[TranscriptResponse | UnreadItem]:
     conversation = Conversation(progress)
-    number = 0
-    while line := opened.readline(line_size_max_bytes + 1):
-        number += 1
+    for line in lines_of(opened):
         progress.lines += 1
-        progress.done_bytes += len(line)
-        line_source = source._replace(line=number)
-        if len(line) > line_size_max_bytes and not line.endswith(b"\n"):
-            yield _too_long(opened, line, line_source, progress)
-            continue
-        if number == 1:
-            line = line.removeprefix(BOM_UTF8)
-        if line.strip():
-            yield from conversation.feed(line, line_source)
+        progress.done_bytes += line.size
+        line_source = source._replace(line=line.number)
+        if line.is_too_long:
+            reason = f"TOO_LARGE: the line has {line.size} bytes; the limit is {line_size_max_bytes}"
+            original = line.content if line.size <= blob_size_max_bytes else None
+            yield UnreadItem(line_source, original, line.size, reason)
+        elif line.content.strip():
+            yield from conversation.feed(line.content, line_source)
     yield from conversation.finish()
-
-
-def _too_long(opened: BinaryIO, line: bytes, source: SourcePosition, progress: Progress) -> UnreadItem:
-    whole = bytearray(line)
-    size = len(line)
-    while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):
-        size += len(line)
-        progress.done_bytes += len(line)
-        if size <= blob_size_max_bytes:
-            whole += line
-    reason = f"TOO_LARGE: the line has {size} bytes; the limit is {line_size_max_bytes}"
-    return UnreadItem(source, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
 
 
 def _read_whole(
