@@ -13,7 +13,8 @@ Formats, read from public sources and from files that the programs wrote (Novemb
   then one message a line; a later line with the same ``id`` replaces it, ``$rewindTo`` removes it and all after it, and
   ``$set.messages`` replaces all. Older versions wrote one JSON document.
 
-Every text is a stranger's: broken, nested or huge lines are counted, and never stop the reading.
+Every text is a stranger's: broken, nested or huge lines are counted, and never stop the reading. Secrets are redacted
+before a text is cut, because half a secret has no form by which it could be found.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from deedbook.consumers.importers.transcripts.files import document_size_max_byt
 from deedbook.consumers.importers.transcripts.mapping import time_of
 from deedbook.consumers.sdk.text import cut, sanitize_line
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.secrets.redaction import redact
 from deedbook.ledger.system.files import as_unavailable, open_regular
 
 HarnessName: TypeAlias = Literal["claude-code", "codex", "gemini"]
@@ -44,20 +46,20 @@ chars_max: Final = 16 * 1024**2
 message_max_chars: Final = 40_000
 call_max_chars: Final = 2_000
 result_max_chars: Final = 3_000
+_margin_chars: Final = 4_096
 links_max: Final = 500_000
 _name_max_chars: Final = 80
 
 THINKING: Final = "thinking block"
 IMAGE: Final = "image"
 FILE: Final = "attached file"
-SUB_AGENT: Final = "message of a sub-agent"
-HARNESS_TEXT: Final = "text of the harness itself"
+SUB_AGENT: Final = "sub-agent message"
+HARNESS_TEXT: Final = "harness text"
 UNREADABLE: Final = "unreadable line"
-UNKNOWN: Final = "block of an unknown type"
-REWOUND: Final = "message that its user took back"
+UNKNOWN: Final = "unknown block"
+REWOUND: Final = "withdrawn message"
 OLDER: Final = "older message"
-TOOL_CALL: Final = "tool call"
-SHORTENED: Final = "text that was shortened"
+SHORTENED: Final = "shortened text"
 
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 _FILES: Final = frozenset({"document", "input_file", "file", "fileData"})
@@ -83,7 +85,8 @@ class SessionMessage(msgspec.Struct):
 class SessionTranscript(NamedTuple):
     """A session: its id, its folder (as written, or empty), its messages, and by name what is not among them.
 
-    ``calls`` counts the tool calls by their tool. They are in the messages, as text.
+    ``calls`` counts the tool calls by their tool; they are in the messages, as text. ``secrets`` counts by kind the
+    secrets that were redacted.
     """
 
     harness: HarnessName
@@ -92,6 +95,7 @@ class SessionTranscript(NamedTuple):
     messages: list[SessionMessage]
     left_out: dict[str, int]
     calls: dict[str, int]
+    secrets: dict[str, int]
 
 
 class _Origin(NamedTuple):
@@ -117,9 +121,10 @@ class _Reading:
         self.entries: list[_Entry] = []
         self.left_out: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
+        self.secrets: Counter[str] = Counter()
         self.id = ""
         self.folder = ""
-        self._open: dict[str, _Entry] = {}
+        self._open: dict[str, tuple[_Entry, int]] = {}
         self._chars = 0
 
     def add(self, entry: _Entry) -> None:
@@ -150,14 +155,15 @@ class _Reading:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         entry.parts.append(f"[tool {tool}] {self._within(text, call_max_chars)}".rstrip())
         if id_:
-            self._open[id_] = entry
+            self._open[id_] = entry, len(entry.parts) - 1
 
     def result(self, id_: str, content: Any, *, is_error: bool = False) -> None:
-        """Add the result of a tool call to the message that called it."""
-        entry = self._open.pop(id_, None)
+        """Add the result of a tool call behind the call."""
         text = "\n".join(self.texts(content)).strip()
-        if entry is not None:
-            entry.parts.append(f"[{'error' if is_error else 'result'}] {self._within(text, result_max_chars)}".rstrip())
+        if id_ in self._open:
+            entry, position = self._open.pop(id_)
+            mark = "error" if is_error else "result"
+            entry.parts[position] += f"\n\n[{mark}] {self._within(text, result_max_chars)}".rstrip()
 
     def texts(self, content: Any) -> Iterator[str]:
         """Yield the texts of a content: a text, a block, or a list of them; count its other blocks."""
@@ -196,14 +202,22 @@ class _Reading:
         """Return what was read."""
         messages = [SessionMessage(entry.role, "\n\n".join(entry.parts), entry.origin.at) for entry in self.entries]
         left_out = {name: count for name, count in self.left_out.items() if count}
-        return SessionTranscript(harness, self.id, self.folder, messages, left_out, dict(self.calls))
+        return SessionTranscript(
+            harness, self.id, self.folder, messages, left_out, dict(self.calls), dict(self.secrets)
+        )
 
     def _within(self, text: str, most: int) -> str:
-        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written
-        if len(text) <= most:
-            return text.strip()
+        """Return a text without secrets, cut if it is too long; a cut never leaves a part of a secret."""
+        part = text[: most + _margin_chars].encode("utf-8", "replace").decode()  # half a surrogate pair is not UTF-8
+        redacted = redact(part)
+        self.secrets.update(redacted.kinds)
+        is_whole = len(part) == len(text)
+        if is_whole and len(redacted.text) <= most:
+            return redacted.text.strip()
         self.left_out[SHORTENED] += 1
-        return f"{text[:most].strip()}… ({len(text)} characters)"
+        # A secret that goes on after the part is not recognized, so the last characters of the part are dropped.
+        end = most if is_whole else min(most, len(redacted.text) - _margin_chars)
+        return f"{redacted.text[: max(end, 0)].strip()}… ({len(text)} characters)"
 
 
 class _ClaudeCode(_Reading):

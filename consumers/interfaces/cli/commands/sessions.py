@@ -40,6 +40,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LAZY: Final = {
     "record": Lazy("session_record:record", "Record many entries from a file: findings, dead ends, tools, steps."),
     "assess": Lazy("assessment:assess", "Assess your knowledge, ability and uncertainty at one phase of the work."),
+    "move": Lazy("session_move:move", "Move the session of a harness to another one."),
     "sweep": Lazy("session_report:sweep", "End your idle sessions, and make missing reports."),
 }
 
