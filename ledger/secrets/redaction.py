@@ -40,17 +40,18 @@ def redact(text: str) -> RedactedText:
             content = plain  # a disguised secret has no position in the text as it was
         if not matches:
             return RedactedText(content.decode() if kinds else text, tuple(kinds))
-        kinds += [match.kind for match in matches]
-        content = _replaced(content, matches)
+        content = _replaced(content, matches, kinds)
     return RedactedText(_mark(kinds[0]), tuple(kinds))
 
 
-def _replaced(text: bytes, matches: list[Match]) -> bytes:
+def _replaced(text: bytes, matches: list[Match], kinds: list[str]) -> bytes:
+    """Return the text without its secrets, and add their kinds; two matches of one secret count once."""
     parts, end = [], 0
     for match in sorted(matches, key=lambda match: match.start):
         start = match.end - len(text[match.start : match.end].lstrip())  # the match may begin with the space before
         if start >= end:
             parts += [text[end:start], _mark(match.kind).encode()]
+            kinds.append(match.kind)
         end = max(end, _end_of(match, text))
     return b"".join([*parts, text[end:]])
 

@@ -113,6 +113,11 @@ class _Entry(msgspec.Struct):
     origin: _Origin
     parts: list[str]
 
+    @property
+    def chars(self) -> int:
+        """The characters of the message."""
+        return sum(map(len, self.parts))
+
 
 class _Reading:
     """The messages of one session so far."""
@@ -130,9 +135,9 @@ class _Reading:
     def add(self, entry: _Entry) -> None:
         """Add a message. The first request stays, whatever is dropped."""
         self.entries.append(entry)
-        self._chars += sum(map(len, entry.parts))
+        self._chars += entry.chars
         while len(self.entries) > messages_max or (self._chars > chars_max and len(self.entries) > 2):
-            self._chars -= sum(map(len, self.entries.pop(1).parts))
+            self._chars -= self.entries.pop(1).chars
             self.left_out[OLDER] += 1
 
     def say(self, role: Role, text: str, origin: _Origin) -> None:
@@ -149,11 +154,13 @@ class _Reading:
         """Add a tool call to the agent's last message."""
         tool = cut(sanitize_line(lines.text(name)), _name_max_chars) or "unnamed"
         self.calls[tool] += 1
-        if not self.entries or self.entries[-1].role != "assistant":
+        last = self.entries[-1] if self.entries else None
+        if last is None or last.role != "assistant" or last.chars > message_max_chars:
             self.add(_Entry("assistant", origin, []))
         entry = self.entries[-1]
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         entry.parts.append(f"[tool {tool}] {self._within(text, call_max_chars)}".rstrip())
+        self._chars += len(entry.parts[-1])
         if id_:
             self._open[id_] = entry, len(entry.parts) - 1
 
@@ -163,7 +170,9 @@ class _Reading:
         if id_ in self._open:
             entry, position = self._open.pop(id_)
             mark = "error" if is_error else "result"
-            entry.parts[position] += f"\n\n[{mark}] {self._within(text, result_max_chars)}".rstrip()
+            result = f"\n\n[{mark}] {self._within(text, result_max_chars)}".rstrip()
+            entry.parts[position] += result
+            self._chars += len(result)
 
     def texts(self, content: Any) -> Iterator[str]:
         """Yield the texts of a content: a text, a block, or a list of them; count its other blocks."""
