@@ -20,7 +20,7 @@ import msgspec
 
 from deedbook.ledger.events.brief import FactMark, RefutedAssumption
 from deedbook.ledger.format.chinese import simplified
-from deedbook.projections.briefs.text import NOT, content_of, one_line, stem, words
+from deedbook.projections.briefs.text import NOT, content_of, plain, stem, words
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 from deedbook.projections.reasoning.outcomes import (
     is_refuted_assumption,
@@ -116,8 +116,8 @@ def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
 
 
 def _stating_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
-    target = _plain(memory.conclusion)
-    stated = [step for step in memory.steps if target in {_plain(step.content), _plain(own_conclusion(step))}]
+    target = plain(memory.conclusion)
+    stated = [step for step in memory.steps if target in {plain(step.content), plain(own_conclusion(step))}]
     typed = [step for step in memory.steps if step.type == "conclusion"]
     return [step for step in stated if step.type == "conclusion"] or typed or stated
 
@@ -196,10 +196,6 @@ def _without_repeats(units: Iterable[Unit], settled: Iterable[str]) -> list[Unit
         if unit.kind in {"assumption", "assumption_stated"}:
             assumed.append(meaning)
     return distinct
-
-
-def _plain(text: str) -> str:
-    return one_line(text).casefold().rstrip(".!。！ ")
 
 
 def _meaning(text: str) -> frozenset[str]:

@@ -85,6 +85,11 @@ def one_line(text: str) -> str:
     return _WHITESPACE.sub(" ", printable).strip()
 
 
+def plain(text: str) -> str:
+    """Return a text by which a statement is recognized: in one line and one case, without its last mark."""
+    return one_line(text).casefold().rstrip(".!。！ ")
+
+
 @lru_cache(maxsize=65_536)
 def stem(token: str) -> str:
     """Return the light stem of one token."""

@@ -10,6 +10,7 @@ shows the origin and the claims of the original under ``imported``: nobody here 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.projections.briefs.critical import refutations
 from deedbook.projections.briefs.tags import tags_of
+from deedbook.projections.briefs.text import plain
 from deedbook.projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, memory_of, ref_of
 from deedbook.projections.views.projection import (
     Logged,
@@ -32,6 +34,8 @@ from deedbook.projections.views.projection import (
     unfolded,
 )
 from deedbook.projections.views.registry import VIEW_VERSIONS
+
+_key_digits: Final = 32
 
 
 class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
@@ -48,9 +52,8 @@ class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
 class ReasoningRow(Row, frozen=True):
     """The latest version of a reasoning; ``tags`` (JSON) are empty until it is concluded.
 
-    ``is_refuted`` says that its conclusion rests on a refuted assumption.
-
-    The columns from ``source`` on are NULL unless the reasoning was imported.
+    ``is_refuted`` says that its conclusion rests on a refuted assumption; the same conclusion has the same
+    ``conclusion_key`` (``conclusion_key``). The columns from ``source`` on are NULL unless the reasoning was imported.
     """
 
     id: str
@@ -62,6 +65,7 @@ class ReasoningRow(Row, frozen=True):
     reasoning_strategy: str
     status: str
     conclusion: str
+    conclusion_key: str
     is_refuted: bool
     tags: str
     confidence: float
@@ -80,7 +84,7 @@ class ReasoningRow(Row, frozen=True):
 
 
 class GraphVersionRow(Row, frozen=True):
-    """A graph version, the event that made it, and ``delta``: the changes from ``base``, the version before."""
+    """A graph version, the event that made it and its ``key`` (hex), and ``delta``: the changes from ``base``."""
 
     reasoning_id: str
     version: int
@@ -89,11 +93,16 @@ class GraphVersionRow(Row, frozen=True):
     event_index: int
     kind: str
     steps: int
+    key: str
     delta: str
 
 
 REASONINGS: Final = Table(
-    "reasonings", ReasoningRow, primary_key=("id",), owner="id", indexes=(("author",), ("session",), ("started_index",))
+    "reasonings",
+    ReasoningRow,
+    primary_key=("id",),
+    owner="id",
+    indexes=(("author",), ("session",), ("started_index",), ("conclusion_key",)),
 )
 VERSIONS: Final = Table(
     "reasoning_versions", GraphVersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
@@ -166,18 +175,25 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
             raise unfolded(event)
 
 
+def conclusion_key(conclusion: str) -> str:
+    """Return the key of a conclusion: the same for texts that differ in case, spaces or their last mark alone."""
+    return hashlib.sha256(plain(conclusion).encode("utf-8", "replace")).hexdigest()[:_key_digits]
+
+
 def rows(state: ReasoningRecord) -> Rows:
     """Return the row of the reasoning at its latest version."""
     graph = state.graph
     confidence, steps = graph.confidence_in_reasoning, len(graph.steps)
     own = dict.fromkeys(ImportOrigin.__struct_fields__)
     origin = own if state.origin is None else msgspec.structs.asdict(state.origin)
-    tags, is_refuted = list[str](), False
+    tags, is_refuted, key = list[str](), False, ""
     if state.status == "concluded":
         memory = memory_of(graph, state.id)
         tags = [tag.tag for tag in tags_of(memory, state.domain)]
         is_refuted = any(refuted.is_ground for refuted in refutations(memory))
+        key = conclusion_key(graph.conclusion)
     more = {"confidence": confidence, "steps": steps, "tags": json_text(tags), "is_refuted": is_refuted}
+    more["conclusion_key"] = key
     return (row_of(ReasoningRow, state, graph, **more, **origin),)
 
 
@@ -187,7 +203,8 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
         return ()
     event, steps = logged.event, len(state.graph.steps)
     delta = encode_change(change_of(read_as(event).data, event.author)).decode()
-    return (GraphVersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
+    of_event = (event.index, kind_of(event), steps, event.key, delta)
+    return (GraphVersionRow(state.id, state.version, state.ref, state.base, *of_event),)
 
 
 VIEW: Final = Projection(

@@ -11,7 +11,6 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.imported import RecordClaims
 from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers import query
-from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.rows import Range, RowSource
 from deedbook.projections.briefs.tokens import tokenizer
 from deedbook.projections.reasoning.answers import (
@@ -21,6 +20,7 @@ from deedbook.projections.reasoning.answers import (
     Origins,
     PayloadSizes,
     ReasoningLine,
+    ReasoningPage,
     ReasoningPayload,
     ReasoningStatus,
     ReasoningVersion,
@@ -34,7 +34,7 @@ from deedbook.projections.reasoning.delta import (
     write_full,
     write_squashed,
 )
-from deedbook.projections.reasoning.fold import REASONINGS, VERSIONS, ImportOrigin
+from deedbook.projections.reasoning.fold import REASONINGS, VERSIONS, ImportOrigin, conclusion_key
 from deedbook.projections.reasoning.graph import (
     GraphState,
     apply_change,
@@ -81,11 +81,12 @@ class FetchArguments(query.Arguments, frozen=True):
 
 
 class ReasoningList(query.ListArguments, frozen=True):
-    """Filters of a list, newest first."""
+    """Filters of a list, newest first. ``conclusion``: only those that are concluded with these words."""
 
     author: str | None = None
     session: str | None = None
     status: ReasoningStatus | None = None
+    conclusion: str | None = None
     tag: Tag | None = None
     domain: Domain | None = None
 
@@ -190,13 +191,15 @@ def fetch(source: RowSource, args: FetchArguments) -> ReasoningPayload:
     )
 
 
-def list_reasonings(context: query.QueryContext, args: ReasoningList) -> Page[ReasoningLine]:
+def list_reasonings(context: query.QueryContext, args: ReasoningList) -> ReasoningPage:
     """Return reasonings, newest first."""
     where = query.Where(args, "author", "session", "status")
+    where.equal("conclusion_key", None if args.conclusion is None else conclusion_key(args.conclusion))
     route = Route(args.tag, args.domain)
     if route.values:
         where.add(f"id IN ({route.reasonings()})", *route.values)
-    return query.list_of(context, LISTING, where, args, _line)
+    page = query.list_of(context, LISTING, where, args, _line)
+    return ReasoningPage(items=page.items, total=page.total, next=page.next)
 
 
 def existing(context: query.QueryContext, args: query.ByIds) -> ExistingReasonings:
@@ -235,13 +238,13 @@ def _line(row: dict[str, Any]) -> ReasoningLine:
 
 def _with_origin(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a reasoning with ``imported`` in place of the origin's columns; None if it is not imported."""
-    columns = ImportOrigin.__struct_fields__
+    columns = {*ImportOrigin.__struct_fields__, "conclusion_key"}
     fields = {name: value for name, value in row.items() if name not in columns}
     fields |= {"tags": read_json(row["tags"], list[str]), "is_refuted": bool(row["is_refuted"])}
     if row["original"] is None:
         return fields | {"imported": None}
     claims = read_json(row["claims"], RecordClaims)
-    origin = {name: row[name] for name in columns} | {"claims": claims}
+    origin = {name: row[name] for name in ImportOrigin.__struct_fields__} | {"claims": claims}
     return fields | {"imported": ImportedReasoning(importer=row["author"], **origin)}
 
 

@@ -77,11 +77,25 @@ class Refuted(Answer, frozen=True, kw_only=True):
     is_ground: bool
 
 
+class Rederivation(Answer, frozen=True, kw_only=True):
+    """Another agent's reasoning that reaches the same conclusion (the entry ``event_index``).
+
+    ``doubt`` says why it is not independent; empty if nothing in the ledger speaks against that.
+    """
+
+    reasoning_id: str
+    reasoning_ref: str
+    event_index: Index
+    by: str
+    doubt: str
+
+
 class LatestVerdict(Checked, frozen=True, kw_only=True):
     """The verdict on a graph version; ``latest`` is null if nobody independent validated this version.
 
     ``differing`` has the newest reports of other validators with another outcome than ``latest``. ``refuted`` are the
-    assumptions of this version that were refuted, in this version or since.
+    assumptions of this version that were refuted, in this version or since. ``rederived`` are the reasonings of other
+    agents that reach the same conclusion; they do not change the outcome.
     """
 
     reasoning_ref: str
@@ -90,6 +104,7 @@ class LatestVerdict(Checked, frozen=True, kw_only=True):
     latest: Voice | None = None
     differing: list[Voice] = []
     refuted: list[Refuted] = []
+    rederived: list[Rederivation] = []
 
     @property
     def refuted_grounds(self) -> list[Refuted]:

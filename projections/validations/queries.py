@@ -10,6 +10,8 @@ reported compromised.
 A report is *independent* if it is on a reasoning with this very version, and its author owns no reasoning with it. The
 gate refuses an owner's report that passes on their own stream; the rule across streams is applied here. An owner's
 report that something is wrong counts until somebody independent reports.
+
+A re-derivation by another agent (``rederived``) is named in the verdict's text and does not change the outcome.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from deedbook.ledger.lifecycle.authority import Agents, report_on_signature
 from deedbook.projections.answers.query import Arguments, ById, Limit, age_of
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.briefs.critical import refutations
+from deedbook.projections.briefs.prompt import short_ref
 from deedbook.projections.reasoning.fold import VERSIONS
 from deedbook.projections.reasoning.graph import decode_change
 from deedbook.projections.reasoning.queries import find_version, get_graph, with_version
@@ -38,9 +41,11 @@ from deedbook.projections.validations.answers import (
     Voice,
 )
 from deedbook.projections.validations.fold import VALIDATIONS
+from deedbook.projections.validations.rederived import rederivations
 
 _STRONGER: Final[tuple[Outcome, ...]] = ("none", "unchecked", "passed", "failed")
 problems_named_max: Final = 3
+rederived_named_max: Final = 3
 
 
 class ValidationFilter(Arguments, frozen=True):
@@ -83,10 +88,13 @@ def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
     outcome: Outcome = max((voice.outcome for voice in heard), key=_STRONGER.index, default="none")
     texts = [each.text for each in heard] or ["not validated"]
     verdict = LatestVerdict(reasoning_ref=ref, outcome=outcome, text="", latest=latest, differing=differing)
-    verdict = replace(verdict, refuted=refuted)
+    owners = [row["id"] for row in with_version(source, ref)]
+    verdict = replace(verdict, refuted=refuted, rederived=rederivations(source, ref, owners))
+    independent = [each for each in verdict.rederived if not each.doubt][:rederived_named_max]
+    named = [f"rederived by {each.by} in {short_ref(each.reasoning_ref)}" for each in independent]
     if grounds := verdict.refuted_grounds:
-        return replace(verdict, outcome="failed", text="; ".join([*map(refuted_sentence, grounds), *texts]))
-    return replace(verdict, text="; but ".join(texts))
+        return replace(verdict, outcome="failed", text="; ".join([*map(refuted_sentence, grounds), *texts, *named]))
+    return replace(verdict, text="; ".join(["; but ".join(texts), *named]))
 
 
 def refuted_sentence(refuted: Refuted) -> str:

@@ -16,7 +16,7 @@ from deedbook.projections.views.projection import Projection
 VIEW_VERSIONS: Final = {
     "catalog": 9,
     "agents": 11,
-    "reasoning": 10,
+    "reasoning": 11,
     "briefs": 5,
     "handoffs": 18,
     "sessions": 8,

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         FullReasoning,
         Origins,
         ReasoningLine,
+        ReasoningPage,
         ReasoningPayload,
         ShownReasoning,
     )
@@ -84,6 +85,12 @@ if TYPE_CHECKING:
 
     class AsyncQueuePages(AsyncPaging[QueueItem], Queue, frozen=True, kw_only=True):
         """A ``Queue``; ``async for`` goes over it and all following pages."""
+
+    class ReasoningPages(Paging[ReasoningLine, "AsyncReasoningPages"], ReasoningPage, frozen=True, kw_only=True):
+        """A ``ReasoningPage``; a loop over it goes over all following pages."""
+
+    class AsyncReasoningPages(AsyncPaging[ReasoningLine], ReasoningPage, frozen=True, kw_only=True):
+        """A ``ReasoningPage``; ``async for`` goes over it and all following pages."""
 
     class SearchPages(Paging[SearchHit, "AsyncSearchPages"], SearchPage, frozen=True, kw_only=True):
         """A ``SearchPage``; a loop over it goes over all following pages."""
@@ -579,13 +586,14 @@ class ReasoningsQueries(QueryFamily):
         author: str | None = None,
         session: str | None = None,
         status: Literal["open", "concluded"] | None = None,
+        conclusion: str | None = None,
         tag: str | None = None,
         domain: str | None = None,
         as_of: int | str | None = None,
-    ) -> Pages[ReasoningLine]:
+    ) -> ReasoningPages:
         """Return reasonings, newest first.
 
-        Filters of a list, newest first.
+        Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
 
         ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``: The domain of a
         reasoning, in any case.

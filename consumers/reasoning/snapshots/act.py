@@ -15,6 +15,8 @@
   the receiver's own validation fails, a rule fires; if it passes, it is reported, but vouches for nothing.
 - The id of a request is made of the asker, the subject, the task, the names of the reasons and the reports considered:
   asking again, at another level or with other numbers, finds the existing request.
+- Another agent who reached the same conclusion is named in the reasons, beside the human, and opens no gate: the
+  receiver may act on that reasoning, by its own gate (``validations.rederived`` says why).
 - A human's answer is shown and never becomes ``act_on_full``, which needs a validation. ``may_act`` considers both.
 """
 
@@ -48,7 +50,7 @@ from deedbook.projections.briefs.prompt import Prompt, TransferLevel, short_ref
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
-from deedbook.projections.validations.answers import LatestVerdict, Outcome, Voice
+from deedbook.projections.validations.answers import LatestVerdict, Outcome, Rederivation, Voice
 from deedbook.projections.validations.queries import evidence_summary
 
 if TYPE_CHECKING:
@@ -173,7 +175,8 @@ def act_on(
 
 def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task: str | None, now_ms: int) -> Decision:
     """Return the decision after a rule fired: act on the graph if it was validated, else ask a human."""
-    verdict, own, notes, rule = decision.verdict, decision.own, decision.reasons, decision.rule
+    verdict, own, rule = decision.verdict, decision.own, decision.rule
+    notes = [*decision.reasons, *([] if verdict is None else map(rederived_sentence, verdict.rederived))]
     assert rule is not None  # noqa: S101 - as is said
     ref, passing = decision.snapshot.reasoning_ref, None
     if ref is None:
@@ -195,6 +198,14 @@ def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task:
         comment = f": {review.comment}" if review.comment else "."
         reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
     return replace(decision, action="human_review_required", reasons=reasons, review=review)
+
+
+def rederived_sentence(other: Rederivation) -> str:
+    """Return in words that another agent reached the same conclusion, and what that is worth."""
+    ref = short_ref(other.reasoning_ref)
+    if other.doubt:
+        return f"{other.by} reached the same conclusion in {ref}, but not independently: {other.doubt}."
+    return f"rederived by {other.by} in {ref}: it opens no gate here; act on it by its own (`snapshot receive {ref}`)."
 
 
 def _fault_of(own: ValidationReport) -> str:

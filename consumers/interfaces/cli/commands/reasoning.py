@@ -117,6 +117,7 @@ def conclude(app: App, /, id_: str, **options: Any) -> None:
 @reasoning.command("list", looks_back=True)
 @click.option("--author", help="Only those of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only this state.")
+@click.option("--conclusion", metavar="TEXT", help="Only those that are concluded with these words.")
 @route_options
 @page_options()
 def list_(app: App, **filters: Any) -> None:
