@@ -22,23 +22,40 @@ _tag_cjk_max_chars: Final = 8
 _WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|\w+")
 # Within a tag, between two words: jwt_secret_in_logs.
 _PREPOSITIONS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "in on of at to for from with without by into over under between before after during through across against"
+        " around within per than as like near along behind below above",
+    )
+)
+_ARTICLES: Final = frozenset(
     {
-        "in",
-        "on",
-        "of",
-        "at",
-        "to",
-        "for",
-        "from",
-        "with",
-        "without",
-        "by",
-        "into",
-        "over",
-        "under",
-        "between",
-        "before",
-        "after",
+        "a",
+        "an",
+        "the",
+        "this",
+        "that",
+        "these",
+        "those",
+        "its",
+        "their",
+        "our",
+        "your",
+        "his",
+        "her",
+        "my",
+        "all",
+        "each",
+        "every",
+        "any",
+        "some",
+        "both",
+        "most",
+        "many",
+        "same",
+        "own",
+        "more",
+        "such",
     }
 )
 _NEGATIONS: Final = frozenset({"not", "no", "never"})
@@ -54,10 +71,31 @@ _FILLERS: Final = STOP_WORDS - _PREPOSITIONS - _NEGATIONS - _BREAKS | frozenset(
         " he she his her him us me my yes yeah ok answer option result cannot let lets make sure own same such",
     )
 )
+# A clause whose subject is only a pronoun; "it is", "there are" lead to a noun or state.
+_PRONOUN: Final = re.compile(
+    r"^(?:(?:so|then|now|next|thus|therefore|hence|and|but|also|if|since|because|when|after|in total|th(?:is|at) means)"
+    r"(?: that)?,? )*(?:he|she|it|they|this|that|these|those|there|which|who)\b"
+    r"(?! (?:is|are|was|were|[a-z]+ (?:is|are|was|were))\b)"
+)
+# A calculation, such as 60*6=$360, a price and a part of a number end the phrase.
+_CALCULATION: Final = re.compile(
+    r"(?:\sx\s)?[$€£¥]\s?\d.*|\d[\d.,]*\s*(?:[-+*/x×÷=%–]\s*[$€£¥]?\d|[.,]\d).*|\s[-+*/×÷=]\s.*"
+)
+_POSSESSING: Final = frozenset({"has", "have", "had"})
+# At the end of a phrase that goes on in the text, they say nothing without what follows.
+_HANGING: Final = _POSSESSING | frozenset(
+    re.findall(
+        r"\w+",
+        "made formed caused known found used called given taken left done seen kept held brought put become becomes"
+        " get gets goes go went needs need likely usually often once twice always less together back away up"
+        " down out off full based able due part kind source example equal similar occur occurs occurred times",
+    )
+)
 _URGENT: Final = re.compile(
     both_scripts(r"\b(immediately|urgent(?:ly)?|right now|at once|asap)\b|立即|立刻|马上|紧急"), re.IGNORECASE
 )
-_SHORTENED: Final = re.compile(r"(?<=\w)['’](?:re|s|ll|ve|d|m)\b")  # you're, it's
+_SHORTENED: Final = re.compile(r"(?<=\w)\s?['’](?:re|s|ll|ve|d|m)\b")  # you're, it's
+_NOT: Final = re.compile(r"(?<=\bcan)not\b|n['’]t\b")  # cannot, don't
 _PHRASE_END: Final = re.compile(r"[.;:,!?]\s|\s\(|[：，。；！？（]|\s[-–—]\s")
 _PATIENT: Final = re.compile(
     both_scripts(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急"), re.IGNORECASE
@@ -93,31 +131,64 @@ def snake_case(text: str) -> str:
     >>> [snake_case(text) for text in ("The JWT_SECRET appears in the logs", "The pool is closed, so it leaks", "Yes.")]
     ['jwt_secret_in_logs', 'pool_closed', '']
     """
-    telling: list[str] = []
-    phrase = _PHRASE_END.split(_SHORTENED.sub("", text.lower()).replace("_", " "), maxsplit=1)[0]
-    for word in _WORD.findall(phrase):
-        if len(word) >= identifier_min_chars and not word.isalpha():
-            continue  # the id of a call or a digest
-        if word in _BREAKS:
-            if len(telling) > 1:
-                break
-        elif word not in _FILLERS and (telling or word not in _PREPOSITIONS):
-            telling.append(word if word.isascii() else word[:_tag_cjk_max_chars])
-    is_cut = len(telling) > tag_words_max
-    telling = telling[:tag_words_max]
+    spelled = _NOT.sub(" not", _SHORTENED.sub("", text.lower()).replace("_", " "))
+    spelled, calculations = _CALCULATION.subn("", spelled, count=1)
+    phrase = _PHRASE_END.split(spelled, maxsplit=1)[0]
+    if _PRONOUN.match(phrase):
+        return ""
+    telling, is_cut = _telling(phrase)
+    is_cut = is_cut or (bool(calculations) and phrase == spelled)
     last = max((at for at, word in enumerate(telling) if word in _PREPOSITIONS), default=0)
-    if is_cut and last > 1:
-        telling = telling[:last]
-    while telling and telling[-1] in _PREPOSITIONS | _NEGATIONS:
+    if len(telling) > tag_words_max:
+        telling = telling[: last if 1 < last <= tag_words_max else tag_words_max]
+    while telling and (telling[-1] in _PREPOSITIONS | _NEGATIONS or (is_cut and _is_hanging(telling))):
         telling.pop()
     return "_".join(telling) if _is_phrase(telling) else ""
 
 
+def _telling(phrase: str) -> tuple[list[str], bool]:
+    """Return the words of a phrase without function words, one more than a tag has, and whether the phrase goes on."""
+    telling: list[str] = []
+    words = _WORD.findall(phrase)
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if len(word) >= identifier_min_chars and not word.isalpha():
+            continue  # the id of a call or a digest
+        if len(telling) > tag_words_max:
+            return telling, True
+        is_main_verb = word in _POSSESSING and following != "been" and not following.endswith("ed")
+        if word in _BREAKS or is_main_verb:
+            if len(telling) > 1:
+                return telling, True
+            telling += [word] * (is_main_verb and bool(telling))
+            continue
+        is_function = word in _FILLERS
+        if is_function and telling and telling[-1] in _PREPOSITIONS and word not in _ARTICLES:
+            return telling[:-1], True  # "by how they are formed": what follows is no noun of this preposition
+        if not is_function and (telling or word not in _PREPOSITIONS):
+            telling.append(word if word.isascii() else word[:_tag_cjk_max_chars])
+    return telling, len(telling) > tag_words_max
+
+
+def _is_hanging(telling: list[str]) -> bool:
+    """Return whether the last word of a phrase that goes on is a number, an adverb or a participle.
+
+    Of two words, a participle may be the state that was found: pool_closed.
+    """
+    word = telling[-1]
+    return word in _HANGING or (len(telling) > 2 and (word.isdigit() or word.endswith(("ed", "ly"))))
+
+
 def _is_phrase(words: list[str]) -> bool:
-    """Return whether words say something: two, one of them not a number or letter, or one without spaces."""
+    """Return whether words say something: two, one of them not a number or letter, or one without spaces.
+
+    A number before a single word, such as 8_weeks, says too little.
+    """
     said = [word for word in words if word not in _PREPOSITIONS | _NEGATIONS]
-    is_named = any(len(word) > 1 and not word.isdigit() for word in said)
-    return (len(said) > 1 and is_named) or any(len(word) > 1 and not word.isascii() for word in said)
+    named = [word for word in said if len(word) > 1 and not word.isdigit()]
+    is_amount = bool(said) and said[0].isdigit() and len(named) == 1
+    return (len(said) > 1 and bool(named) and not is_amount) or any(
+        len(word) > 1 and not word.isascii() for word in said
+    )
 
 
 def _findings(memory: ReasoningMemory, concluding: list[ReasoningStep]) -> list[ReasoningStep]:
