@@ -16,7 +16,7 @@ import msgspec
 
 from deedbook.consumers.sessions.open_sessions import SWEPT
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
+from deedbook.ledger.events.session import Deltas, FilledGap, LeftOut, ReportGenerated, Vectors
 from deedbook.ledger.format.codec import converted
 from deedbook.projections.reports.calibration import assessment_pair, decimals
 from deedbook.projections.reports.report import DEAD_END, DERIVED, FIND_OUT, OPEN
@@ -82,9 +82,10 @@ def derived(
     """Return the report as far as it can be derived: without a task or findings it is not a valid event yet."""
     session = uncorrected_part(session)
     outcome = derived_outcome(session) if inputs.task_summary is None else inputs.task_summary.strip()
+    given = {"finding": inputs.key_findings, "unknown": inputs.remaining_unknowns}
+    recorded = {name: by_weight(session[f"{name}s"], name) for name in given}
     findings, unknowns = (
-        _stripped(by_weight(session[f"{name}s"], name)[:derived_items_max] if texts is None else texts)
-        for name, texts in (("finding", inputs.key_findings), ("unknown", inputs.remaining_unknowns))
+        _stripped(recorded[name][:derived_items_max] if texts is None else texts) for name, texts in given.items()
     )
     artifacts = _stripped(inputs.artifacts_created or [])
     done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
@@ -109,6 +110,11 @@ def derived(
         epistemic_deltas=Deltas(**compared.pop("deltas")),
         preflight=None if before is None else Vectors(**before),
         postflight=None if after is None else Vectors(**after),
+        left_out=LeftOut(
+            key_findings=_excess(recorded["finding"]) if given["finding"] is None else 0,
+            remaining_unknowns=_excess(recorded["unknown"]) if given["unknown"] is None else 0,
+            accomplished=_excess(accomplished),
+        ),
         duration_seconds=int(max(0, last_ms_of(session) - session["happened_ms"]) // 1000),
         **compared,
     )
@@ -175,8 +181,8 @@ def warnings_of(session: Mapping[str, Any], inputs: ReportInputs, count: int) ->
         )
     recorded = uncorrected_part(session)
     for name, value in (("finding", inputs.key_findings), ("unknown", inputs.remaining_unknowns)):
-        more = len(by_weight(recorded[f"{name}s"], name)) - derived_items_max
-        if value is None and more > 0:
+        more = _excess(by_weight(recorded[f"{name}s"], name))
+        if value is None and more:
             warnings.append(f"{more} more {name}s are in the session, but not in the report: see `deed session show`")
     return warnings
 
@@ -215,6 +221,10 @@ def by_weight(logged: Iterable[Mapping[str, Any]], field: str) -> list[str]:
     """Return the texts of entries, each once, by impact, then the newest first."""
     texts = dict.fromkeys(event[field].strip() for event in sorted(logged, key=_weight))
     return [text for text in texts if text]
+
+
+def _excess(texts: Sequence[str]) -> int:
+    return max(0, len(texts) - derived_items_max)
 
 
 def _weight(event: Mapping[str, Any]) -> tuple[float, int]:

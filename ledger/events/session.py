@@ -180,12 +180,21 @@ class LongText(EventData, frozen=True):
     ref: Ref
 
 
+class LeftOut(EventData, frozen=True):
+    """How many texts of a session are not in its report."""
+
+    key_findings: Count = 0
+    remaining_unknowns: Count = 0
+    accomplished: Count = 0
+
+
 class ReportGenerated(EventData, frozen=True):
     """A version of a session's report. The latest counts, and the log keeps all of them.
 
     The deltas are computed from the assessments ``preflight`` and ``postflight``. ``overall_confidence_before`` and
     ``_after`` are the means over vectors assessed in both (with ``is_overall_given``: the author's own values).
-    ``task`` is the goal of the session, ``task_summary`` its result.
+    ``task`` is the goal of the session, ``task_summary`` its result. ``left_out`` counts the texts that the session has
+    and the report lacks.
     """
 
     report_type: ReportType
@@ -209,4 +218,5 @@ class ReportGenerated(EventData, frozen=True):
     is_overall_given: bool = False
     duration_seconds: Count | None = None
     long_texts: list[LongText] = []
+    left_out: LeftOut = LeftOut()
     generator: Label = "deedbook-report/1"

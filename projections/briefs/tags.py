@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from deedbook.ledger.events.brief import Tag, TagSort
@@ -149,8 +150,7 @@ def snake_case(text: str) -> str:
 def _telling(phrase: str) -> tuple[list[str], bool]:
     """Return the words of a phrase without function words, one more than a tag has, and whether the phrase goes on."""
     telling: list[str] = []
-    words = _WORD.findall(phrase)
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*_WORD.findall(phrase), ""]):
         if len(word) >= identifier_min_chars and not word.isalpha():
             continue  # the id of a call or a digest
         if len(telling) > tag_words_max:

@@ -39,6 +39,9 @@ _SPACE: Final = re.compile(r"\s+")
 _JOINER: Final = "\u200d"
 
 
+_FIELDS: Final = {"findings": "key_findings", "unknowns": "remaining_unknowns"}
+
+
 def compressed_of(report: Report) -> str:
     """Return the report as compact JSON, without retracted statements; ``ref`` and ``more`` come last."""
     corrected, report = len(report.corrections), uncorrected(report)
@@ -138,7 +141,8 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
         entries_shown = fields.get(key, "")
         entries_shown = entries_shown if isinstance(entries_shown, list) else [entries_shown]
         shortened = sum(text.strip() != whole for text, whole in zip(texts, entries_shown, strict=False))
-        counts = {"left_out": len(texts) - len(entries_shown), "shortened": shortened}
+        unreported = getattr(report.left_out, _FIELDS.get(key, ""), 0)
+        counts = {"left_out": len(texts) - len(entries_shown) + unreported, "shortened": shortened}
         if any(counts.values()):
             more[key] = {name: count for name, count in counts.items() if count}
     small = [name for name in report.epistemic_deltas if name not in fields["deltas"]]

@@ -97,9 +97,10 @@ def sections(report: Report) -> dict[str, str]:
         texts = [(text, f"/{field}/{position}") for position, text in enumerate(getattr(report, field))]
         struck = [correction for correction in report.corrections if _LISTED.get(correction.kind) == field]
         current_texts = [pair for pair in texts if pair[0] in getattr(current, field)]
-        return "\n".join(
-            [_items(current_texts, refs, what)] * bool(current_texts or not struck) + [*map(_struck, struck)]
-        )
+        listed_texts = [_items(current_texts, refs, what)] * bool(current_texts or not struck)
+        left_out = getattr(report.left_out, field, 0)
+        more = [f"\n*{left_out} more in the session, not in this report.*"] if left_out else []
+        return "\n".join([*listed_texts, *map(_struck, struck), *more])
 
     return {
         "Epistemic Trajectory": _trajectory(report),

@@ -16,6 +16,7 @@ import msgspec
 from deedbook.ledger.events.session import (
     Calibration,
     Deltas,
+    LeftOut,
     LongText,
     ReportGenerated,
     ReportType,
@@ -59,8 +60,8 @@ class Report(Marked, frozen=True, kw_only=True):
 
     ``report_id`` is the id of that event. ``timestamp`` is the ledger's clock at acceptance, or the time that an
     ``imported`` report claims. The deltas are POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that
-    are shortened here. ``task`` is the task, or empty; ``task_summary`` is what was done. ``corrections`` are not part
-    of the report: they are added when it is read.
+    are shortened here; ``left_out`` counts the session's texts that it lacks. ``task`` is the task, or empty;
+    ``task_summary`` is what was done. ``corrections`` are not part of the report: they are added when it is read.
     """
 
     session_id: str
@@ -90,6 +91,7 @@ class Report(Marked, frozen=True, kw_only=True):
     preflight: dict[str, float] | None
     postflight: dict[str, float] | None
     long_texts: list[LongText]
+    left_out: LeftOut = LeftOut()
     generator: Untrusted
     imported: Imported | None = None
     corrections: list[ReportCorrection] = []

@@ -23,7 +23,7 @@ VIEW_VERSIONS: Final = {
     "validations": 5,
     "snapshots": 4,
     "reviews": 4,
-    "reports": 10,
+    "reports": 11,
     "thoughts": 8,
     "records": 3,
     "search": 7,

@@ -107,7 +107,7 @@ class RecordTool(Tools):
     _session: str | None = None
     """The session of the previous call."""
 
-    def record_reasoning(
+    def record_reasoning(  # noqa: PLR0917 - MCP passes arguments by name
         self,
         entries: Annotated[
             list[dict[str, Any]],
@@ -121,14 +121,13 @@ class RecordTool(Tools):
         ] = None,
         reasoning_id: Annotated[
             Id | None,
-            Field(description="For steps: a name of your choice, e.g. audit-auth. Default: made of date and task."),
+            Field(description="For steps: your name for it, e.g. audit-auth. Default: from date and task."),
         ] = None,
-        task: Annotated[
-            str, Field(max_length=40_000, description="The task of a new session or reasoning, e.g. Fix the login.")
-        ] = "",
+        task: Annotated[str, Field(max_length=40_000, description="The task of a new session or reasoning.")] = "",
+        resumes: Annotated[Id | None, Field(description="The session that a new one continues.")] = None,
         idempotency_key: Annotated[
             Annotated[str, Field(min_length=1, max_length=100)] | None,
-            Field(description="Your choice: a repeated call with this key and content adds nothing."),
+            Field(description="A repeated call with this key adds nothing."),
         ] = None,
     ) -> CallToolResult:
         """Record assessments, findings, failed approaches and reasoning steps."""
@@ -141,6 +140,7 @@ class RecordTool(Tools):
                 raise Refused("USAGE", message, field="entries")
             return self._record_alone(author, alone[0], session_id, task)
         content = {"entries": entries, "session_id": session_id, "reasoning_id": reasoning_id, "task": task}
+        content |= {} if resumes is None else {"resumes": resumes}
         digest = sha256(json_text([author.name, idempotency_key, content]).encode()).hexdigest()[:_digest_digits]
         corr = None if idempotency_key is None else f"record:{digest}"
         if corr is not None and (earlier := self._earlier(author, corr)):
@@ -153,6 +153,8 @@ class RecordTool(Tools):
             is_left_out = session_id is None and not task and not all(isinstance(entry, OfReasoning) for entry in work)
             session = present_session() or self._still_open() if is_left_out else session_id
             target = target_of(self._ledger, author.name, work, session, reasoning_id, task, seed=seed)
+            if resumes is not None:
+                target = target.resuming(self._ledger, resumes)
             batch = plan(work, target, corr=corr, key=idempotency_key)
             written = [(draft.stream, draft.data) for draft in batch.drafts]
             cited, warnings[:] = check_drafts(written, self._ledger.query_with)
@@ -300,6 +302,15 @@ class Target(NamedTuple):
     reasoning_id: str | None
     reasoning_start: ReasoningStarted | None
     next_step: int
+
+    def resuming(self, ledger: ToolLedger, earlier: str) -> Target:
+        """Return the target whose session continues an earlier one. Raises Refused: ``USAGE``: it starts no session."""
+        if self.session_start is None:
+            what = "starts none" if self.session_id is None else f"writes to {self.session_id}, which exists"
+            message = f"resumes is for a new session, and this call {what}: set task and no session_id, or omit resumes"
+            raise Refused("USAGE", message, field="resumes")
+        resumed = ledger.ask("sessions.show", id=earlier)["id"]
+        return self._replace(session_start=msgspec.structs.replace(self.session_start, resumes=resumed))
 
 
 class Batch(NamedTuple):

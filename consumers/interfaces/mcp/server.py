@@ -66,26 +66,25 @@ class ToolText(NamedTuple):
 TEXTS: Final[dict[str, ToolText]] = {
     "generate_handoff_report": ToolText(
         "Make a handoff report",
-        "Sign the report of a session, from which the next agent resumes. Call it at the end of the work. Parts that"
+        "Sign the report of a session, from which the next agent resumes. Call it at the end. Parts that"
         " you omit come from the session's records.",
         reads=False,
     ),
     "resume_previous_session": ToolText(
         "Resume from earlier sessions",
-        "Read the last session's findings, failed approaches, open questions and next steps. Call it first.",
+        "Read the last session's findings, dead ends, open questions and next steps. Call it first.",
     ),
     "query_handoff_reports": ToolText("Find handoff reports", "Find reports by agent, date and task."),
     "record_reasoning": ToolText(
         "Record work and reasoning",
-        "Sign all entries together, or none. With `task`, a session or reasoning that does not exist is started. A"
+        "Sign all entries together, or none. `task` starts a session or reasoning that does not exist. A"
         f" POSTFLIGHT assessment makes the session's report. Alone in a call: {', '.join(ALONE)}.",
         reads=False,
         repeatable=False,
     ),
     "fetch_reasoning": ToolText(
         "Read another agent's reasoning",
-        "Get a brief of a reasoning with its measured fidelity, the state of its evidence, and whether you may act on"
-        " it.",
+        "Get a brief of a reasoning, its measured fidelity, its evidence's state, and whether you may act on it.",
     ),
     "handoff_next": ToolText(
         "My queue of handoffs",

@@ -194,6 +194,8 @@ def test_a_session_of_many_findings_is_reported_with_the_weightiest_and_says_so(
     made = publish_report(alice, reader.answer, "s1")
     assert ledger.event(made["event_index"]).data.key_findings[:2] == ["Finding 7", "Finding 39"]
     assert any("8 more findings" in said for said in made["warnings"])
+    learned = made["markdown"].partition("## What I Learned")[2].partition("##")[0]
+    assert learned.endswith("\n\n*8 more in the session, not in this report.*\n\n")
 
 
 @pytest.mark.parametrize("given", [{"key_findings": "one text"}, {"key_findings": [1]}, {"task_summary": 7}])

@@ -49,6 +49,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("record_reasoning", {"entries": [{"type": "observation", "content": "no name"}]}, "USAGE"),
     ("record_reasoning", {"entries": [FOUND], "task": "t", "session_id": "a\nb"}, "INVALID_FIELD"),
+    ("record_reasoning", {"entries": [FOUND], "task": "t", "resumes": "nobody"}, "NOT_FOUND"),
+    (
+        "record_reasoning",
+        {"entries": [{"type": "observation", "content": "c"}], "task": "t", "resumes": "s"},
+        "USAGE",
+    ),
     (
         "record_reasoning",
         {"entries": [FOUND, {"type": "inference", "content": "c", "rests_on": [7]}], "task": "t"},

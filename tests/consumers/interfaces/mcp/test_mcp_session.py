@@ -42,13 +42,15 @@ def test_session_from_preflight_to_resuming_goes_through_mcp_alone(own_home: Pat
             assert made.data["status"] == "success"
             assert "## What I Learned\n\n- The pool is never closed" in made.data["markdown"]
         async with over_stdio(own_home, "--as", "bob") as call:
-            await resumes(call, name, recorded.data["reasoning_id"])
+            following = await resumes(call, name, recorded.data["reasoning_id"])
+        with Ledger(home=own_home) as opened:
+            assert opened.ask("sessions.show", id=following)["resumes"] == name
 
     asyncio.run(work())
 
 
-async def resumes(call: Caller, name: str, reasoning: str) -> None:
-    """Another agent, in another process, goes on from what the first one left."""
+async def resumes(call: Caller, name: str, reasoning: str) -> str:
+    """Another agent, in another process, goes on from what the first one left; return its session."""
     (session,) = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data["sessions"]
     assert name.startswith(session["session_id"])
     assert (session["task"], session["outcome"]) == (
@@ -56,7 +58,7 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
         "Found and closed the leak in the pool.",
     )
     assert session["epistemic_deltas"]["uncertainty"] == -0.4
-    again = await call("record_reasoning", task="Another leak in the pool", entries=[BEFORE])
+    again = await call("record_reasoning", task="Another leak in the pool", resumes=name[:12], entries=[BEFORE])
     assert again.data["dead_ends"][0]["approach"] == "collecting garbage"
     brief = (await call("fetch_reasoning", ref=reasoning)).data
     assert "Close the pool at shutdown" in brief["prompt"]
@@ -72,6 +74,7 @@ async def resumes(call: Caller, name: str, reasoning: str) -> None:
     assert "Close the pool at shutdown" in text.contents[0].text
     with pytest.raises(MCPError, match="NOT_FOUND"):
         await call.client.read_resource("deedbook://report/nobody")
+    return str(again.data["session_id"])
 
 
 def test_answers_have_the_keys_of_the_reports_that_the_examples_read(own_home: Path) -> None:

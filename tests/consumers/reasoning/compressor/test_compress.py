@@ -296,6 +296,7 @@ def test_tags_are_snake_case_of_the_seeds_four_sorts_with_their_steps() -> None:
         ("So she misses a day each week", ""),
         ("It is a race condition", "race_condition"),
         ("密钥泄露了，应该更换", "密钥泄露了"),
+        ("", ""),
         ("Yes.", ""),
         ("The answer is D", ""),
         ("18", ""),
