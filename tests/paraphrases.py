@@ -78,3 +78,15 @@ PAIRS = [
     ("密钥保存在环境变量中。启动时变量被写入日志。应该更换密钥。", "日志泄露了密码，需要轮换凭证"),
     ("连接池关闭得太早。夜间登录失败。应该在最后关闭连接池。", "用户无法登录，数据库连接不够"),
 ]
+
+# The task of a reasoning, and how a receiver states it with some of the same words.
+TASKS = [
+    ("Is the JWT secret leaked?", "Check whether the JWT secret leaked into the logs"),
+    ("Why do logins fail at night?", "logins fail every night, find out why"),
+    ("Does the cache grow without limit?", "find why the cache grows"),
+    ("Why is the sales report slow?", "make the sales report faster"),
+    ("Security audit of authentication system", "audit our authentication for security problems"),
+    ("Choose a database for the event store", "which database should the event store use"),
+    ("Is the backup complete?", "verify that backups are complete"),
+    ("Find why unit tests are flaky", "flaky unit tests: find the cause"),
+]

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 from msgspec.structs import replace
-from paraphrases import PAIRS
+from paraphrases import PAIRS, TASKS
 
 from deedbook.ledger.errors import Refused
 from deedbook.projections.briefs.embedding import (
@@ -68,6 +68,17 @@ def test_the_reasonings_own_task_always_fires(task: str) -> None:
     assert [rule.name for rule in answer.all_rules] == ["task_similarity"]
     embedder = best_embedder()
     assert f"above {embedder.threshold} by {embedder.name}" in answer.all_rules[0].reason
+
+
+def test_a_task_in_some_of_the_same_words_is_recognized_and_one_in_quite_other_words_is_not_claimed() -> None:
+    def is_recognized(own_task: str, task: str) -> bool:
+        answer = should_fetch_full_reasoning(task=task, own_task=own_task)
+        return any(rule.name == "task_similarity" for rule in answer.all_rules)
+
+    assert all(is_recognized(own_task, task) for own_task, task in TASKS)
+    assert not any(is_recognized(own_task, task) for own_task, _ in TASKS for other, task in TASKS if other != own_task)
+    if best_embedder() is HASH_V1:  # what the README says
+        assert not any(is_recognized(brief, task) for brief, task in PAIRS)
 
 
 def test_vector_of_an_embedder_that_is_not_here_is_not_compared_and_the_texts_are() -> None:

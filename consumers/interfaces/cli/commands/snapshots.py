@@ -103,7 +103,7 @@ def list_(app: App, **filters: Any) -> None:
 @snapshot.command()
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), help="Send this level (default: the lowest that passes its gate).")
-@click.option("--task", help="What you are about to do. Reasoning about the same task is fetched whole.")
+@click.option("--task", help="What you are about to do. Reasoning about it, by the words, is fetched whole.")
 @click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="Replace the snapshot's vectors.")
 @click.option("--tree", type=click.Path(path_type=Path), help="Also validate the graph against this folder.")
 def receive(
