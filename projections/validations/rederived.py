@@ -1,9 +1,10 @@
 """Re-derivations: reasonings of other agents that reach the same conclusion, and why one is not independent.
 
-Seed 001 gives a receiver whose validation failed two ways: ask a human, or derive the conclusion again independently.
-So a re-derivation is shown beside the human's answer, by name, and opens no gate. The log cannot prove independence,
-because reading leaves no entry, and an accomplice of the author could copy a conclusion. Nor does an equal conclusion
-vouch for the author's steps. A receiver acts on the re-derivation itself, whose own validation decides.
+If a reasoning does not pass its validation, its receiver can ask a human, or find another agent who derived the same
+conclusion independently. So a re-derivation is shown beside the human's answer, by name, and opens no gate. The log
+cannot prove independence, because reading leaves no entry, and an accomplice of the author could copy a conclusion. Nor
+does an equal conclusion vouch for the author's steps. A receiver acts on the re-derivation itself, whose own validation
+decides.
 
 It is called independent only if nothing here speaks against it:
 
