@@ -22,6 +22,8 @@ rules read. After the checkpoint it contains these members, and no tiles:
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
 
+A *signed file* is a bundle of one stream as one text file (``signed_file``).
+
 A backup is a bundle of a log with these members before ``keys/``. `deed restore` makes a ledger of it, or of any bundle
 of a log:
 
@@ -43,7 +45,7 @@ Sources: C2SP tlog-tiles.md, tlog-checkpoint.md, tlog-proof.md, signed-note.md.
 from __future__ import annotations
 
 from deedbook.ledger.bundle.archive import Bundle
-from deedbook.ledger.bundle.export import export_bundle
+from deedbook.ledger.bundle.export import export_bundle, signed_file_of
 from deedbook.ledger.bundle.layout import Manifest
 
-__all__ = ["Bundle", "Manifest", "export_bundle"]
+__all__ = ["Bundle", "Manifest", "export_bundle", "signed_file_of"]

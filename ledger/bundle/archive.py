@@ -1,7 +1,8 @@
-"""Reads a bundle, a tar or the folder of an unpacked one, without trusting it: sizes are limited, nothing is extracted.
+"""Reads a bundle without trusting it: sizes are limited, nothing is extracted.
 
-A tar must be canonical. A folder has the same files, all of them regular. It may lack blobs and entries, as when
-somebody did not pass all of them on: ``Bundle.lost`` names these, and the verdict of an audit is PARTIAL.
+A bundle is a tar, the folder of an unpacked one, or a signed file (``signed_file``). A tar must be canonical. A folder
+has the same files, all of them regular. It may lack blobs and entries, as when somebody did not pass all of them on:
+``Bundle.lost`` names these, and the verdict of an audit is PARTIAL.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from deedbook.ledger.bundle.layout import ENTRY_LENGTH_BYTES, Manifest, entry_range, member_names, tile_name
+from deedbook.ledger.bundle.signed_file import BEGINNING, read_signed_file, signed_file_size_max_bytes
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
@@ -76,7 +78,7 @@ class Bundle(Resource):
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the names and sizes of all members, and the manifest. ``path`` is a tar, or an unpacked folder.
+        """Read the names and sizes of all members, and the manifest. ``path`` is a tar, a folder, or a signed file.
 
         Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE`` when this is not a bundle. Corrupted: the
         bundle is damaged; ``details`` name the member and the indexes of its entries.
@@ -84,6 +86,7 @@ class Bundle(Resource):
         self.lost: list[str] = []
         self._folder = path if path.is_dir() else None
         self._file: BinaryIO | None = None
+        self._content: dict[str, bytes] | None = None
         if self._folder is not None:
             self._members = _scan_folder(path)
             self.manifest = self._read_manifest()
@@ -96,6 +99,9 @@ class Bundle(Resource):
         except OSError as error:
             raise Refused("NOT_FOUND", f"{path} cannot be read: {error.strerror}", path=str(path)) from error
         try:
+            if self._file.read(len(BEGINNING)) == BEGINNING:
+                self._read_signed_file(path)
+                return
             self._members = _scan_tar(self._file, path)
             self.manifest = self._read_manifest()
             self._check_names()
@@ -113,6 +119,8 @@ class Bundle(Resource):
         if name not in self._members:
             raise _damaged(f"the bundle lacks {name}", name)
         start, size = self._members[name]
+        if self._content is not None:
+            return self._content[name]
         if self._folder is not None:
             content = read_regular(self._folder / name, size_max_bytes=size)
             if content is None or len(content) != size:
@@ -134,6 +142,16 @@ class Bundle(Resource):
             index = number * TILE_WIDTH
             raise Corrupted("CORRUPTED", f"{name} does not contain {width} entries", member=name, index=index)
         return entries
+
+    def _read_signed_file(self, path: Path) -> None:
+        assert self._file is not None  # noqa: S101 - a signed file is a file
+        self._file.seek(0)
+        content = self._file.read(signed_file_size_max_bytes + 1)
+        if len(content) > signed_file_size_max_bytes:
+            raise Refused("TOO_LARGE", f"{path} has more than {signed_file_size_max_bytes} bytes", path=str(path))
+        self.manifest, self._content = read_signed_file(content)
+        self._members = {name: (0, len(member)) for name, member in self._content.items()}
+        self._check_names()
 
     def _read_manifest(self) -> Manifest:
         content = self.read("manifest.json")

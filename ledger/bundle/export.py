@@ -25,6 +25,7 @@ from deedbook.ledger.bundle import layout
 from deedbook.ledger.bundle.archive import ending, header, padding
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import schemas, verify_program
+from deedbook.ledger.bundle.signed_file import encode_signed_file
 from deedbook.ledger.client.client import Client, read_batch_path
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
 from deedbook.ledger.events.blob import blobs_of
@@ -117,9 +118,42 @@ def export_bundle(
     for each entry. Equal logs give equal files. Raises Refused: ``NOT_FOUND`` for an unknown stream; the codes of a key
     file when the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
+    report = progress or (lambda _done, _total: None)
+    prepared = _prepare(client, stream, files, report)
+    size = prepared.manifest.size
+    with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
+        for name, content in prepared.members(client):
+            write(name, content)
+            if name.startswith("tile/entries/"):
+                done = min(size, layout.entry_range(name)["end"])
+                report(size + done, 2 * size)
+    return Exported(prepared.manifest, prepared.missing_blobs)
+
+
+def signed_file_of(client: Client, stream: str) -> bytes:
+    """Return one stream of the ledger as a signed file (``signed_file``). Raises Refused: as ``export_bundle``."""
+    prepared = _prepare(client, stream, {}, lambda _done, _total: None)
+    return encode_signed_file(prepared.manifest, dict(prepared.members(client)))
+
+
+class _Prepared(NamedTuple):
+    """All that the members of a bundle are made of."""
+
+    manifest: layout.Manifest
+    missing_blobs: list[str]
+    survey: _Survey
+    fixed: dict[str, bytes]
+
+    def members(self, client: Client) -> Iterator[tuple[str, bytes]]:
+        """Yield the members in the order of ``layout.member_names``."""
+        return _members(client, self.manifest, self.survey, self.fixed)
+
+
+def _prepare(
+    client: Client, stream: str | None, files: Mapping[layout.HomeFile, bytes], report: Callable[[int, int], None]
+) -> _Prepared:
     note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
-    report = progress or (lambda _done, _total: None)
     survey = _survey(client, checkpoint.size, stream, lambda done: report(done, 2 * checkpoint.size))
     indexes: list[int] = []
     members = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
@@ -148,13 +182,7 @@ def export_bundle(
     )
     members |= {layout.home_name(name): content for name, content in files.items()}
     members[PAGE] = survey.page.encode(manifest)
-    with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
-        for name, content in _members(client, manifest, survey, members):
-            write(name, content)
-            if name.startswith("tile/entries/"):
-                done = min(checkpoint.size, layout.entry_range(name)["end"])
-                report(checkpoint.size + done, 2 * checkpoint.size)
-    return Exported(manifest, sorted(survey.needed - {*blobs}))
+    return _Prepared(manifest, sorted(survey.needed - {*blobs}), survey, members)
 
 
 @contextmanager

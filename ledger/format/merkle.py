@@ -10,7 +10,8 @@ trusts the stored hashes. Checking one trusts nothing, never raises, and returns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Self, TypeAlias
 
@@ -125,6 +126,63 @@ def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
     Raises Refused: the tree has no such leaf.
     """
     return inclusion_proof(index, len(leaves), subtrees_of(leaves))
+
+
+def shared_hashes(paths: Mapping[int, Sequence[bytes]], size: int) -> list[bytes]:
+    """Return the hashes that several inclusion paths of one tree need beside their leaves, from left to right.
+
+    ``paths`` are by index, at least one. ``shared_paths`` makes the paths again.
+    """
+    hashes: list[bytes] = []
+
+    def walk(start: int, end: int, indexes: list[int], depth: int) -> None:
+        if end - start == 1:
+            return
+        middle = start + _left_size(end - start)
+        left, right = _split(indexes, middle)
+        for (first, last), inside in (((start, middle), left), ((middle, end), right)):
+            if inside:
+                walk(first, last, inside, depth + 1)
+            else:
+                hashes.append(paths[indexes[0]][-1 - depth])
+
+    walk(0, size, sorted(paths), 0)
+    return hashes
+
+
+def shared_paths(leaves: Mapping[int, bytes], size: int, hashes: Sequence[bytes]) -> dict[int, list[bytes]]:
+    """Return the inclusion paths of these leaf hashes, from the ``shared_hashes`` of their paths.
+
+    They prove nothing before ``verify_inclusion``. Raises Refused: ``INVALID_FORMAT`` if the number of hashes is wrong,
+    or the tree has no such leaf.
+    """
+    paths: dict[int, list[bytes]] = {index: [] for index in leaves}
+    left_over = iter(hashes)
+
+    def walk(start: int, end: int, indexes: list[int]) -> bytes:
+        if not indexes:
+            return next(left_over, b"")
+        if end - start == 1:
+            return leaves[start]
+        middle = start + _left_size(end - start)
+        left, right = _split(indexes, middle)
+        roots = walk(start, middle, left), walk(middle, end, right)
+        for sibling, inside in ((roots[1], left), (roots[0], right)):
+            for index in inside:
+                paths[index].append(sibling)
+        return node_hash(*roots)
+
+    if not leaves or not 0 <= min(leaves) <= max(leaves) < size <= tree_size_max:
+        raise Refused("INVALID_FORMAT", f"these are no leaves of a tree of {size}")
+    walk(0, size, sorted(leaves))
+    if next(left_over, None) is not None or any(b"" in path for path in paths.values()):
+        raise Refused("INVALID_FORMAT", "the number of hashes is not that of the paths of these leaves")
+    return paths
+
+
+def _split(indexes: list[int], middle: int) -> tuple[list[int], list[int]]:
+    count = bisect_left(indexes, middle)
+    return indexes[:count], indexes[count:]
 
 
 def consistency_proof(old_size: int, new_size: int, subtree: SubtreeReader) -> list[bytes]:

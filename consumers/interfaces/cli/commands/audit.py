@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -18,7 +19,8 @@ from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
-from deedbook.ledger.bundle import Bundle, export_bundle
+from deedbook.consumers.sdk.files import write_file
+from deedbook.ledger.bundle import Bundle, export_bundle, signed_file_of
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.service.server import unserved
@@ -169,12 +171,16 @@ def checkpoint(app: App) -> None:
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|DIR/")
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
-def export(app: App, file: str, stream: str | None) -> None:
+@click.option("--text", "is_text", is_flag=True, help="With --stream: a signed file, which git can compare.")
+def export(app: App, file: str, stream: str | None, *, is_text: bool) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Deedbook.
 
     If FILE ends in a slash or is an empty folder, a folder of C2SP tlog-tiles is written, which any web server can
-    publish.
+    publish. A signed file (--text) has the same proofs as text, one entry a line, and needs Deedbook to verify it.
     """
+    if is_text:
+        _export_text(app, Path(file), stream)
+        return
     with progress("exporting", is_shown=not app.as_json) as step:
         is_folder = file.endswith("/") or Path(file).is_dir()
         manifest, missing = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
@@ -185,6 +191,15 @@ def export(app: App, file: str, stream: str | None) -> None:
     how = f"deed verify --bundle {file}, or {unpacking}"
     text = [f"{count} entries in {file}", *missing_blobs_text(missing), f"Anyone can check it: {how}"]
     app.show("bundle", data, text)
+
+
+def _export_text(app: App, file: Path, stream: str | None) -> None:
+    if stream is None:
+        raise Refused("USAGE", "--text writes one stream: add --stream, for example --stream handoff/ID")
+    content = signed_file_of(app.client(), stream)
+    write_file(file, content)
+    how = shlex.join(("deed", "verify", "--bundle", str(file)))
+    app.show("signed_file", {"file": str(file), "stream": stream, "size": len(content)}, f"Anyone can check it: {how}")
 
 
 def missing_blobs_text(missing: list[str]) -> list[str]:

@@ -1,0 +1,238 @@
+"""A bundle of one stream as one text file that a version control system can compare line by line.
+
+It is JSON. Each entry is one line, with the bytes that its author signed (``body``) as they are, so that a reader of a
+difference sees which event was added. The inclusion paths of all entries share their hashes (``merkle.shared_hashes``).
+Everything else that a bundle contains follows from these: reading a signed file makes the members of the bundle, and
+the auditor verifies them as those of a tar. It has the blobs that templates of handoffs and imported records are, if
+they are small; of other blobs the verdict says that they are missing.
+
+A body that is not on one line, or too deep inside of another document, is a JSON string.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from hashlib import sha256
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.bundle import layout
+from deedbook.ledger.bundle.page import PAGE, BundlePage
+from deedbook.ledger.bundle.program import schemas, verify_program
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.blob import BLOB_FIELDS, blobs_of
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.codec import (
+    UNREADABLE,
+    check_depth,
+    decode_base64,
+    decode_strict,
+    encode_base64,
+    encode_sorted,
+    json_decoder,
+)
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, split_hashes
+from deedbook.ledger.format.merkle import leaf_hash, shared_hashes, shared_paths
+from deedbook.ledger.limits import json_depth_max
+from deedbook.ledger.proof.checkpoint import parse_checkpoint
+from deedbook.ledger.proof.receipt import Receipt
+
+signed_file_size_max_bytes: Final = 8 * 1024**2
+blob_included_max_bytes: Final = 64 * 1024
+BEGINNING: Final = b'{"format":"deedbook-signed-'
+_levels_around: Final = 4
+
+Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Base64 = Annotated[str, msgspec.Meta(max_length=128 * 1024)]
+
+
+class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The position of an event in its signed batch, the number of its events, and the path to the batch's root."""
+
+    index: int
+    size: int
+    path: list[Base64]
+
+
+class _SignedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """An entry (``envelope.Entry``) and its index in the log."""
+
+    index: Annotated[int, msgspec.Meta(ge=0)]
+    accepted_ms: int
+    stream_version: int
+    authority_version: int
+    key: Hex32
+    sig: Base64
+    batch: _Batch | None = None
+    body: msgspec.Raw
+
+
+class SignedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The content of a signed file. ``checkpoint`` and ``ends`` are the lines of the notes, as in a bundle.
+
+    A blob is the list of its lines with their endings, or base64 if it is not UTF-8.
+    """
+
+    format: Literal["deedbook-signed-1"]
+    ledger: str
+    stream: str
+    checkpoint: list[str]
+    ends: list[str]
+    hashes: list[Base64]
+    blobs: dict[str, list[str] | str]
+    entries: list[_SignedEntry]
+
+
+_decoder = json_decoder(SignedFile)
+
+
+def encode_signed_file(manifest: layout.Manifest, members: dict[str, bytes]) -> bytes:
+    """Return a bundle of one stream as a signed file, from its members.
+
+    Raises Refused: ``TOO_LARGE``: export such a stream as a tar.
+    """
+    entries, paths = list[bytes](), dict[int, tuple[bytes, ...]]()
+    wanted = set[str]()
+    for index in manifest.indexes:
+        data, proof = (members[name] for name in layout.entry_names(index))
+        receipt = Receipt.parse(proof.decode())
+        paths[index] = receipt.path
+        entries.append(_entry_line(index, decode_entry(data), split_hashes(receipt.extra or b"")))
+        with suppress(*UNREADABLE, Refused):
+            wanted |= {*_texts_of(read_event(index, data).data)}
+    contents = {ref: members[layout.blob_name(ref)] for ref in manifest.blobs if ref in wanted}
+    small = {ref: content for ref, content in contents.items() if len(content) <= blob_included_max_bytes}
+    lines = [
+        b'{"format":"deedbook-signed-1",',
+        b'"ledger":%b,"stream":%b,' % (encode_sorted(manifest.ledger), encode_sorted(manifest.stream)),
+        b'"checkpoint":%b,' % encode_sorted(members["checkpoint"].decode().split("\n")),
+        b'"ends":%b,' % encode_sorted(members["ends"].decode().split("\n")),
+        _list_of(b'"entries":', entries) + b",",
+        _list_of(b'"hashes":', [encode_sorted(encode_base64(value)) for value in shared_hashes(paths, manifest.size)])
+        + b",",
+        b'"blobs":{' + b",".join(_blob_lines(ref, content) for ref, content in sorted(small.items())) + b"}}\n",
+    ]
+    content = b"\n".join(lines)
+    if len(content) > signed_file_size_max_bytes:
+        message = (
+            f"{manifest.stream} would take more than {signed_file_size_max_bytes} bytes as text: export it as a tar"
+        )
+        raise Refused("TOO_LARGE", message, limit=signed_file_size_max_bytes)
+    return content
+
+
+def _list_of(name: bytes, items: list[bytes]) -> bytes:
+    return name + (b"[\n" + b",\n".join(items) + b"\n]" if items else b"[]")
+
+
+def _entry_line(index: int, entry: Entry, batch_path: list[bytes]) -> bytes:
+    batch = None
+    if entry.batch_size > 1:
+        batch = _Batch(entry.batch_index, entry.batch_size, [encode_base64(value) for value in batch_path])
+    line = _SignedEntry(
+        index=index,
+        accepted_ms=entry.accepted_ms,
+        stream_version=entry.stream_version,
+        authority_version=entry.authority_version,
+        key=entry.key.hex(),
+        sig=encode_base64(entry.sig),
+        batch=batch,
+        body=msgspec.Raw(entry.body if _is_plain(entry.body) else encode_sorted(entry.body.decode())),
+    )
+    return msgspec.json.encode(line)
+
+
+def _is_plain(body: bytes) -> bool:
+    try:
+        check_depth(body, json_depth_max - _levels_around)
+    except Refused:
+        return False
+    return body.startswith(b"{") and body.endswith(b"}") and not {*body} & {*b"\r\n\t"}
+
+
+def _texts_of(data: EventData) -> list[str]:
+    """Return the refs of the blobs that are the text of an event: its template, or the imported record."""
+    return blobs_of(data)[:1] if BLOB_FIELDS.get(type(data), ("",))[0] in ("template", "original") else []
+
+
+def _blob_lines(ref: str, content: bytes) -> bytes:
+    try:
+        lines = [encode_sorted(line) for line in content.decode().split("\n")]
+    except UnicodeDecodeError:
+        return b"\n" + encode_sorted(ref) + b":" + encode_sorted(encode_base64(content))
+    return b"\n" + _list_of(encode_sorted(ref) + b":", lines)
+
+
+def read_signed_file(content: bytes) -> tuple[layout.Manifest, dict[str, bytes]]:
+    """Return the manifest and the members of the bundle that a signed file stands for. Nothing of it is verified.
+
+    Raises Refused: as ``codec.decode_strict``. Corrupted: a part has the wrong form.
+    """
+    file = decode_strict(content, _decoder)
+    try:
+        return _members_of(file)
+    except (Refused, UnicodeEncodeError) as error:
+        raise Corrupted("CORRUPTED", f"the signed file is damaged: {error}") from error
+
+
+def _members_of(file: SignedFile) -> tuple[layout.Manifest, dict[str, bytes]]:
+    note = "\n".join(file.checkpoint)
+    checkpoint = parse_checkpoint(note)
+    entries = {line.index: _entry_of(line) for line in file.entries}
+    if [*entries] != sorted(entries) or len(entries) != len(file.entries):
+        raise Refused("INVALID_FORMAT", "its entries are out of order")
+    blobs = {ref: _blob_of(blob) for ref, blob in file.blobs.items()}
+    program = verify_program()
+    manifest = layout.Manifest(
+        format=layout.FORMAT,
+        ledger=file.ledger,
+        origin=checkpoint.origin,
+        size=checkpoint.size,
+        root=checkpoint.root.hex(),
+        content="stream",
+        stream=file.stream,
+        indexes=[*entries],
+        blobs=sorted(blobs),
+        verify_py=sha256(program).hexdigest(),
+        files={},
+    )
+    hashes = [decode_base64(value, "hash") for value in file.hashes]
+    paths = shared_paths({index: leaf_hash(data) for index, data in entries.items()}, checkpoint.size, hashes)
+    members = {layout.blob_name(ref): blob for ref, blob in blobs.items()}
+    members |= {"checkpoint": note.encode(), "ends": "\n".join(file.ends).encode()}
+    page, authority = BundlePage(), list[tuple[int, str, EventData]]()
+    for line in file.entries:
+        data = entries[line.index]
+        batch = b"".join(decode_base64(value, "hash") for value in line.batch.path) if line.batch else None
+        receipt = Receipt(line.index, tuple(paths[line.index]), note, batch or None)
+        members |= zip(layout.entry_names(line.index), (data, receipt.to_text().encode()), strict=True)
+        page.add(line.index, data)
+        with suppress(*UNREADABLE, Refused):  # a verifier says so
+            event = read_event(line.index, data)
+            if event.kind in AUTHORITY_KINDS:
+                authority.append((line.index, event.author, event.data))
+    members |= layout.key_members(authority)
+    members |= {"manifest.json": manifest.encode(), "schemas.json": schemas(), "verify.py": program}
+    members[PAGE] = page.encode(manifest)
+    return manifest, {name: members[name] for name in layout.member_names(manifest) if name in members}
+
+
+def _entry_of(line: _SignedEntry) -> bytes:
+    body = bytes(line.body)
+    if body.startswith(b'"'):
+        text: Any = msgspec.json.decode(body)
+        body = text.encode()
+    batch = line.batch or _Batch(0, 1, [])
+    sig, key = decode_base64(line.sig, "signature"), bytes.fromhex(line.key)
+    entry = Entry(
+        *(ENTRY_VERSION, body, key, ED25519, sig, batch.index, batch.size),
+        *(line.accepted_ms, line.stream_version, line.authority_version),
+    )
+    return entry.encode()
+
+
+def _blob_of(blob: list[str] | str) -> bytes:
+    return decode_base64(blob, "blob") if isinstance(blob, str) else "\n".join(blob).encode()
