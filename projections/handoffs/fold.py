@@ -161,6 +161,7 @@ VERSIONS: Final = Table(
 )
 
 
+_ref_digits_shown: Final = 12
 _OF_RECORD: Final = ("claimed_author", "claimed_at", "source", "format", "original")
 _TURNS: Final = {
     kinds.HandoffApproved: "approved_index",
@@ -332,6 +333,11 @@ def _ticked(text: str, evidence: str) -> str:
     return f"{text} ({evidence})" if evidence else text
 
 
+def _short(ref: str) -> str:
+    """Return the beginning of a version or result, as `approve --version` and `verify --result` accept it."""
+    return ref[: ref.index(":") + 1 + _ref_digits_shown]
+
+
 # Kinds that a handoff's file does not log: ticks are in its lists, and nothing depends on `ready`.
 NOT_IN_FILES: Final = frozenset({"handoff.task_checked", "handoff.criterion_checked", "handoff.ready"})
 
@@ -339,6 +345,8 @@ NOT_IN_FILES: Final = frozenset({"handoff.task_checked", "handoff.criterion_chec
 _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
     RecordImported: lambda data, _: f"imported from {data.source}, which says {data.claims.get('status') or 'nothing'}",
     kinds.HandoffCreated: lambda data, _: f"created the handoff to {data.to}",
+    kinds.HandoffApproved: lambda data, _: _ticked(_with("approved", data.comment), f"version {_short(data.version)}"),
+    kinds.HandoffVerified: lambda data, _: _ticked(_with("verified", data.comment), f"result {_short(data.result)}"),
     kinds.HandoffClaimed: lambda data, _: (
         "claimed" if data.lease_seconds is None else f"claimed for {data.lease_seconds} s"
     ),

@@ -30,6 +30,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
 from deedbook.ledger.format.codec import converted, encode_canonical
 from deedbook.projections.handoffs.fold import NOT_IN_FILES, fold
+from deedbook.projections.handoffs.next import criteria_of
 from deedbook.projections.handoffs.record import HandoffRecord
 
 title_max_chars: Final = 200
@@ -228,9 +229,31 @@ def rendered(handoff: dict[str, Any], template: HandoffFile | None) -> bytes:
         status=None if is_claim else handoff["status"],
         tasks={row["position"]: row["done"] for row in handoff["tasks"]},
         criteria={row["position"]: row["mark"] not in ("open", "asked") for row in handoff["criteria"]},
+        evidence=_evidence_of(handoff),
         log=[] if template is None else list(_later_lines(handoff, template)),
     )
     return render(file, progress)
+
+
+_EVIDENCE: Final = {
+    "checked": ("met", "evidence", "handoff.criterion_checked"),
+    "waived": ("waived", "waiver_reason", "handoff.criterion_waived"),
+}
+
+
+def _evidence_of(handoff: dict[str, Any]) -> dict[int, str]:
+    """Return the line of evidence of each criterion; an imported file keeps the lines that it claims."""
+    evidence: dict[int, str] = {}
+    for row in handoff["criteria"]:
+        at, text = row["position"], ""
+        if row["mark"] in _EVIDENCE:
+            word, field, kind = _EVIDENCE[row["mark"]]
+            signed = [line for line in handoff["log"] if (line["kind"], line["position"]) == (kind, at)]
+            if row[field] and signed:
+                text = f"{signed[-1]['day']} [{signed[-1]['author']}] {word}: {row[field]}"
+        if text or handoff["importer"] is None:
+            evidence[at] = text
+    return evidence
 
 
 def _later_lines(handoff: dict[str, Any], template: HandoffFile) -> Iterator[str]:
@@ -289,7 +312,7 @@ def _row_of(record: HandoffRecord) -> dict[str, Any]:
     state, content = record.lifecycle, record.content
     assert state is not None  # noqa: S101 - a fold of at least one event
     assert content is not None  # noqa: S101 - as above
-    tasks, criteria = zip(content.tasks, state.tasks, strict=True), zip(content.criteria, state.criteria, strict=True)
+    tasks = zip(content.tasks, state.tasks, strict=True)
     return asdict(content) | {
         "from": state.sender,
         "to": state.receiver,
@@ -298,7 +321,8 @@ def _row_of(record: HandoffRecord) -> dict[str, Any]:
         "created": record.created,
         "depends_on": [{"id": id_} for id_ in content.depends_on],
         "tasks": [{"position": at, "text": text, "done": mark == "done"} for at, (text, mark) in enumerate(tasks)],
-        "criteria": [{"position": at, "text": text, "mark": mark} for at, (text, mark) in enumerate(criteria)],
+        "criteria": [asdict(row) for row in criteria_of(record)],
+        "importer": state.importer or None,
         "notes": asdict(content.notes),
         "template_index": record.content_index,
         "claimed_status": state.claimed_status,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.files.syntax.comparison import (
@@ -31,6 +32,7 @@ from deedbook.ledger.format.forms import NAME_PATTERN
 from deedbook.ledger.lifecycle.handoff_status import Status
 
 _BULLET: Final = re.compile(r"[-*+][ \t]+")
+_EVIDENCE: Final = re.compile(r"\S+ \[([^\]]*)\] (met|waived): (.+)")
 _SET_STATUS: Final = "set the status to "
 _BRACKETS: Final = " ()（）[]—-:：,，"
 
@@ -253,6 +255,7 @@ class _Planner:
         may = self._acting == self._handoff.receiver and works
         tasks = moved(edits.tasks, base.tasks, ledger.tasks)
         criteria = moved(edits.criteria, base.criteria, ledger.criteria)
+        evidence = moved(edits.evidence, base.criteria, ledger.criteria)
         for label, data, ticks, boxes in (
             ("task", kinds.HandoffTaskChecked, tasks, ledger.tasks),
             ("criterion", kinds.HandoffCriterionChecked, criteria, ledger.criteria),
@@ -260,15 +263,41 @@ class _Planner:
             for position, checked in ticks.items():
                 if position >= len(boxes) or boxes[position].is_checked == checked:
                     continue
-                if may:
-                    self._steps.append(data(position=position, checked=checked))
-                else:
+                if not may:
                     self._hold_tick(label, position, checked=checked)
+                    continue
+                own = self._own_evidence(evidence.get(position, "")) if label == "criterion" and checked else ""
+                if own or not checked:
+                    evidence.pop(position, None)
+                self._steps.append(data(position=position, checked=checked, evidence=own))
+        self._give_evidence({at: text for at, text in evidence.items() if at < len(ledger.criteria)}, ledger, may=may)
         if may and "complete" in verbs:
             # An imported tick is only a claim; a receiver who completes the work with it in the file confirms it.
             for position in self._handoff.claimed:
                 if criteria.get(position, True):
                     self._steps.append(kinds.HandoffCriterionChecked(position=position))
+
+    def _give_evidence(self, evidence: Mapping[int, str], ledger: HandoffFile, *, may: bool) -> None:
+        """Sign the receiver's evidence for ticked criteria, and hold every other change of a line of evidence."""
+        for position, text in evidence.items():
+            box, typed = ledger.criteria[position], _EVIDENCE.fullmatch(text)
+            known = _EVIDENCE.fullmatch(box.evidence)
+            if box.evidence == text or (typed and known and typed.groups() == known.groups()):
+                continue  # the ledger's line has its own day
+            own = self._own_evidence(text)
+            if may and own and box.is_checked:
+                self._steps.append(kinds.HandoffCriterionChecked(position=position, evidence=own))
+            elif typed and typed[2] == "waived":
+                command = f"waive --criterion {position + 1} --reason {shlex.quote(typed[3])}"
+                self._hold(f"waive criterion {position + 1}", (self._handoff.reviewer,), command)
+            else:
+                command = f"check --criterion {position + 1} --evidence {shlex.quote(typed[3] if typed else 'TEXT')}"
+                self._hold(f"change the evidence of criterion {position + 1}", (self._handoff.receiver,), command)
+
+    def _own_evidence(self, text: str) -> str:
+        """Return the text of a line of evidence that says that the acting agent met a criterion, or nothing."""
+        line = _EVIDENCE.fullmatch(text)
+        return line[3] if line and line[1] == self._acting and line[2] == "met" else ""
 
     def _take(self, verb: Verb, reason: str) -> None:
         """Sign a step with the reason beside it; if it takes no text, the reason is a line of the log."""

@@ -37,6 +37,7 @@ from deedbook.consumers.handoffs.files.syntax.lines import (
 from deedbook.consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
 
 Line = TypeVar("Line")
+Mark = TypeVar("Mark", bool, str)
 
 _key: Final = attrgetter("day", "author", "text")
 _entry_of: Final = attrgetter("author", "text")
@@ -45,8 +46,9 @@ _entry_of: Final = attrgetter("author", "text")
 class Edits(msgspec.Struct, frozen=True):
     """The difference between two readings of a file.
 
-    ``tasks`` and ``criteria`` map positions in the base to their new tick, ``log`` has the new lines, ``gone``
-    the removed ones. ``fields`` may be empty although the content is changed: in text that belongs to no field.
+    ``tasks`` and ``criteria`` map positions in the base to their new tick, ``evidence`` those of criteria to their new
+    line of evidence (empty: none). ``log`` has the new lines, ``gone`` the removed ones. ``fields`` may be empty
+    although the content is changed: in text that belongs to no field.
     """
 
     status: str | None
@@ -56,6 +58,7 @@ class Edits(msgspec.Struct, frozen=True):
     gone: tuple[LogLine, ...]
     is_content_changed: bool
     fields: tuple[str, ...]
+    evidence: Mapping[int, str] = {}
 
 
 def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
@@ -71,14 +74,16 @@ def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
         gone=gone,
         is_content_changed=bool(gone) or is_text_changed(base, edited),
         fields=tuple(name for name in ("sender", "created", *writer.FIELDS) if before[name] != after[name]),
+        evidence=_changed_evidence(base.criteria, edited.criteria),
     )
 
 
 def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
-    """Return ``edited`` with the status, ticks and log of ``base``; boxes that ``base`` lacks are open."""
+    """Return ``edited`` with the status, ticks, evidence and log of ``base``; boxes that ``base`` lacks are open."""
     edits = [*_status_restored(edited, base)]
     edits += _ticks_restored(edited, edited.tasks, base, base.tasks)
     edits += _ticks_restored(edited, edited.criteria, base, base.criteria)
+    edits += _evidence_restored(edited, base)
     edits += _log_restored(edited, base)
     return join_lines(apply_edits(edited.lines, edits), has_mark=edited.has_mark)
 
@@ -99,6 +104,12 @@ def _numbered(boxes: Sequence[Checkbox]) -> Iterator[tuple[str, int]]:
 def _changed_ticks(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, bool]:
     pairs = matched(base, edited).items()
     changed = {old: edited[new].is_checked for new, old in pairs if base[old].is_checked != edited[new].is_checked}
+    return dict(sorted(changed.items()))
+
+
+def _changed_evidence(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, str]:
+    pairs = matched(base, edited).items()
+    changed = {old: edited[new].evidence for new, old in pairs if base[old].evidence != edited[new].evidence}
     return dict(sorted(changed.items()))
 
 
@@ -149,6 +160,16 @@ def _ticks_restored(
             yield writer.tick(edited, box, mark)
 
 
+def _evidence_restored(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
+    pairs = matched(base.criteria, edited.criteria)
+    for position, box in enumerate(edited.criteria):
+        old = base.criteria[pairs[position]] if position in pairs else None
+        lines = () if old is None or old.evidence_line is None else (base.lines[old.evidence_line - 1],)
+        stop = box.last_line if box.evidence_line is None else box.evidence_line
+        if edited.lines[box.last_line : stop] != lines:
+            yield Edit(box.last_line, stop, lines)
+
+
 def _log_restored(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
     section, before = edited.section("Log"), base.section("Log")
     if before:
@@ -188,7 +209,7 @@ def is_one_tick(base: HandoffFile, edited: HandoffFile) -> bool:
     """Whether a single check box is the only difference."""
     edits = differences(base, edited)
     is_all = edits.status is None and not edits.log and not edits.is_content_changed
-    return is_all and len(edits.tasks) + len(edits.criteria) == 1
+    return is_all and len(edits.tasks) + len(edits.criteria) == 1 and edits.evidence.keys() <= edits.criteria.keys()
 
 
 def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> bytes:
@@ -205,13 +226,14 @@ def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> byt
         status=added.status if is_ledgers or ours.status is None else None,
         tasks=moved(added.tasks, base.tasks, target.tasks),
         criteria=moved(added.criteria, base.criteria, target.criteria),
+        evidence=moved(added.evidence, base.criteria, target.criteria),
         log=[f"- {line.day} [{line.author}] {line.text}" for line in news],
     )
     return writer.render(target, progress)
 
 
-def moved(ticks: Mapping[int, bool], base: Sequence[Checkbox], other: Sequence[Checkbox]) -> dict[int, bool]:
-    """Return ticks at the positions of their boxes in another file, without boxes that are missing there."""
+def moved(ticks: Mapping[int, Mark], base: Sequence[Checkbox], other: Sequence[Checkbox]) -> dict[int, Mark]:
+    """Return ticks or evidence at the positions of their boxes in another file, without boxes that are missing."""
     positions = {old: new for new, old in matched(base, other).items()}
     return {positions[old]: mark for old, mark in ticks.items() if old in positions}
 

@@ -55,6 +55,8 @@ class Checkbox(msgspec.Struct, frozen=True):
     last_line: int  # of its text
     end_line: int  # of everything below it
     column: int  # of the tick
+    evidence: str = ""  # of a criterion: the line below its text that says who met or waived it, and by what
+    evidence_line: int | None = None
 
 
 class LogLine(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ r"""The contents of a section: its text, check boxes, log lines, and the entries
 - A check box is a list item that begins with ``[ ]``, ``[x]`` or ``[X]``, at any depth, in the order of the lines;
   ``[-]`` is none. A line that only looks like one (no space after it, no text) is reported: a criterion that is
   silently not counted would leave the gate open.
+- The evidence of a criterion is one line below its text, ``- DATE [author] met: TEXT`` or ``waived: TEXT``. It is
+  progress, like the tick. Any other line below a box is content.
 - An entry is ``key: value``, as a list item or a bare line, the key bold or not, the colon full-width or not. Lines
   indented below it belong to it. A repeated key is a problem, and the first counts: a later line must not quietly
   change who approves the handoff.
@@ -71,6 +73,8 @@ def _trimmed_lines(text: str) -> list[str]:
 _BOX: Final = re.compile(r"\[([ xX])\](?:\s+|$)")
 _MARKERS: Final = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?=\[)")
 _NEARLY: Final = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]*\[[ xX]?\](?!\()")
+_EVIDENCE: Final = re.compile(rf"[ \t]+[-*+][ \t]+({DAY_PATTERN[1:]} \[[^\]]*\] (?:met|waived): \S.*)$")
+_WITH_EVIDENCE: Final = frozenset({"Acceptance Criteria"})
 _LOG_LINE: Final = re.compile(
     rf"[ ]{{0,3}}[-*+][ \t]+({DAY_PATTERN[1:]})(?:[T ][0-9:.]+(?:Z|[+-][0-9:]+)?)?[ \t]+\[([^\]]*)\](?:[ \t]+(.*))?$"
 )
@@ -92,8 +96,22 @@ def read_checkboxes(
         if text:
             _, end = trim_blank(lines, item.start, item.end)
             column = markers.end() + 1
-            boxes.append(document.Checkbox(text, box[1] != " ", item.start + 1, item.stop, max(item.stop, end), column))
+            evidence = _evidence_at(lines, item.stop, section, blocks.code) if section.name in _WITH_EVIDENCE else None
+            boxes.append(
+                document.Checkbox(
+                    *(text, box[1] != " ", item.start + 1, item.stop, max(item.stop, end), column),
+                    evidence=evidence or "",
+                    evidence_line=None if evidence is None else item.stop + 1,
+                )
+            )
     return tuple(boxes)
+
+
+def _evidence_at(lines: Sequence[str], index: int, section: document.Section, code: frozenset[int]) -> str | None:
+    if index >= section.stop or index in code:
+        return None
+    line = _EVIDENCE.match(text_of(lines[index]))
+    return None if line is None else line[1].rstrip()
 
 
 def checkbox_problems(

@@ -39,13 +39,15 @@ _BULLET: Final = re.compile(r"[ \t]*(?:[-*+][ \t]+)?")
 class Progress(msgspec.Struct, frozen=True):
     """The progress of a handoff: the part of a file that may change without a new approval.
 
-    ``tasks`` and ``criteria`` map positions (from 0) to whether they are ticked; others stay as they are. ``log`` has
-    the lines to add, each ``- DATE [author] text``.
+    ``tasks`` and ``criteria`` map positions (from 0) to whether they are ticked; others stay as they are. ``evidence``
+    maps positions of criteria to ``DATE [author] met: text``, or to an empty text for none. ``log`` has the lines to
+    add, each ``- DATE [author] text``.
     """
 
     status: str | None = None
     tasks: Mapping[int, bool] = {}
     criteria: Mapping[int, bool] = {}
+    evidence: Mapping[int, str] = {}
     log: Sequence[str] = ()
 
 
@@ -58,6 +60,10 @@ def render(file: HandoffFile, progress: Progress) -> bytes:
     edits = [*_status_edits(file, progress.status)]
     edits += _tick_edits(file, file.tasks, progress.tasks, "task")
     edits += _tick_edits(file, file.criteria, progress.criteria, "criterion")
+    for position, text in progress.evidence.items():
+        _check_position(file.criteria, position, "criterion")
+        if file.criteria[position].evidence != (evidence := evidence_text(text)):
+            edits.append(evidence_edit(file.criteria[position], evidence))
     edits += _log_edits(file, [log_text(line) for line in progress.log])
     return join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)
 
@@ -107,9 +113,7 @@ def _status_edits(file: HandoffFile, status: str | None) -> Iterator[Edit]:
 
 def _tick_edits(file: HandoffFile, boxes: Sequence[Checkbox], ticks: Mapping[int, bool], label: str) -> Iterator[Edit]:
     for position, is_checked in ticks.items():
-        if not 0 <= position < len(boxes):
-            message = f"the file has no {label} {position}; it has {len(boxes)} (counted from 0)"
-            raise Refused("INVALID_FIELD", message, field=label, position=position)
+        _check_position(boxes, position, label)
         if boxes[position].is_checked is not is_checked:
             yield tick(file, boxes[position], "x" if is_checked else " ")
 
@@ -117,6 +121,24 @@ def _tick_edits(file: HandoffFile, boxes: Sequence[Checkbox], ticks: Mapping[int
 def tick(file: HandoffFile, box: Checkbox, mark: str) -> Edit:
     """Return the edit that sets the mark of a box."""
     return replace_at(file, box.line, box.column, " ", mark)
+
+
+def _check_position(boxes: Sequence[Checkbox], position: int, label: str) -> None:
+    if not 0 <= position < len(boxes):
+        message = f"the file has no {label} {position}; it has {len(boxes)} (counted from 0)"
+        raise Refused("INVALID_FIELD", message, field=label, position=position)
+
+
+def evidence_text(text: str) -> str:
+    """Return the evidence of a criterion as one line without control characters."""
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def evidence_edit(box: Checkbox, text: str) -> Edit:
+    """Return the edit that sets the line of evidence below a box; an empty text removes it."""
+    at = box.last_line
+    new = (f"{' ' * (box.column - 1)}- {text}",) if text else ()
+    return Edit(at, at if box.evidence_line is None else at + 1, new)
 
 
 def bullet_of(line: str) -> str:

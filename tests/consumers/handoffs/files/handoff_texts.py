@@ -50,6 +50,7 @@ BOXES: Final = (
     "## Tasks\n- [ ] one\n- [x] two\n  - [X] nested\n\n    a note\n- [-] none\n- [ ]glued",
     "## 子任務\n1. [ ] first\n2. [x] second\nlazy text",
     "## Acceptance Criteria\n* [ ] tests pass\n* [ ] tests pass\n+ [x] 通過",
+    "## Acceptance Criteria\n- [x] tests pass\n  - 2026-02-12 [bob] met: 12 passed\n  - a note\n1. [ ] docs\n   more",
     "## 验收标准\n\n+ [X] a\n\n  paragraph\n+ [ ] b\n- - [ ] c",
 )
 PIECES: Final = (

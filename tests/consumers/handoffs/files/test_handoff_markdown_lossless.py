@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from handoff_texts import FIRST, PROPOSAL, SECOND, documents
 from hypothesis import assume, given, settings
@@ -98,12 +99,15 @@ def progress_of(draw: st.DrawFn, file: HandoffFile) -> Progress:
     ]
     words = [word for word in ("approved", "in_progress", "completed") if not file.status or word != file.status.word]
     status = draw(st.sampled_from([None, *words]))
+    lines = st.sampled_from(["", "2026-03-01 [amy] met: 12 passed", "2026-03-01 [rita] waived: `<!-- not` #here"])
+    drawn = {at: draw(lines) for at in range(len(file.criteria)) if draw(st.booleans())}
+    evidence = {at: text for at, text in drawn.items() if text != file.criteria[at].evidence}
     log = draw(
         st.lists(
             st.sampled_from(["- 2026-03-01 [amy] 完成", "- 2026-03-02 [amy] a\nb", "- 2026-03-03 [z]"]), max_size=3
         )
     )
-    return Progress(status=status, tasks=ticks[0], criteria=ticks[1], log=log)
+    return Progress(status=status, tasks=ticks[0], criteria=ticks[1], evidence=evidence, log=log)
 
 
 def added_lines(progress: Progress) -> list[str]:
@@ -125,7 +129,7 @@ def test_progress_is_found_again_and_taken_back(content: bytes, data: st.DataObj
     assert (found.status, found.is_content_changed, found.fields) == (progress.status, False, ())
     texts = {name: [box.text for box in getattr(file, name)] for name in ("tasks", "criteria")}
     assume(all(len(set(one)) == len(one) for one in texts.values()))  # equal ones are matched in order: tested below
-    assert (found.tasks, found.criteria) == (progress.tasks, progress.criteria)
+    assert (found.tasks, found.criteria, found.evidence) == (progress.tasks, progress.criteria, progress.evidence)
     shown = [f"- {line.day} [{line.author}] {line.text}".rstrip() for line in found.log]
     assert sorted(shown) == sorted(added_lines(progress))
     assert with_progress_of(after, file) == content
@@ -133,7 +137,7 @@ def test_progress_is_found_again_and_taken_back(content: bytes, data: st.DataObj
 
 
 def progress_without_log(progress: Progress) -> Progress:
-    return Progress(status=progress.status, tasks=progress.tasks, criteria=progress.criteria)
+    return msgspec.structs.replace(progress, log=())
 
 
 @settings(deadline=None)
