@@ -239,7 +239,9 @@ def _damaged(message: str, member: str) -> Corrupted:
 
 def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[str, int]:
     if position == 0 and block[257:262] != b"ustar" and not block.startswith((b"blobs/", b"checkpoint\0")):
-        raise Refused("INVALID_FORMAT", f"{path} is not a bundle, because it is not a tar", path=str(path))
+        raise Refused(
+            "INVALID_FORMAT", f"{path} is not a bundle: it is neither a tar nor a signed file", path=str(path)
+        )
     try:
         member = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError) as error:

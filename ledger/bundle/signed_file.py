@@ -21,7 +21,7 @@ from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import layout
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import schemas, verify_program
-from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.errors import Corrupted, Refused, message_of
 from deedbook.ledger.events.blob import BLOB_FIELDS, blobs_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
@@ -34,14 +34,15 @@ from deedbook.ledger.format.codec import (
     encode_sorted,
     json_decoder,
 )
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, split_hashes
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, head_of, split_hashes
 from deedbook.ledger.format.merkle import leaf_hash, shared_hashes, shared_paths
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.limits import json_depth_max
 from deedbook.ledger.proof.checkpoint import parse_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
 
 signed_file_size_max_bytes: Final = 8 * 1024**2
-blob_included_max_bytes: Final = 64 * 1024
+blob_included_max_bytes: Final = 1024**2
 BEGINNING: Final = b'{"format":"deedbook-signed-'
 _levels_around: Final = 4
 
@@ -175,7 +176,62 @@ def read_signed_file(content: bytes) -> tuple[layout.Manifest, dict[str, bytes]]
     try:
         return _members_of(file)
     except (Refused, UnicodeEncodeError) as error:
-        raise Corrupted("CORRUPTED", f"the signed file is damaged: {error}") from error
+        raise _damaged(error) from error
+
+
+class SignedEntries(msgspec.Struct, frozen=True):
+    """The entries of a signed file by index, its ledger and stream, and the size of its checkpoint; not verified."""
+
+    ledger: str
+    stream: str
+    size: int
+    entries: dict[int, bytes]
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry of the stream; -1 without one."""
+        own = (index for index, data in self.entries.items() if _stream_of(data) == self.stream)
+        return max(own, default=-1)
+
+
+def read_signed_entries(content: bytes) -> SignedEntries:
+    """Return the entries of a signed file, to compare it with another one. Raises as ``read_signed_file``."""
+    file = decode_strict(content, _decoder)
+    try:
+        size = parse_checkpoint("\n".join(file.checkpoint)).size
+        return SignedEntries(file.ledger, file.stream, size, {line.index: _entry_of(line) for line in file.entries})
+    except (Refused, UnicodeEncodeError) as error:
+        raise _damaged(error) from error
+
+
+def unsigned_entries(content: bytes) -> list[tuple[int, int]]:
+    """Return the entries of a signed file whose signature is not valid, as (index, line of the file).
+
+    One changed entry breaks the shared proof of all of them, so an auditor alone cannot name it. Raises as
+    ``read_signed_entries``.
+    """
+    unsigned: list[tuple[int, int]] = []
+    for line in decode_strict(content, _decoder).entries:
+        path = [] if line.batch is None else [decode_base64(value, "hash") for value in line.batch.path]
+        try:
+            is_valid = is_signed(decode_entry(_entry_of(line)), path)
+        except (Refused, UnicodeEncodeError):
+            is_valid = False
+        if not is_valid:
+            at = content.find(b'{"index":%d,' % line.index)
+            unsigned.append((line.index, content.count(b"\n", 0, max(at, 0)) + 1))
+    return unsigned
+
+
+def _stream_of(data: bytes) -> str:
+    try:
+        return head_of(decode_entry(data).body).stream
+    except (*UNREADABLE, Refused):
+        return ""
+
+
+def _damaged(error: Exception) -> Corrupted:
+    return Corrupted("CORRUPTED", f"the signed file is damaged: {message_of(error)}")
 
 
 def _members_of(file: SignedFile) -> tuple[layout.Manifest, dict[str, bytes]]:

@@ -31,6 +31,8 @@ from deedbook.ledger.format.merkle import (
     leaf_hash,
     node_hash,
     root_of,
+    shared_hashes,
+    shared_paths,
     subtrees_of,
     tree_size_max,
     verify_consistency,
@@ -212,3 +214,24 @@ def test_consistency_with_a_tree_that_never_was_is_refused(old: int, new: int) -
     with pytest.raises(Refused) as caught:
         consistency_proof(old, new, SUBTREES)
     assert caught.value.code == "NOT_FOUND"
+
+
+@given(st.data(), st.integers(1, 200))
+def test_shared_hashes_give_each_path_back(data: st.DataObject, size: int) -> None:
+    leaves = [leaf_hash(number.to_bytes(2, "big")) for number in range(size)]
+    indexes = data.draw(st.sets(st.integers(0, size - 1), min_size=1))
+    paths = {index: inclusion_path(leaves, index) for index in indexes}
+    hashes = shared_hashes(paths, size)
+    assert len(hashes) <= sum(map(len, paths.values()))
+    assert shared_paths({index: leaves[index] for index in indexes}, size, hashes) == paths
+    if hashes:
+        with pytest.raises(Refused, match="number of hashes"):
+            shared_paths({index: leaves[index] for index in indexes}, size, hashes[:-1])
+    with pytest.raises(Refused, match="number of hashes"):
+        shared_paths({index: leaves[index] for index in indexes}, size, [*hashes, leaves[0]])
+
+
+@pytest.mark.parametrize(("indexes", "size"), [([], 1), ([1], 1), ([-1], 1), ([0], 0), ([0], tree_size_max + 1)])
+def test_shared_paths_of_no_leaves_of_the_tree_are_refused(indexes: list[int], size: int) -> None:
+    with pytest.raises(Refused, match="no leaves"):
+        shared_paths(dict.fromkeys(indexes, bytes(32)), size, [])

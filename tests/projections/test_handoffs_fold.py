@@ -111,7 +111,7 @@ def test_every_event_renders_one_log_line():
     )
     assert [f"- {row['day']} [{row['author']}] {row['text']}" for row in rows["handoff_log"]] == [
         "- 2026-02-12 [alice] created the handoff to bob",
-        "- 2026-02-12 [rita] approved: go",
+        f"- 2026-02-12 [rita] approved: go (version {APPROVED.version[:19]})",
         "- 2026-02-12 [bob] claimed for 60 s",
         "- 2026-02-12 [bob] task done: 寫單元測試",
         "- 2026-02-12 [bob] blocked: no access",
@@ -123,14 +123,14 @@ def test_every_event_renders_one_log_line():
 def test_a_kind_without_words_of_its_own_logs_its_name_and_what_was_said():
     content, version = kinds.HandoffContent(title="t"), "blake3:" + "0" * 64
     logged = [
-        (kinds.HandoffApproved(version=version, comment="go"), "approved: go"),
+        (kinds.HandoffApproved(version=version, comment="go"), "approved: go (version blake3:000000000000)"),
         (kinds.HandoffRejected(reason="no"), "rejected: no"),
         (kinds.HandoffReleased(), "released"),
         (kinds.HandoffBlocked(reason="no key"), "blocked: no key"),
         (kinds.HandoffUnblocked(comment="here"), "unblocked: here"),
         (kinds.HandoffCompleted(summary="all"), "completed: all"),
         (kinds.HandoffCompleted(reasoning_refs=[REF]), f"completed (Reasoning: {REF})"),
-        (kinds.HandoffVerified(result=version), "verified"),
+        (kinds.HandoffVerified(result=version), "verified (result blake3:000000000000)"),
         (kinds.HandoffCancelled(reason="late"), "cancelled: late"),
         (kinds.HandoffAmended(title="t", to="bob", reason="clearer"), "amended: clearer"),
     ]

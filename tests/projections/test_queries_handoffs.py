@@ -195,7 +195,7 @@ def test_show_tells_everything_of_one_handoff(ledger, reader):
     day = ledger.clock.text()[:10]
     assert [line["line"] for line in shown["log"]] == [
         f"- {day} [alice] created the handoff to bob",
-        f"- {day} [rita] approved",
+        f"- {day} [rita] approved (version {shown['version'][:19]})",
     ]
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 from deedbook.consumers.handoffs.files import sync
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered
 from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits, review_in
+from deedbook.consumers.handoffs.files.signed import signed_name, write_signed
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
@@ -62,6 +63,7 @@ class Folder:
         for _ in range(tries_max):
             try:
                 self._reconcile(id_)
+                self._write_signed(id_)
             except Refused as refusal:
                 if refusal.code == "STREAM_CONFLICT":
                     continue  # the handoff changed meanwhile: check it again
@@ -91,6 +93,14 @@ class Folder:
                 self._adopt(id_, content)
         elif content is not None or handoff["format"] != TABLE_FORMAT:
             self._compare(handoff, file_now(handoff, self._template(handoff)), content)
+
+    def _write_signed(self, id_: str) -> None:
+        """Write the signed file beside a handoff's file, if this folder has signed files."""
+        if not self._context.is_signed or read_file(self.path / file_name(id_)) is None:
+            return
+        handoff = self._answered(id_)
+        if handoff is not None and write_signed(self.path, self._author.client, handoff):
+            self._tell(sync.Notice("written", id_, signed_name(id_)))
 
     def _compare(self, handoff: dict[str, Any], now: bytes, content: bytes | None) -> None:
         id_ = handoff["id"]

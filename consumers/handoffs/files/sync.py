@@ -126,6 +126,7 @@ class SyncContext(NamedTuple):
     reviewer: str | None = None  # the configured one, of files that name none
     # Shows a person the handoff with this id and the content of its file, and asks whether to sign it.
     confirm: Callable[[str, bytes], bool] = lambda _id, _content: False
+    is_signed: bool = False  # each file gets a signed file beside it
 
     def agents(self) -> AgentNames:
         """Return the present agents, as files may name them."""

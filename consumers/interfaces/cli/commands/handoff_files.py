@@ -15,6 +15,7 @@ from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.files.folder import Folder
 from deedbook.consumers.handoffs.files.imports import changed_records, read_records
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now
+from deedbook.consumers.handoffs.files.signed import ROOT_FILE, is_signed_folder, pin_root
 from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
 from deedbook.consumers.handoffs.files.syntax.parser import parse
@@ -100,8 +101,9 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--once", is_flag=True, help="Synchronize once, and stop.")
 @click.option("--all", "is_everything", is_flag=True, help="Also write files of finished handoffs.")
+@click.option("--signed", "is_signed", is_flag=True, help="Also write a signed file beside each, for `check-files`.")
 @click.option("--sign", metavar="ID", help="Show the file of ID, ask, and sign what approves its handoff; then stop.")
-def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything: bool) -> None:
+def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything: bool, is_signed: bool) -> None:
     """Synchronize a folder of handoff files with the ledger, both ways, as the acting agent.
 
     When you save a file, the edits that the acting agent may make are signed. Edits that only somebody else may make
@@ -111,19 +113,26 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
 
     A human's signature approves a handoff that names no reviewer. Anybody who can write the file could write it, so
     such a file is listed, too: --sign shows it on a terminal, asks, and signs exactly what it showed.
+
+    --signed writes a signed file ID.deed.json beside each file, and once the file ROOT, which pins this ledger's root.
+    Commit them: `deed handoff check-files` then checks the files in a clone without a ledger. A folder with a file ROOT
+    always gets signed files.
     """
     if sign is not None and not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise Refused("USAGE", "--sign shows a file to a person and asks: run it on a terminal")
     if not folder.is_dir():
         raise Unavailable("STORE_UNAVAILABLE", f"there is no folder {folder}: make it first", path=str(folder))
     configure_logging(verbose=False)
+    is_signed = is_signed or is_signed_folder(folder)
+    if is_signed and pin_root(folder, app.client()):
+        tell(app, Notice("written", ROOT_FILE, "it pins the root of this ledger: commit it to the base branch"))
     settings, author = app.settings(), app.author()
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
     with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
         reviewer = settings.config.default_reviewer
         confirm = partial(_confirm, author.name, sign)
         context = SyncContext(
-            folder, author, app.query_with, store, lambda notice: tell(app, notice), reviewer, confirm
+            folder, author, app.query_with, store, lambda notice: tell(app, notice), reviewer, confirm, is_signed
         )
         if sign is not None:
             Folder(context).reconcile(sign.removesuffix(".md"))

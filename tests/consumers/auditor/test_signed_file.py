@@ -1,0 +1,108 @@
+"""A signed file has the same members as the tar of its stream, and the same verdict; no change of it is valid."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tampering import SESSION
+
+from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.ledger.bundle import Bundle, export_bundle, layout, signed_file_of
+from deedbook.ledger.bundle.signed_file import read_signed_entries, unsigned_entries
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.format.codec import encode_sorted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from building import Ledger
+
+HANDOFF = "handoff/first"
+"""Its events are signed alone; those of ``SESSION`` partly as a batch."""
+
+
+@pytest.fixture(params=[HANDOFF, SESSION])
+def stream(request: pytest.FixtureRequest) -> str:
+    """A stream."""
+    return str(request.param)
+
+
+@pytest.fixture
+def file(source: Ledger, stream: str, tmp_path: Path) -> Path:
+    """The signed file of the stream."""
+    path = tmp_path / "signed.json"
+    with source.client() as client:
+        path.write_bytes(signed_file_of(client, stream))
+    return path
+
+
+def test_it_has_the_members_of_the_tar(source: Ledger, stream: str, file: Path, tmp_path: Path) -> None:
+    with source.client() as client:
+        export_bundle(client, tmp_path / "part.tar", stream=stream)
+    with Bundle(tmp_path / "part.tar") as tar, Bundle(file) as signed:
+        assert signed.manifest == tar.manifest
+        for name in layout.member_names(tar.manifest):
+            if name not in ("checkpoint", "ends") and not name.endswith(".tlog-proof"):  # their time differs
+                assert signed.read(name) == tar.read(name), name
+    assert file.stat().st_size * 10 < (tmp_path / "part.tar").stat().st_size
+
+
+def test_it_is_valid(file: Path, stream: str) -> None:
+    report = verify_bundle(file)
+    assert (report.outcome, report.stream, report.missing_names) == ("VALID", stream, [])
+    assert unsigned_entries(file.read_bytes()) == []
+
+
+def test_each_entry_is_one_line_with_its_body(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    entries = read_signed_entries(file.read_bytes())
+    bodies = [json.loads(line.rstrip(","))["body"] for line in lines if line.startswith('{"index"')]
+    assert len(bodies) == len(entries.entries)
+    assert bodies[0]["kind"] == "ledger.created"
+    assert entries.last_index == max(entries.entries)
+
+
+def test_other_line_endings_change_nothing(file: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert verify_bundle(file).outcome == "VALID"
+
+
+def test_no_change_of_a_character_is_valid(file: Path, stream: str) -> None:
+    content = file.read_bytes()
+    chance = random.Random(stream)
+    for _ in range(60):
+        at = chance.randrange(len(content))
+        changed = content[:at] + bytes([content[at] ^ (1 << chance.randrange(7))]) + content[at + 1 :]
+        file.write_bytes(changed)
+        try:
+            report = verify_bundle(file)
+        except Refused:
+            continue
+        if report.outcome == "VALID":  # only white space between the values, or the spelling of a text, differs
+            assert json.loads(changed) == json.loads(content)
+
+
+def test_changed_order_and_lost_entries_are_found(file: Path) -> None:
+    document = json.loads(file.read_bytes())
+    for entries in (document["entries"][::-1], document["entries"][:-1], document["entries"][1:], []):
+        others = {name: value for name, value in document.items() if name != "format"} | {"entries": entries}
+        file.write_bytes(b'{"format":"deedbook-signed-1",' + encode_sorted(others)[1:])
+        assert verify_bundle(file).outcome == "INVALID"
+
+
+def test_a_changed_entry_is_named_with_its_line(file: Path) -> None:
+    lines = file.read_bytes().splitlines(keepends=True)
+    number = max(number for number, line in enumerate(lines) if line.startswith(b'{"index"'))
+    lines[number] = lines[number].replace(b'"author":"', b'"author":"x')
+    index = json.loads(lines[number].rstrip(b",\n"))["index"]
+    assert unsigned_entries(b"".join(lines)) == [(index, number + 1)]
+
+
+@pytest.mark.parametrize("content", [b'{"format":"deedbook-signed-1"}', b'{"format":"deedbook-signed-1",', b"{}", b"x"])
+def test_no_signed_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(DeedbookError):
+        verify_bundle(tmp_path / "x.json")
