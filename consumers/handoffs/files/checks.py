@@ -22,6 +22,13 @@ What: TypeAlias = Literal[
     "open", "unapproved", "unverified", "edited", "missing", "removed", "invalid", "shortened", "root"
 ]
 _UNFINISHED: Final = frozenset({"open", "unapproved", "unverified"})
+_LABELS: Final = {
+    "sender": "From",
+    "depends_on": "Depends-on",
+    "reasoning_refs": "Reasoning",
+    "criteria": "Acceptance Criteria",
+    "notes": "Receiver Notes",
+}
 edits_listed_max: Final = 20
 
 
@@ -83,15 +90,17 @@ def _edits(edited: HandoffFile, now: HandoffFile) -> Iterator[tuple[int, str]]:
         what = "has evidence that nobody signed" if evidence else "lacks its signed evidence"
         line = _line_of(position, now.criteria, edited.criteria) + (1 if evidence else 0)
         yield line, f"criterion {position + 1} {what}"
-    for entry in edits.log:
-        yield entry.line, "no signed entry has this line of the log"
+    for added in edits.log:
+        yield added.line, "no signed entry has this line of the log"
     section = edited.section("Log")
     for gone in edits.gone:
         text = quoted(f"{gone.day or ''} [{gone.author or ''}] {gone.text}".strip())
         yield (section.start + 1 if section else len(edited.lines)), f"the log lacks a signed line: {text}"
     for name in edits.fields:
-        key = edited.entry({"depends_on": "Depends-on", "reasoning_refs": "Reasoning"}.get(name, name.capitalize()))
-        yield (1 if key is None else key.line), f"{name} is not as it was signed"
+        label = _LABELS.get(name, name.capitalize())
+        entry, section = edited.entry(label), edited.section(label)
+        line = edited.title_line if entry is None else entry.line
+        yield (line if section is None else section.start + 1), f"{label} is not as it was signed"
 
 
 def _line_of(position: int, before: tuple[Checkbox, ...], after: tuple[Checkbox, ...]) -> int:

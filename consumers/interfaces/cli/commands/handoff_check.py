@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -288,11 +289,12 @@ def _conclude(app: App, base: str | None, checked: list[_Checked], problems: lis
         for row in checked:
             if not row.problems:
                 echo(f"ok  {sanitize_line(row.file)}: {row.status}")
-        for problem in problems:
+        for problem, after in zip_longest(problems, problems[1:]):
             echo(
                 f"{sanitize_line(problem.file)}:{problem.line}: {problem.what}: {sanitize_line(problem.text)}", fg="red"
             )
-            echo(f"  next{', where the ledger is' if problem.is_at_ledger else ''}: {sanitize_line(problem.next)}")
+            if after is None or after.next != problem.next:
+                echo(f"  next{', where the ledger is' if problem.is_at_ledger else ''}: {sanitize_line(problem.next)}")
         for gate in gates:
             echo(gate)
         since = "" if base is None else f" that changed since {base}"
