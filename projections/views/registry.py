@@ -18,7 +18,7 @@ VIEW_VERSIONS: Final = {
     "agents": 11,
     "reasoning": 11,
     "briefs": 5,
-    "handoffs": 18,
+    "handoffs": 19,
     "sessions": 8,
     "validations": 5,
     "snapshots": 4,
