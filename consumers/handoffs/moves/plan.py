@@ -23,12 +23,12 @@ from deedbook.consumers.importers.transcripts.messages import (
     HARNESS_TEXT,
     IMAGE,
     OLDER,
-    REWOUND,
     SHORTENED,
     SUB_AGENT,
     THINKING,
     UNKNOWN,
     UNREADABLE,
+    WITHDRAWN,
     HarnessName,
     SessionMessage,
     SessionTranscript,
@@ -46,6 +46,8 @@ tokens_max: Final[Mapping[HarnessName, int]] = {"claude-code": 100_000, "codex":
 tokens_min: Final = 1_000
 records_max: Final = 30
 record_max_chars: Final = 400
+records_max_bytes: Final = 12_000
+"""The records that a move carries; with the notes of a session, they must fit into one entry."""
 reasonings_max: Final = 8
 handoffs_max: Final = 5
 _MET: Final = ("checked", "waived")
@@ -60,7 +62,7 @@ _WHY: Final = {
     FILE: "only text is moved",
     SUB_AGENT: "the answers to the main agent are moved",
     HARNESS_TEXT: "the new harness writes its own",
-    REWOUND: "not part of the conversation any more",
+    WITHDRAWN: "not part of the conversation any more",
     UNREADABLE: "broken, or too long",
     UNKNOWN: "no other harness has it",
     SHORTENED: "the beginning is moved",
@@ -113,9 +115,10 @@ def plan_move(
     messages = _resumable(transcript.messages, parties.new)
     recorded = [_redacted_text(line, kinds) for line in records.lines]
     work = [_redacted_text(line, kinds) for line in _work_lines(records.handoffs)]
+    lines = list(_within([*work, *recorded], records.session))
     moved = [list(parties), transcript.id, [[*_fields(message)] for message in messages], recorded]
     id_ = f"move-{parties.new}-{sha256(encode_canonical(moved)).hexdigest()[:_digest_digits]}"
-    room = max(tokens - most_tokens("\n".join([*recorded, *work])), tokens_min // 2)
+    room = max(tokens - most_tokens("\n".join(lines)), tokens_min // 2)
     fitting, dropped, was_cut = fit(messages, room, most_tokens)
     fitting = [_redacted(message, kinds) for message in fitting]  # a message may join what was harmless apart
     left_out = Counter(transcript.left_out) + Counter({SHORTENED: was_cut})
@@ -125,7 +128,7 @@ def plan_move(
     )
     request = next((message.text for message in messages if message.role == "user"), messages[0].text)
     title = f"Go on with: {shorten(sanitize_line(request), _title_max_chars)}"
-    brief = "\n".join(_brief(id_, parties, [*recorded, *work], origin, changes))
+    brief = "\n".join(_brief(id_, parties, lines, origin, changes))
     return MovePlan(id_, title, [*fitting, SessionMessage("user", brief)], brief, changes)
 
 
@@ -215,6 +218,7 @@ def records_of(ask: Ask, agent: str, session: str | None, topics: Sequence[str])
     if session is None:
         return Records(handoffs=tuple(handoffs))
     shown = ask("sessions.show", {"id": session})
+    _check_topics(shown, topics)
     lines = [
         f"{name}: {cut(sanitize_line(text(row)), record_max_chars)}"
         for name, rows, text in (
@@ -228,6 +232,15 @@ def records_of(ask: Ask, agent: str, session: str | None, topics: Sequence[str])
     lines += [f"reasoning {row['id']}: {_reasoning_text(row)}" for row in reasonings]
     task = [f"task: {cut(sanitize_line(shown['task']), record_max_chars)}"] if shown["task"] else []
     return Records(shown["id"], (*task, *lines), tuple(row["id"] for row in reasonings), tuple(handoffs))
+
+
+def _check_topics(session: Mapping[str, Any], topics: Sequence[str]) -> None:
+    recorded = [row for name in ("findings", "unknowns", "dead_ends") for row in session[name]]
+    subjects = dict.fromkeys(row["subject"] for row in recorded if row["subject"])
+    if unknown := [topic for topic in topics if topic not in subjects]:
+        known = f"its subjects are {', '.join(map(repr, subjects))}" if subjects else "its records have no subject"
+        message = f"session {session['id']} has no record with the subject {unknown[0]!r}: {known}"
+        raise Refused("NOT_FOUND", message, topics=unknown, subjects=[*subjects])
 
 
 def _newest(rows: Iterable[dict[str, Any]], topics: Sequence[str]) -> list[dict[str, Any]]:
@@ -254,6 +267,18 @@ def check_receiver(ask: Ask, receiver: str) -> None:
 # The texts
 
 
+def _within(lines: Sequence[str], session: str | None) -> Iterator[str]:
+    """Yield the lines that fit, and how many do not."""
+    left = records_max_bytes
+    for number, line in enumerate(lines):
+        left -= len(line.encode()) + 1
+        if left < 0:
+            where = f": deed session show {quote(session)}" if session else ""
+            yield f"and {counted(len(lines) - number, 'further line')}{where}"
+            return
+        yield line
+
+
 def _brief(id_: str, parties: Parties, lines: Sequence[str], origin: Origin, changes: Changes) -> Iterator[str]:
     yield f"This session was moved from {parties.old_title} ({parties.sender}) to {parties.new_title}."
     yield f"You are {parties.receiver}: go on from here. The handoff {id_} says so; its reviewer has to approve it."
@@ -261,7 +286,7 @@ def _brief(id_: str, parties: Parties, lines: Sequence[str], origin: Origin, cha
     yield f"  deed handoff claim {id_} --as {quote(parties.receiver)}"
     yield "In the messages, [tool NAME] is a call of a tool that the earlier agent made, [result] its result."
     if lines:
-        yield f"\nRecorded in the ledger by {parties.sender}:"
+        yield "\nRecorded in the ledger:"
         yield untrusted_block("\n".join(lines), origin)
     for heading, sentences in (("Moved in another form", changes.changed), ("Not moved", changes.left_out)):
         if sentences:

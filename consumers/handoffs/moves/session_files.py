@@ -31,11 +31,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.importers.transcripts.messages import HarnessName, SessionMessage
+from deedbook.consumers.sdk.text import cut
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.codec import UNREADABLE, read_json
+from deedbook.ledger.format.codec import UNREADABLE, encode_utf8, read_json
 from deedbook.ledger.system.files import read_regular
 
 rollouts_max: Final = 2_000
+_named_max_chars: Final = 80
 first_line_max_bytes: Final = 1024**2
 _folder_max_chars: Final = 200
 _registry_max_bytes: Final = 4 * 1024**2
@@ -80,8 +82,9 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
 
     Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
-    if named is not None and Path(named).is_file():
-        return Path(named)
+    with suppress(OSError):  # an id that is no possible name of a file
+        if named is not None and Path(named).is_file():
+            return Path(named)
     files = find_sessions(place)
     if named is None and files:
         return files[0]
@@ -92,8 +95,12 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
         return matches[0]
     if matches:
         names = [file.name for file in matches]
-        raise Refused("REF_AMBIGUOUS", f"{named} begins the ids of {len(names)} sessions: give more of it", names=names)
-    what = f"has no session {named}" if named is not None else "has no session"
+        raise Refused(
+            "REF_AMBIGUOUS",
+            f"{cut(named or '', _named_max_chars)} begins the ids of {len(names)} sessions: give more of it",
+            names=names,
+        )
+    what = f"has no session {cut(named, _named_max_chars)}" if named is not None else "has no session"
     raise Refused(
         "NOT_FOUND",
         f"{place.harness} {what} of {place.project} below {place.settings}: name its file with --session FILE, or run "
@@ -105,8 +112,9 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
 def new_session(place: SessionPlace, messages: Sequence[SessionMessage], seed: str, at: datetime) -> NewSession:
     """Return a session of a project with these messages. ``seed`` identifies the move; ``at`` is the time of its end.
 
-    Raises Refused: ``INVALID_FORMAT`` if every name that Gemini could use for the project is taken.
+    Raises Refused: ``INVALID_FORMAT`` if the project's path is not UTF-8, or Gemini has no name left for it.
     """
+    encode_utf8(str(place.project), "path of the project")
     id_ = _uuid(seed)
     timed = _timed(messages, at)
     return _WRITERS[place.harness](place, timed, id_, at)
@@ -289,11 +297,12 @@ def _codex_row(at: str, type_: str, payload: Mapping[str, Any]) -> dict[str, Any
 
 
 def _find_gemini(place: SessionPlace) -> Iterator[Path]:
-    names = {_gemini_name(place), _hash_of(place.project)} - {None}
-    for name in names:
+    for name in {_gemini_name(place), _hash_of(place.project)} - {None}:
         chats = place.settings / "tmp" / str(name) / "chats"
-        files = [*chats.glob("session-*.jsonl"), *chats.glob("session-*.json")]
-        yield from (file for file in files if file.with_suffix(".jsonl") == file or f"{file}l" not in map(str, files))
+        lines = set(chats.glob("session-*.jsonl"))
+        yield from lines
+        # Gemini resumes a document of an older version in a file of lines beside it.
+        yield from (file for file in chats.glob("session-*.json") if file.with_suffix(".jsonl") not in lines)
 
 
 def _hash_of(project: Path) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, TypeAlias
@@ -57,7 +57,7 @@ SUB_AGENT: Final = "sub-agent message"
 HARNESS_TEXT: Final = "harness text"
 UNREADABLE: Final = "unreadable line"
 UNKNOWN: Final = "unknown block"
-REWOUND: Final = "withdrawn message"
+WITHDRAWN: Final = "withdrawn message"
 OLDER: Final = "older message"
 SHORTENED: Final = "shortened text"
 
@@ -204,7 +204,7 @@ class _Reading:
 
     def drop_from(self, position: int) -> None:
         """Remove the messages from a position on, which the user took back."""
-        self.left_out[REWOUND] += len(self.entries[position:])
+        self.left_out[WITHDRAWN] += len(self.entries[position:])
         del self.entries[position:]
 
     def transcript(self, harness: HarnessName) -> SessionTranscript:
@@ -279,20 +279,15 @@ class _ClaudeCode(_Reading):
         """Remove the branches that an edited prompt replaced."""
         prompts = [entry.origin for entry in self.entries if entry.role == "user" and entry.origin.parent]
         latest = {prompt.parent: prompt.key for prompt in prompts}
-        replaced = {prompt.key for prompt in prompts} - set(latest.values())
-        if not replaced:
+        withdrawn = {prompt.key for prompt in prompts} - set(latest.values())
+        if not withdrawn:
             return
-        kept = [entry for entry in self.entries if not self._follows(entry, replaced)]
-        self.left_out[REWOUND] += len(self.entries) - len(kept)
+        for line, parent in self._parents.items():  # a line stands after the one that it follows
+            if parent in withdrawn:
+                withdrawn.add(line)
+        kept = [entry for entry in self.entries if withdrawn.isdisjoint((entry.origin.key, entry.origin.parent))]
+        self.left_out[WITHDRAWN] += len(self.entries) - len(kept)
         self.entries = kept
-
-    def _follows(self, entry: _Entry, replaced: set[str]) -> bool:
-        if entry.origin.key in replaced:
-            return True
-        line, steps = entry.origin.parent, 0
-        while line and line not in replaced and steps < links_max:
-            line, steps = self._parents.get(line, ""), steps + 1
-        return line in replaced
 
 
 class _Codex(_Reading):
@@ -361,7 +356,7 @@ class _Gemini(_Reading):
         ids = list(self._messages)
         for id_ in ids[ids.index(to) if to in self._messages else 0 :]:
             del self._messages[id_]
-            self.left_out[REWOUND] += 1
+            self.left_out[WITHDRAWN] += 1
 
     def finish(self) -> None:
         """Read the messages that count."""
@@ -393,17 +388,27 @@ _READINGS: Final[Mapping[HarnessName, type[_ClaudeCode | _Codex | _Gemini]]] = {
 }
 
 
-def read_messages(file: Path, harness: HarnessName) -> SessionTranscript:
-    """Return the messages of a session file of a harness.
+def read_messages(
+    file: Path, harness: HarnessName, step: Callable[[int, int], None] = lambda _done, _total: None
+) -> SessionTranscript:
+    """Return the messages of a session file of a harness; ``step`` is called with the bytes that are read, and all.
 
     Raises Refused: ``INVALID_FORMAT`` if it is a link or no regular file, or none of its lines is of a session;
-    ``TOO_LARGE`` for a document. Unavailable: ``STORE_UNAVAILABLE`` if it cannot be read.
+    ``TOO_LARGE`` for a document, and for a session of Gemini, of which any line may replace an earlier one.
+    Unavailable: ``STORE_UNAVAILABLE`` if it cannot be read.
     """
     reading = _READINGS[harness]()
     with as_unavailable(file, "cannot be read"), ExitStack() as stack:
         descriptor = stack.enter_context(open_regular(file))
         opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
-        for content in _document(opened, file) if file.suffix == ".json" else _lines(opened, reading):
+        size, done = os.fstat(descriptor).st_size, 0
+        is_document = file.suffix == ".json"
+        if (is_document or harness == "gemini") and size > document_size_max_bytes:
+            message = f"{file} has {size} bytes; a session of {harness} may have {document_size_max_bytes}"
+            raise Refused("TOO_LARGE", message, path=str(file), limit=document_size_max_bytes)
+        for content in iter([opened.read()]) if is_document else _lines(opened, reading):
+            done += len(content)
+            step(done, size)
             line = _object(content)
             if line is None:
                 reading.left_out[UNREADABLE] += 1
@@ -423,13 +428,6 @@ def _lines(opened: BinaryIO, reading: _Reading) -> Iterator[bytes]:
             reading.left_out[UNREADABLE] += 1
         elif line.content.strip():
             yield line.content
-
-
-def _document(opened: BinaryIO, file: Path) -> Iterator[bytes]:
-    content = opened.read(document_size_max_bytes + 1)
-    if len(content) > document_size_max_bytes:
-        raise Refused("TOO_LARGE", f"{file} has more than {document_size_max_bytes} bytes", path=str(file))
-    yield content
 
 
 def _object(content: bytes) -> dict[str, Any] | None:

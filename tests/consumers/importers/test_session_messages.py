@@ -128,6 +128,12 @@ def test_link_and_pipe_are_refused(tmp_path: Path) -> None:
             read_messages(tmp_path / name, "claude-code")
 
 
+def test_session_of_gemini_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "document_size_max_bytes", 100)
+    with pytest.raises(Refused, match="TOO_LARGE"):
+        read_messages(write(tmp_path / "s.jsonl", gemini_rows("/work")), "gemini")
+
+
 FIELDS = (
     *("type", "role", "message", "content", "text", "payload", "id", "uuid", "parentUuid", "name", "input", "call_id"),
     *("output", "toolCalls", "thoughts", "result", "$set", "$rewindTo", "messages", "num_turns", "timestamp", "cwd"),

@@ -6,6 +6,7 @@ writes the files, because both follow from the session.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ from deedbook.consumers.importers.transcripts.messages import HarnessName, Sessi
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.harness import project_of
 from deedbook.consumers.interfaces.cli.output import print_command
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
@@ -166,7 +168,8 @@ def _planned(
     check_receiver(app.query_with, parties.receiver)
     folders = dict.fromkeys([present_folder().resolve(), project_of(app.settings().home).resolve()])
     source, project = _found(old, list(folders), named)
-    transcript = read_messages(source, old)
+    with progress("reading the session", is_shown=not app.as_json) as step:
+        transcript = read_messages(source, old, step)
     session = _ledger_session(app, parties.sender, recorded)
     records = records_of(app.query_with, parties.sender, session, topics)
     plan = plan_move(parties, transcript, records, origin_of(app.client()), tokens or tokens_max[new])
@@ -195,10 +198,14 @@ def _differs(path: Path, text: bytes) -> bool:
 
 def _found(harness: HarnessName, projects: list[Path], named: str | None) -> tuple[Path, Path]:
     """Return the session's file and the project that it is of: this folder, else the one with the ledger."""
-    for project in projects[:-1]:
-        with suppress(Refused):
+    *nearer, last = projects
+    for project in nearer:
+        try:
             return find_session(SessionPlace(harness, _settings_of(harness), project), named), project
-    return find_session(SessionPlace(harness, _settings_of(harness), projects[-1]), named), projects[-1]
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND":
+                raise
+    return find_session(SessionPlace(harness, _settings_of(harness), last), named), last
 
 
 def _settings_of(harness: HarnessName) -> Path:
@@ -259,8 +266,8 @@ def _answer(planned: _Move) -> dict[str, Any]:
     parties, plan, transcript = planned.parties, planned.plan, planned.transcript
     return {
         "id": plan.id,
-        "from": {"harness": parties.old, "agent": parties.sender, "file": str(planned.source)},
-        "to": {"harness": parties.new, "agent": parties.receiver, "file": str(planned.new.path)},
+        "from": {"harness": parties.old, "agent": parties.sender, "file": _shown(planned.source)},
+        "to": {"harness": parties.new, "agent": parties.receiver, "file": _shown(planned.new.path)},
         "title": plan.title,
         "session": planned.new.id or None,
         "ledger_session": planned.records.session,
@@ -268,11 +275,15 @@ def _answer(planned: _Move) -> dict[str, Any]:
         "of_messages": len(transcript.messages),
         "changed": plan.changes.changed,
         "left_out": plan.changes.left_out,
-        "folder": str(planned.project),
+        "folder": _shown(planned.project),
         "command": join(planned.new.command),
         "pass_on": {handoff["id"]: passing_on(handoff, parties) for handoff in planned.records.handoffs},
         "status": planned.status,
     }
+
+
+def _shown(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _print_plan(planned: _Move, *last: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from typing import TYPE_CHECKING
 
@@ -196,4 +197,30 @@ def test_errors_say_what_to_do(team: Deed, project: Path) -> None:
     (project / "noise.jsonl").write_text("\0{]\n")
     team.refuses("INVALID_FORMAT", *TO_CODEX, "--session", "noise.jsonl", "--yes")
     team.refuses("NOT_FOUND", *TO_CODEX, "--ledger-session", "nothing", "--yes")
+    assert len(team.refuses("NOT_FOUND", *TO_CODEX, "--session", "x" * 5_000, "--yes")["message"]) < 400
+    team("session", "start", "s1", "--as", "claude-code")
+    team("session", "finding", "It leaks", "--subject", "parser", "--as", "claude-code")
+    error = team.refuses("NOT_FOUND", *TO_CODEX, "--topic", "praser", "--yes")
+    assert "its subjects are 'parser'" in error["message"]
     assert team.data("handoff", "list")["items"] == []
+
+
+def test_records_of_any_length_fit_into_the_handoff(team: Deed) -> None:
+    team("session", "start", "s1", "--as", "claude-code")
+    for number in range(40):
+        text = f"{number} {'长' * 1_000}"
+        team("session", "finding", text, "--as", "claude-code")
+        team("session", "unknown", text, "--as", "claude-code")
+    moved = team.data(*TO_CODEX, "--yes")
+    task = team.data("handoff", "show", moved["id"])["task"]
+    assert "further lines: deed session show s1" in task
+
+
+def test_path_that_is_no_text_is_printed_or_refused(team: Deed, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project / os.fsdecode(b"\xff")
+    folder.mkdir()
+    file = folder / "s.jsonl"
+    file.write_bytes(session_file(project).read_bytes())
+    assert team.data(*TO_CODEX, "--session", file, "--dry-run")["from"]["file"].endswith("\ufffd/s.jsonl")
+    monkeypatch.chdir(folder)
+    team.refuses("INVALID_FORMAT", *TO_CODEX, "--session", "s.jsonl", "--yes")
