@@ -128,7 +128,7 @@ def plan_move(
     )
     request = next((message.text for message in messages if message.role == "user"), messages[0].text)
     title = f"Go on with: {shorten(sanitize_line(request), _title_max_chars)}"
-    brief = "\n".join(_brief(id_, parties, lines, origin, changes))
+    brief = "\n".join([*_opening(id_, parties, records.session), *_closing(lines, origin, changes)])
     return MovePlan(id_, title, [*fitting, SessionMessage("user", brief)], brief, changes)
 
 
@@ -279,12 +279,18 @@ def _within(lines: Sequence[str], session: str | None) -> Iterator[str]:
         yield line
 
 
-def _brief(id_: str, parties: Parties, lines: Sequence[str], origin: Origin, changes: Changes) -> Iterator[str]:
+def _opening(id_: str, parties: Parties, session: str | None) -> Iterator[str]:
+    receiver = quote(parties.receiver)
     yield f"This session was moved from {parties.old_title} ({parties.sender}) to {parties.new_title}."
     yield f"You are {parties.receiver}: go on from here. The handoff {id_} says so; its reviewer has to approve it."
     yield f"  deed handoff show {id_}"
-    yield f"  deed handoff claim {id_} --as {quote(parties.receiver)}"
+    yield f"  deed handoff claim {id_} --as {receiver}"
+    if session is not None:
+        yield f"  deed session start --resumes {quote(session)} --as {receiver}"
     yield "In the messages, [tool NAME] is a call of a tool that the earlier agent made, [result] its result."
+
+
+def _closing(lines: Sequence[str], origin: Origin, changes: Changes) -> Iterator[str]:
     if lines:
         yield "\nRecorded in the ledger:"
         yield untrusted_block("\n".join(lines), origin)
@@ -304,15 +310,16 @@ def _work_lines(handoffs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def passing_on(handoff: Mapping[str, Any], parties: Parties) -> list[str]:
-    """Return the commands that give the old agent's work in progress to the new one; each party runs its own."""
+    """Return the commands that give the old agent's work in progress to the new one; each party runs its own.
+
+    The reviewer has to approve the new receiver: `show` prints the command with the version that they then read.
+    """
     id_, reviewer = quote(handoff["id"]), handoff["reviewer"]
-    sender = quote(handoff["from"])
     commands = [
         f"deed handoff release {id_} --as {quote(parties.sender)} --reason 'moved to {parties.new_title}'",
-        f"deed handoff amend {id_} --as {sender} --to {quote(parties.receiver)}",
+        f"deed handoff amend {id_} --as {quote(handoff['from'])} --to {quote(parties.receiver)}",
     ]
-    approval = f"deed handoff approve {id_} --as {quote(reviewer)}" if reviewer else ""
-    return [*commands, *filter(None, [approval])]
+    return [*commands, f"deed handoff show {id_} --as {quote(reviewer)}"] if reviewer else commands
 
 
 def _changed_calls(calls: Mapping[str, int]) -> Iterator[str]:

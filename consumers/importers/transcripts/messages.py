@@ -306,7 +306,7 @@ class _Codex(_Reading):
 
     def _item(self, item: dict[str, Any], origin: _Origin) -> None:
         type_, id_ = lines.text(item.get("type")), lines.text(item.get("call_id"))
-        if type_ == "message":
+        if type_ == "message" or (not type_ and "role" in item):
             if item.get("role") == "user":
                 self.prompt(item.get("content"), origin)
             elif item.get("role") == "assistant":
@@ -346,11 +346,8 @@ class _Gemini(_Reading):
         else:
             self.id = lines.text(fields.get("sessionId")) or self.id
             if isinstance(messages := fields.get("messages"), list):
-                self._messages = {
-                    message["id"]: message
-                    for message in messages
-                    if isinstance(message, dict) and isinstance(message.get("id"), str)
-                }
+                numbered = enumerate(message for message in messages if isinstance(message, dict))
+                self._messages = {lines.text(message.get("id")) or f"#{at}": message for at, message in numbered}
 
     def _rewind(self, to: str) -> None:
         ids = list(self._messages)
@@ -363,7 +360,7 @@ class _Gemini(_Reading):
         for id_, message in self._messages.items():
             if message.get("type") == "user":
                 self.prompt(message.get("content"), _Origin(_at(message), id_))
-            elif message.get("type") == "gemini":
+            elif message.get("type") in lines.MODEL:
                 self._answer(id_, message)
             else:
                 self.left_out[HARNESS_TEXT] += 1

@@ -77,7 +77,7 @@ def test_work_in_progress_is_named_with_the_commands_that_pass_it_on() -> None:
     assert passing_on(handoff, PARTIES) == [
         "deed handoff release h1 --as ann --reason 'moved to Codex CLI'",
         "deed handoff amend h1 --as rita --to ben",
-        "deed handoff approve h1 --as joe",
+        "deed handoff show h1 --as joe",
     ]
 
 

@@ -44,7 +44,7 @@ from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.interfaces.hooks.record import make_folders
 from deedbook.consumers.sdk.quotation import origin_of
-from deedbook.consumers.sdk.text import counted, sanitize_line, shorten
+from deedbook.consumers.sdk.text import counted, shorten
 from deedbook.consumers.sessions.open_sessions import choose_session
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -54,7 +54,7 @@ from deedbook.ledger.system.files import as_unavailable, create_exclusively, rea
 
 NO_SESSION: Final = "none"
 _NAMES: Final = get_args(HarnessName)
-_request_max_chars: Final = 100
+_title_max_chars: Final = 100
 _folder_mode: Final = 0o700
 
 
@@ -107,9 +107,13 @@ def move(app: App, *, yes: bool, is_dry: bool, **options: Any) -> None:
 
     The new session has the messages, with tool calls as text and without secrets, and at the end your findings,
     unknowns, dead ends and reasoning in the ledger, your work in progress, and what could not be moved. A handoff from
-    you to the agent of the other harness says the same. If the session is too long, its first request and its newest
-    messages are moved. A session that was moved is moved again only if something is new.
+    you to the agent of the other harness says the same. Without --as you are the agent that has the harness's name.
+
+    If the session is too long, its first request and its newest messages are moved. A session that was moved is moved
+    again only if something is new.
     """
+    if app.settings().agent is None:
+        app.act_as(options["old"])
     planned = _planned(app, **options)
     if is_dry or planned.is_done:
         what = "Nothing was signed or written."
@@ -230,9 +234,9 @@ def _status(app: App, id_: str, parties: Parties) -> str | None:
     """Return the status of the handoff of this move; None if it is not signed yet."""
     try:
         handoff = app.query("handoffs.facts", id=id_)
-    except Refused:
-        return None
-    if handoff["id"] != id_:
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
         return None
     if (handoff["from"], handoff["to"]) != (parties.sender, parties.receiver):
         raise Refused("INVALID_FIELD", f"{id_} is a handoff of {handoff['from']}: it is not this move", id=id_)
@@ -288,13 +292,12 @@ def _shown(path: Path) -> str:
 
 def _print_plan(planned: _Move, *last: str) -> None:
     parties, plan, transcript = planned.parties, planned.plan, planned.transcript
-    request = shorten(sanitize_line(plan.title), _request_max_chars)
-    echo(f"{request}", bold=True)
+    echo(shorten(plan.title, _title_max_chars), bold=True)
     echo(f"  from     {parties.old_title} ({parties.sender}): {planned.source}")
     echo(f"  to       {parties.new_title} ({parties.receiver}): {planned.new.path}")
     echo(f"  messages {len(plan.messages) - 1} of {len(transcript.messages)}, and one that says where they come from")
-    recorded = planned.records.session or "none: no open session of yours"
-    echo(f"  records  {counted(len(planned.records.lines), 'line')} of the ledger's session {recorded}")
+    recorded = f"{counted(len(planned.records.lines), 'line')} of session {planned.records.session} in the ledger"
+    echo(f"  records  {recorded if planned.records.session else 'none: no session in the ledger was chosen'}")
     for heading, lines in (("In another form:", plan.changes.changed), ("Not moved:", plan.changes.left_out)):
         for line in (heading, *(f"  - {line}" for line in lines)) if lines else ():
             echo(line)

@@ -165,6 +165,11 @@ def test_only_records_of_a_topic_go_along(team: Deed) -> None:
     assert "pages" not in shown
 
 
+def test_without_a_name_the_agent_of_the_harness_signs(team: Deed) -> None:
+    moved = team.data(*TO_CODEX[:-2], "--yes")
+    assert moved["from"]["agent"] == team.data("handoff", "show", moved["id"])["from"] == "claude-code"
+
+
 def test_session_goes_the_other_way_by_its_id(team: Deed, project: Path) -> None:
     day = project.parent / "user/.codex/sessions/2026/11/29"
     write(day / "rollout-2026-11-29T10-00-00-01a22b9b-4f9e-7b43-9902-67a8b35a6532.jsonl", codex_rows(str(project)))
