@@ -116,28 +116,14 @@ def move(app: App, *, yes: bool, is_dry: bool, **options: Any) -> None:
         app.act_as(options["old"])
     planned = _planned(app, **options)
     if is_dry or planned.is_done:
-        what = "Nothing was signed or written."
-        done = f"It was moved already: {planned.plan.id} is {planned.status}." if planned.is_done else ""
-
-        def told() -> None:
-            _print_plan(planned, *filter(None, [done, what]))
-            if planned.is_done:
-                _print_end(planned)
-
-        app.show("session_move_plan", _answer(planned), told)
+        app.show("session_move_plan", _answer(planned), lambda: _print_unmoved(planned))
         return
-    asks = app.has_terminal and not app.as_json
-    if not yes and not asks:
-        raise Refused("USAGE", "read the plan with --dry-run, then add --yes: nothing was signed or written")
     if not yes:
-        _print_plan(planned)
-        if not click.confirm("\nMove it?", default=False, err=True):
-            raise click.Abort
+        _ask(app, planned)
     _sign(app, planned)
     _write(planned.new)
     why = app.query("handoffs.why", id=planned.plan.id)
     following = operations.commands_on(app.query_with, why)
-    answer = _answer(planned) | {"status": why["status"], "next": following}
 
     def text() -> None:
         if yes:
@@ -148,7 +134,16 @@ def move(app: App, *, yes: bool, is_dry: bool, **options: Any) -> None:
             print_command(command, "next: ")
         _print_end(planned)
 
+    answer = _answer(planned) | {"status": why["status"], "next": following}
     app.show("session_move", answer, text, following=next(iter(following), None))
+
+
+def _ask(app: App, planned: _Move) -> None:
+    if app.as_json or not app.has_terminal:
+        raise Refused("USAGE", "read the plan with --dry-run, then add --yes: nothing was signed or written")
+    _print_plan(planned)
+    if not click.confirm("\nMove it?", default=False, err=True):
+        raise click.Abort
 
 
 def _planned(
@@ -290,7 +285,16 @@ def _shown(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _print_plan(planned: _Move, *last: str) -> None:
+def _print_unmoved(planned: _Move) -> None:
+    _print_plan(planned)
+    if planned.is_done:
+        echo(f"It was moved already: {planned.plan.id} is {planned.status}.")
+    echo("Nothing was signed or written.")
+    if planned.is_done:
+        _print_end(planned)
+
+
+def _print_plan(planned: _Move) -> None:
     parties, plan, transcript = planned.parties, planned.plan, planned.transcript
     echo(shorten(plan.title, _title_max_chars), bold=True)
     echo(f"  from     {parties.old_title} ({parties.sender}): {planned.source}")
@@ -301,8 +305,6 @@ def _print_plan(planned: _Move, *last: str) -> None:
     for heading, lines in (("In another form:", plan.changes.changed), ("Not moved:", plan.changes.left_out)):
         for line in (heading, *(f"  - {line}" for line in lines)) if lines else ():
             echo(line)
-    for line in last:
-        echo(line)
 
 
 def _print_end(planned: _Move) -> None:
