@@ -38,9 +38,13 @@ class BoardColumn(Answer, frozen=True, kw_only=True):
 
 
 class BoardColumns(Answer, frozen=True, kw_only=True):
-    """The board: a column for each status, all of one snapshot."""
+    """The board: a column for each status, all of one snapshot.
+
+    ``history`` counts the imported handoffs that are left out because they claim to be over.
+    """
 
     columns: list[BoardColumn]
+    history: int
 
 
 class QueueItem(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):

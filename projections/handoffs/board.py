@@ -11,7 +11,7 @@ from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.handoffs.answers import BoardColumn, BoardColumns, HandoffCard
 from deedbook.projections.handoffs.dependencies import known_facts
-from deedbook.projections.handoffs.queries import LISTING, Board, filtered, summaries
+from deedbook.projections.handoffs.queries import LISTING, Board, filtered, history_left_out, summaries
 from deedbook.projections.handoffs.record import records_of
 from deedbook.projections.handoffs.why import explain
 
@@ -43,4 +43,4 @@ def board(context: QueryContext, args: Board) -> BoardColumns:
     columns = [
         BoardColumn(status=status, total=totals.get(status, 0), handoffs=cards.get(status, [])) for status in COLUMNS
     ]
-    return BoardColumns(columns=columns)
+    return BoardColumns(columns=columns, history=history_left_out(context, args, None))

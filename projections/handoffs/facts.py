@@ -24,6 +24,7 @@ from deedbook.ledger.lifecycle.handoff import (
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked, never_unlocks, stage_of
 from deedbook.ledger.lifecycle.machine import void_text
 from deedbook.ledger.lifecycle.rules import rules_of
+from deedbook.projections.handoffs.claims import claims_over
 from deedbook.projections.handoffs.record import HandoffRecord, state_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
     stuck_on: str | None = None  # the first dependency that will never be done
     stuck_status: Status | None = None  # its status; None: it does not exist
+    stuck_claim: str | None = None  # the status that it claims to be over by, if nobody here has verified it
     stuck_reason: str = ""  # the reason of that status; of a superseded one, it names the replacement
     is_waiver_asked: bool = False
     tasks_left: tuple[int, ...] = ()  # counted from 1
@@ -117,6 +119,11 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == "pending" and self.claimed_status is not None
 
     @property
+    def is_history(self) -> bool:
+        """Whether it is from a file that says it is over: it waits for nobody."""
+        return self.is_imported and claims_over(self.claimed_status)
+
+    @property
     def waits_for_approval(self) -> bool:
         """Whether it needs an approval, perhaps again because its present approval does not count."""
         is_claimable = self.status == "approved" or self.is_lapsed
@@ -139,7 +146,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
     handover = void_handover(state, agents)
     reviewer_name = record.reviewer if handover is None else handover[0].by
     reviewer = None if reviewer_name is None else agents.agent(reviewer_name)
-    stuck_on = next((on for on, status in statuses.items() if never_unlocks(status)), None)
+    stuck_on = next((on for on, other in dependencies.items() if _is_dead_end(other)), None)
     stuck = None if stuck_on is None else dependencies[stuck_on]
     set_by = latest.get(f"handoff.{state.status}")
     return HandoffFacts(
@@ -159,6 +166,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         depends_on=state.depends_on,
         stuck_on=stuck_on,
         stuck_status=None if stuck_on is None else statuses[stuck_on],
+        stuck_claim=None if stuck is None else claim_of_history(stuck),
         stuck_reason="" if stuck is None else state_of(stuck).reason,
         is_waiver_asked="asked" in state.criteria,
         tasks_left=tuple(number for number, mark in enumerate(state.tasks, 1) if mark != "done"),
@@ -188,6 +196,19 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         reviewer_removed=None if reviewer is None else reviewer.removed_index,
         is_own_import=agents.agent(state.reviewer) is not None and is_own_import(state, state.reviewer, agents),
     )
+
+
+def claim_of_history(record: HandoffRecord) -> str | None:
+    """Return the status by which an imported handoff claims to be over; None: it claims none, or nothing is open."""
+    state = state_of(record)
+    return state.claimed_status if state.status == "pending" and claims_over(state.claimed_status) else None
+
+
+def _is_dead_end(dependency: HandoffRecord | None) -> bool:
+    """Return whether nobody will finish a dependency (None: it does not exist), so that its dependents must change."""
+    if dependency is None:
+        return True
+    return never_unlocks(state_of(dependency).status) or claim_of_history(dependency) is not None
 
 
 def _done_index(dependency: HandoffRecord, unlock_at: UnlockAt) -> int:

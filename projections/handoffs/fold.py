@@ -20,6 +20,7 @@ from deedbook.ledger.lifecycle.authority import AgentRecords
 from deedbook.ledger.lifecycle.handoff import MACHINE, MET
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, never_unlocks
 from deedbook.projections.agents.fold import AgentStates
+from deedbook.projections.handoffs.facts import claim_of_history
 from deedbook.projections.handoffs.record import (
     CriterionRemark,
     HandoffRecord,
@@ -53,7 +54,7 @@ class HandoffRow(Row, frozen=True):
     ``result`` is the digest that a reviewer verifies; it is empty while nobody has completed it.
     The claims of an imported file are in ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
     approval; ``approval_index`` is the event that made it approved, of whatever kind, which ``approver`` signed with
-    ``approval_key``.
+    ``approval_key``. ``is_history``: it was imported, claims to be over, and nobody here has confirmed it.
     """
 
     id: str
@@ -82,6 +83,7 @@ class HandoffRow(Row, frozen=True):
     claimed_at: str | None
     claimed_status: str | None
     claimed_done: str | None
+    is_history: bool
     source: str | None
     format: str | None
     original: str | None
@@ -239,6 +241,7 @@ def row_of_handoff(record: HandoffRecord) -> HandoffRow:
         criteria_done=sum(mark in MET for mark in lifecycle.criteria),
         criteria_total=len(lifecycle.criteria),
         importer=lifecycle.importer or None,
+        is_history=claim_of_history(record) is not None,
         lease_from_ms=lifecycle.lease and lifecycle.lease.from_ms,
         lease_until_ms=lifecycle.lease and lifecycle.lease.until_ms,
         artifacts=json_text(record.artifacts),
@@ -392,7 +395,8 @@ def _shared(record: HandoffRecord) -> object:
     status = None if record.lifecycle is None else record.lifecycle.status
     unlocks = tuple(is_unlocked(status, at) for at in get_args(kinds.UnlockAt))
     waivers = () if record.lifecycle is None else record.lifecycle.waivers
-    return unlocks, never_unlocks(status), record.completed_index, record.verified_index, waivers
+    claim = None if record.lifecycle is None else claim_of_history(record)
+    return unlocks, never_unlocks(status), claim, record.completed_index, record.verified_index, waivers
 
 
 def _related(lookup: Lookup, changed: Collection[str], agents: Collection[str]) -> set[str]:

@@ -40,7 +40,7 @@ OPEN: Final[tuple[Status, ...]] = tuple(status for status in get_args(Status) if
 # A completed handoff waits only for its reviewer: it is on a critical path only where `verified` unlocks.
 UNFINISHED: Final = frozenset(status for status in OPEN if stage_of(status) != "completed")
 
-_OPEN_SQL: Final = "h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
+_OPEN_SQL: Final = "h.is_history = 0 AND h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
 # The statuses in which a dependency still blocks, by when it unlocks.
 _HOLDING: Final = {at: {status for status in OPEN if not is_unlocked(status, at)} for at in get_args(UnlockAt)}
 # Its dependencies, in order, as JSON.

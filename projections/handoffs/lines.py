@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deedbook.ledger.lifecycle.handoff_status import Status
-from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untrusted
+from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Page, Untrusted
 
 
 class LinkedHandoff(Marked, frozen=True, kw_only=True):
@@ -56,6 +56,12 @@ class HandoffLine(Marked, frozen=True, kw_only=True, rename={"sender": "from", "
     importer: str | None
     is_ready: bool
     depends_on: list[LinkedHandoff]
+
+
+class HandoffPage(Page[HandoffLine], frozen=True, kw_only=True):
+    """A page of handoffs. ``history`` counts the matches left out: imported ones that claim to be over."""
+
+    history: int
 
 
 class NewLine(Marked, frozen=True, kw_only=True):

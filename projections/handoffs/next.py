@@ -40,7 +40,6 @@ from deedbook.projections.reviews.queries import SUPERSEDED_BY
 from deedbook.projections.stores.store import Value
 
 criteria_named_max: Final = 5
-DONE_WORDS: Final = ("completed", "verified", "done")
 _Index: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 _cursor: Final = json_decoder(tuple[str, _Index, _Index, str])
 _WAITS: Final = (
@@ -219,10 +218,6 @@ def _operation_of(
     """
     waiver_numbers = [criterion.position + 1 for criterion in criteria if criterion.mark == "asked"]
     match wait.action:
-        case "approve":
-            # An imported file may claim to be done: then it is verified and not approved.
-            claim = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first word
-            return ("verify" if claim and claim[0] in DONE_WORDS else "approve"), {}
         case "continue":
             left = [number for number in facts.criteria_left if number not in waiver_numbers]
             if not left and waiver_numbers:  # the reviewer must act
@@ -299,10 +294,10 @@ def _why_to_amend(facts: HandoffFacts) -> str:
 def _why_to_approve(facts: HandoffFacts) -> str:
     if facts.compromised_approval is not None:
         return compromised_approval_text(facts)
+    stuck = "" if facts.stuck_on is None else f"; {stuck_text(facts)}"
     if facts.claimed_status is not None:
         claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
-        return f"it was imported{claim}, and nobody here has approved or verified it: confirm it"
-    stuck = "" if facts.stuck_on is None else f"; {stuck_text(facts)}"
+        return f"it was imported{claim}, and nobody here has approved or verified it: confirm it{stuck}"
     return f"{facts.sender} hands it to {facts.receiver}, and it is not approved{stuck}"
 
 

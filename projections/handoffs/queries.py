@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.handoffs.lines import (
     HandoffLine,
+    HandoffPage,
     LinkedHandoff,
     NewLine,
     References,
@@ -55,28 +58,42 @@ _CONCERNED: Final = (
 )
 
 
+History: TypeAlias = Annotated[
+    Literal["hidden", "only", "shown"],
+    msgspec.Meta(description="Imported handoffs that claim to be over, and that nobody here has confirmed."),
+]
+
+
 class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
-    """Filters of a list, newest first."""
+    """Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over."""
 
     status: Status | None = None
     receiver: str | None = None
     sender: str | None = None
     reviewer: str | None = None
     ready: bool | None = None
+    history: History = "hidden"
 
 
 class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):
-    """Filters as of a list, and the number of cards in a column; ``all`` also shows the cards of finished handoffs."""
+    """Filters as of a list, and the number of cards in a column; ``all`` also shows the cards of finished handoffs.
+
+    Without ``history`` the board counts no imported handoff that claims to be over.
+    """
 
     receiver: str | None = None
     sender: str | None = None
     reviewer: str | None = None
     is_all: bool = False
+    history: History = "hidden"
     limit: query.Limit = 20
 
 
 class FileFilter(query.Arguments, frozen=True, rename={"is_all": "all"}):
-    """The handoffs that have a file; ``all`` includes finished ones. ``after`` is the ``next`` of a page."""
+    """The handoffs that have a file; ``all`` includes those that are over, also by the claim of an imported file.
+
+    ``after`` is the ``next`` of a page.
+    """
 
     is_all: bool = False
     after: int | None = None
@@ -98,13 +115,22 @@ class UnannouncedFilter(query.Arguments, frozen=True):
     limit: query.Limit = 50
 
 
-def list_handoffs(context: query.QueryContext, args: HandoffList) -> Page[HandoffLine]:
-    """Return handoffs, newest first."""
+def list_handoffs(context: query.QueryContext, args: HandoffList) -> HandoffPage:
+    """Return handoffs, newest first, and the number of those that are left out as history."""
     where = filtered(args, args.status)
     if args.ready is not None:
         where.add(f"h.id {'' if args.ready else 'NOT '}IN ({READY})", context.now_ms)
     page, total, following = query.page_of(context, LISTING, where, args.after, args.limit, context.now_ms)
-    return Page(items=summaries(context, page), total=total, next=following)
+    left_out = history_left_out(context, args, args.status)
+    return HandoffPage(items=summaries(context, page), total=total, next=following, history=left_out)
+
+
+def history_left_out(context: query.QueryContext, args: HandoffList | Board, status: Status | None) -> int:
+    """Return how many of the handoffs that ``filtered`` would match are left out as history."""
+    if args.history != "hidden":
+        return 0
+    where = filtered(msgspec.structs.replace(args, history="only"), status)
+    return context.count(f"SELECT count(*) FROM handoffs h{where.sql}", tuple(where.values))  # noqa: S608 - fixed texts
 
 
 def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
@@ -113,6 +139,8 @@ def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
     for column, value in (("status", status), ("receiver", args.receiver), ("sender", args.sender)):
         where.equal(f"h.{column}", value)
     where.equal("coalesce(h.reviewer, h.sender)", args.reviewer)
+    if args.history != "shown":
+        where.add(f"h.is_history = {1 if args.history == 'only' else 0}")
     return where
 
 
@@ -128,7 +156,7 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> Page[str
     where = query.Where()
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
     if not args.is_all:
-        where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
+        where.add(f"is_history = 0 AND status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
     page, total, following = query.page_of(context, _FILES, where, args.after, args.limit)
     return Page(items=[row["id"] for row in page], total=total, next=following)
 
@@ -136,10 +164,12 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> Page[str
 def lines_for_agent(context: query.QueryContext, args: UnreadFilter) -> Page[NewLine]:
     """Return what others signed on the handoffs that concern an agent, in the order of the log.
 
+    The import of a handoff that claims to be over is no news.
     A handoff concerns its parties, who signed something on it, and whom it waits for, such as for an answer.
     """
     where = query.Where()
     where.add("l.event_index > ? AND l.author <> ?", args.after, args.agent)
+    where.add("NOT (l.kind = 'record.imported' AND h.is_history = 1)")
     where.add(_CONCERNED, *[args.agent] * _CONCERNED.count("?"))
     page, total, following = query.page_of(context, _LINES, where, None, args.limit)
     return Page(items=[NewLine(**row) for row in page], total=total, next=following)

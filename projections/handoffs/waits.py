@@ -118,13 +118,17 @@ _KINDS_TO: Final = {
 
 def is_stuck(facts: HandoffFacts) -> bool:
     """Return whether its sender must amend it, because it will never be ready."""
-    is_open = facts.status == "approved" or (facts.status == "pending" and facts.sender != facts.reviewer)
+    # Whoever confirms an imported handoff is told of its dependencies; before that, nobody needs to change it.
+    is_pending = facts.status == "pending" and facts.sender != facts.reviewer and not facts.is_imported
+    is_open = facts.status == "approved" or is_pending
     is_amended_anyway = facts.is_orphaned or facts.is_unreviewed or facts.is_unreceived
     return is_open and facts.stuck_on is not None and facts.compromised_approval is None and not is_amended_anyway
 
 
 def case_of(facts: HandoffFacts) -> Case | None:
     """Return the case in which a handoff waits for somebody, other than being stuck; None: it waits for nobody."""
+    if facts.is_history:
+        return None
     if facts.is_orphaned:
         return "orphaned"
     if facts.is_unreviewed:

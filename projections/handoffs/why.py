@@ -46,6 +46,8 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Seq
 
 
 def _own_reasons(handoff: HandoffFacts) -> list[Reason]:
+    if handoff.is_history:
+        return _reasons_of_status(handoff)
     if handoff.is_orphaned:
         return [Reason(code="AGENT_UNKNOWN", text=receiver_removed_text(handoff), by=handoff.sender)]
     if handoff.is_unreviewed:
@@ -179,6 +181,9 @@ def _but(handoff: HandoffFacts) -> str:
 def stuck_text(handoff: HandoffFacts) -> str:
     """Return why the handoff will never be ready with its present dependencies."""
     status, reason = handoff.stuck_status, handoff.stuck_reason
+    if handoff.stuck_claim is not None:
+        claim = f"was imported as {handoff.stuck_claim!r}"
+        return f"it waits for {handoff.stuck_on}, which {claim} and not verified here (its reviewer can verify it)"
     state = "does not exist" if status is None else f"is {_never_text(status, reason)}"
     return f"it waits for {handoff.stuck_on}, which {state}"
 
@@ -208,6 +213,8 @@ def _pending_text(handoff: HandoffFacts) -> str:
     if handoff.claimed_status is None:
         return f"it waits for the approval of {reviewer}{_handover_text(handoff)}"
     claim = f" as {handoff.claimed_status!r}" if handoff.claimed_status else ""
+    if handoff.is_history:
+        return f"it was imported{claim} and waits for nobody; to make that count here, {reviewer} can verify it"
     return f"it was imported{claim} and waits for {reviewer} to confirm it, by approving or verifying"
 
 
@@ -242,6 +249,8 @@ def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list
 
 def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
     match handoff.status:
+        case "pending" if handoff.is_history:
+            return f"imported as {handoff.claimed_status!r}, and not verified here by {handoff.reviewer}"
         case "pending":
             return f"pending (the approval of {handoff.reviewer} is missing)"
         case "approved":

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         WaitingRow,
         Why,
     )
-    from deedbook.projections.handoffs.lines import HandoffLine, NewLine, References, UnannouncedHandoffs
+    from deedbook.projections.handoffs.lines import HandoffLine, HandoffPage, NewLine, References, UnannouncedHandoffs
     from deedbook.projections.reasoning.answers import (
         ExistingReasonings,
         FullReasoning,
@@ -73,6 +73,12 @@ if TYPE_CHECKING:
     from deedbook.projections.snapshots.answers import GraphDomains, ShownSnapshot, SnapshotLine
     from deedbook.projections.thoughts.answers import ShownTree, TaskProof, ThoughtTask
     from deedbook.projections.validations.answers import LatestVerdict, ValidationLine, Validations
+
+    class HandoffPages(Paging[HandoffLine, "AsyncHandoffPages"], HandoffPage, frozen=True, kw_only=True):
+        """A ``HandoffPage``; a loop over it goes over all following pages."""
+
+    class AsyncHandoffPages(AsyncPaging[HandoffLine], HandoffPage, frozen=True, kw_only=True):
+        """A ``HandoffPage``; ``async for`` goes over it and all following pages."""
 
     class LanesPages(Paging[TimelineEvent, "AsyncLanesPages"], Lanes, frozen=True, kw_only=True):
         """A ``Lanes``; a loop over it goes over all following pages."""
@@ -307,6 +313,7 @@ class HandoffsQueries(QueryFamily):
         sender: str | None = None,
         reviewer: str | None = None,
         is_all: bool = False,
+        history: Literal["hidden", "only", "shown"] = "hidden",
         limit: int = 20,
         as_of: int | str | None = None,
     ) -> BoardColumns:
@@ -314,7 +321,10 @@ class HandoffsQueries(QueryFamily):
 
         Filters as of a list, and the number of cards in a column; ``is_all`` also shows the cards of finished handoffs.
 
-        ``limit``: Rows of a page.
+        Without ``history`` the board counts no imported handoff that claims to be over.
+
+        ``history``: Imported handoffs that claim to be over, and that nobody here has confirmed. ``limit``: Rows of a
+        page.
         """
 
     @asks("handoffs.existing")
@@ -337,7 +347,9 @@ class HandoffsQueries(QueryFamily):
     ) -> Pages[str]:
         """Return the ids of the handoffs that have a file, the oldest first.
 
-        The handoffs that have a file; ``is_all`` includes finished ones. ``after`` is the ``next`` of a page.
+        The handoffs that have a file; ``is_all`` includes those that are over, also by the claim of an imported file.
+
+        ``after`` is the ``next`` of a page.
 
         ``limit``: Rows of a page.
         """
@@ -388,13 +400,15 @@ class HandoffsQueries(QueryFamily):
         sender: str | None = None,
         reviewer: str | None = None,
         ready: bool | None = None,
+        history: Literal["hidden", "only", "shown"] = "hidden",
         as_of: int | str | None = None,
-    ) -> Pages[HandoffLine]:
-        """Return handoffs, newest first.
+    ) -> HandoffPages:
+        """Return handoffs, newest first, and the number of those that are left out as history.
 
-        Filters of a list, newest first.
+        Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
 
-        ``limit``: Rows of a page.
+        ``limit``: Rows of a page. ``history``: Imported handoffs that claim to be over, and that nobody here has
+        confirmed.
         """
 
     @asks("handoffs.next")
@@ -451,7 +465,8 @@ class HandoffsQueries(QueryFamily):
     ) -> Pages[NewLine]:
         """Return what others signed on the handoffs that concern an agent, in the order of the log.
 
-        A handoff concerns its parties, who signed something on it, and whom it waits for, such as for an answer.
+        The import of a handoff that claims to be over is no news. A handoff concerns its parties, who signed
+        something on it, and whom it waits for, such as for an answer.
 
         The agent, and the entry ``after`` which lines are new; ``next`` of a page is the ``after`` of the following.
 

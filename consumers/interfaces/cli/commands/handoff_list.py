@@ -38,22 +38,24 @@ column_cells_max: Final = 40
 @click.option("--reviewer", metavar="NAME", help="Only those this agent reviews.")
 @click.option("--ready", is_flag=True, help="Only those that can be claimed now.")
 @click.option("--board", is_flag=True, help="Show a column for each state.")
-@click.option("--all", "is_all", is_flag=True, help="With --board: also list finished handoffs, not only their number.")
+@click.option("--over", "is_history", is_flag=True, help="Only imported handoffs that claim to be over.")
+@click.option("--all", "is_all", is_flag=True, help="Also those; with --board also the cards of finished handoffs.")
 @click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
 @click.option("--after", type=int, help="Continue after an earlier page.")
-def list_(app: ReadingApp, /, *, board: bool, **filters: Any) -> None:
-    """List handoffs, newest first.
+def list_(app: ReadingApp, /, *, board: bool, is_all: bool, is_history: bool, **filters: Any) -> None:
+    """List handoffs, newest first. Imported handoffs that claim to be over are only counted.
 
     The list comes from the views, which are not checked: anybody who can write to the folder can change them. `deed
     handoff show ID` and `deed next` read the signed events instead, and `deed verify --views` compares the views with
     them.
     """
+    if is_all and is_history:
+        raise click.UsageError("--all includes what --over selects: give one of them")
+    history = "only" if is_history else "shown" if is_all else "hidden"
     if board:
-        _show_board(app, **filters)
-    elif filters.pop("is_all"):
-        raise click.UsageError("--all needs --board; a list shows every state")
+        _show_board(app, is_all=is_all, history=history, **filters)
     else:
-        _show_list(app, **filters)
+        _show_list(app, history=history, **filters)
 
 
 def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, after: int | None, **filters: Any) -> None:
@@ -62,17 +64,35 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, after: in
     rows = [
         (
             handoff["id"],
-            f"[{handoff['status']} → {handoff['to']}]",
+            f"[{handoff['status']} → {handoff['to'] or '?'}]",
             handoff["title"],
             output.compromised_cell(handoff)
-            or ("ready" if handoff["is_ready"] else "" if handoff["status"] in is_done else handoff["reason"]),
+            or ("ready" if handoff["is_ready"] else "" if handoff["status"] in is_done else handoff["reason"])
+            or _claim_text(handoff),
             f"{handoff['tasks_done']}/{handoff['tasks_total']} tasks done" if handoff["tasks_total"] else "",
             output.cut(_depends_text(handoff["depends_on"]), depends_cells_max),
         )
         for handoff in answer["items"]
     ]
     header = ("id", "status", "title", "why", "tasks", "depends on")
-    output.show_page(app, "handoffs.list", answer, lambda: output.print_table(header, rows))
+
+    def text() -> None:
+        output.print_table(header, rows)
+        output.print_lines(*_history_text(answer["history"]))
+
+    output.show_page(app, "handoffs.list", answer, text)
+
+
+def _claim_text(handoff: dict[str, Any]) -> str:
+    """Return what the imported file of a pending handoff says of its state."""
+    is_claim = handoff["status"] == "pending" and handoff["claimed_status"]
+    return output.cut(f"claims {handoff['claimed_status']!r}", depends_cells_max) if is_claim else ""
+
+
+def _history_text(count: int) -> Iterator[str]:
+    if count:
+        phrase = "1 imported handoff that claims" if count == 1 else f"{count} imported handoffs that claim"
+        yield f"left out: {phrase} to be over (`deed handoff list --over`)"
 
 
 def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **filters: Any) -> None:
@@ -83,7 +103,8 @@ def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **filte
     answer = app.query("handoffs.board", **filters, **{"from": sender, "all": is_all or None}, limit=limit)
 
     cells = output.screen_cells()
-    app.show("handoffs.board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
+    lines = (*board_text(answer["columns"], cells), *_history_text(answer["history"]))
+    app.show("handoffs.board", answer, lambda: output.print_lines(*lines))
 
 
 def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
@@ -148,6 +169,8 @@ def _cards(column: dict[str, Any]) -> Iterator[str]:
             yield "ready"
         elif waits and handoff["status"] in ("pending", "approved"):
             yield f"waits for {_depends_text(waits)}"
+        if claim := _claim_text(handoff):
+            yield claim
         yield ""
     if left := column["total"] - len(column["handoffs"]):
         yield f"and {left} more"

@@ -94,7 +94,7 @@ def as_of_line(as_of: dict[str, Any]) -> str:
 def print_handoff(handoff: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
     echo(quote_text(handoff["title"]), bold=True)
-    echo(f"{handoff['id']}  [{handoff['status']} → {handoff['to']}]")
+    echo(f"{handoff['id']}  [{handoff['status']} → {handoff['to'] or '?'}]")
     echo(quote_text(_parties(handoff)))
     echo(f"version {handoff['version']}")
     if handoff["status"] in ("completed", "verified"):  # of work that was sent back, the result is over
@@ -128,11 +128,20 @@ def print_handoff(handoff: dict[str, Any]) -> None:
 
 
 def _parties(handoff: dict[str, Any]) -> str:
-    parties = f"from {handoff['from']} to {handoff['to']}"
-    if handoff["claimed_status"] is None:
-        return f"{parties}, reviewed by {handoff['reviewer'] or handoff['from']}"
+    """Return who hands it to whom, who reviews it, and what to do if an imported file names nobody."""
+    if handoff["claimed_status"] is None and handoff["from"] and handoff["to"]:
+        return f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}"
+    words = {"sender": handoff["from"], "receiver": handoff["to"], "reviewer": handoff["reviewer"]}
+    named = ", ".join(f"{word} {name}" for word, name in words.items() if name)
+    missing = [word for word, name in words.items() if not name]
     # Nobody here has confirmed the imported file, which names them.
-    return f"{parties}, with the reviewer {handoff['reviewer'] or '(none)'}: so says the imported file"
+    texts = [f"{named}: so says the imported file"] if named else []
+    texts += [f"nobody is named as {' or '.join(missing)}"] if missing else []
+    if missing and handoff["status"] == "pending" and missing != ["sender"]:
+        importer = handoff["importer"]
+        command = f"deed handoff amend {handoff['id']} --as {importer} --to NAME --reviewer NAME"
+        texts.append(f"name them with `{command}`, or all of an import with `deed handoff import DIR --names FILE`")
+    return "; ".join(texts)
 
 
 def _print_relations(handoff: dict[str, Any]) -> None:

@@ -21,7 +21,8 @@ def home(context: PageContext) -> Page:
     ``items`` are those of `handoffs.next` for the human, questions to them first, then the oldest first; items that
     only an imported file claims come last. ``unread`` are the first unread lines, which stay unread. ``since`` counts
     the events since the user went away. ``?status=`` shows that column alone, page by page, and ``older`` is the cursor
-    of the next page.
+    of the next page. ``history`` counts the imported handoffs that claim to be over, which are on no board;
+    ``?status=pending&over=1`` shows them.
     """
     queue: dict[str, Any] = {"items": [], "total": 0, "next": None}
     if context.human is not None:
@@ -30,11 +31,13 @@ def home(context: PageContext) -> Page:
         )
     items = sorted(with_commands(queue)["items"], key=_order)
     opened = next((item for item in items if item["id"] == context.query.get("open")), None)
-    status, older = context.query.get("status") or None, None
+    status, older, is_over = context.query.get("status") or None, None, bool(context.query.get("over"))
     if status is None:
-        columns = context.ask("handoffs.board", all=True, limit=cards_max)["columns"]
+        answer = context.ask("handoffs.board", all=True, limit=cards_max)
+        columns = answer["columns"]
     else:
-        answer = context.ask("handoffs.list", status=status, after=context.number("before"), limit=listed_max)
+        filters = {"status": status, "history": "only" if is_over else "hidden"}
+        answer = context.ask("handoffs.list", **filters, after=context.number("before"), limit=listed_max)
         rows, older = [row | {"why": ""} for row in answer["items"]], answer["next"]
         columns = [{"status": status, "total": answer["total"], "handoffs": rows}]
     data = {
@@ -50,6 +53,8 @@ def home(context: PageContext) -> Page:
         "unread": _unread(context),
         "status": status,
         "older": older,
+        "over": "1" if is_over else None,
+        "history": answer["history"],
     }
     return Page("home.html", "Needs you", data)
 
