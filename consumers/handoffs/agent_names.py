@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from deedbook.ledger.client.client import Ask
@@ -21,8 +22,22 @@ _SEVERAL: Final = re.compile(r"[,，、;；/&+＋|]|\s(?:and|or|和|與|与|及|
 _BETWEEN: Final = re.compile(r"[\s_]+")
 
 
+class Naming(NamedTuple):
+    """Names that the person who imports gives to handoffs whose files lack them.
+
+    ``to`` is for those that name no receiver, ``reviewer`` for those that name no reviewer. ``aliases`` has the agent
+    for a name in the files, by ``alias_key``; an empty agent is nobody.
+    """
+
+    to: str | None = None
+    reviewer: str | None = None
+    aliases: Mapping[str, str] = MappingProxyType({})
+
+
 class AgentNames(NamedTuple):
     """The registered names, and the reviewer of a handoff that names none.
+
+    ``roles`` are those of each agent. Only an import has a ``naming``.
 
     >>> agents = AgentNames(("claude-code", "kuro", "ops-1", "ops_1"))
     >>> agents.named("Claude Code"), agents.named("**Kuro** (Mac)"), agents.named("ops1"), agents.named("Gemini")
@@ -33,20 +48,30 @@ class AgentNames(NamedTuple):
 
     names: tuple[str, ...] = ()
     reviewer: str | None = None
+    roles: Mapping[str, frozenset[str]] = MappingProxyType({})
+    naming: Naming = Naming()
 
     def named(self, written: str | None) -> str | None:
         """Return the agent that a text names; None if it is no name, or could be several.
 
         A valid name that no agent has is returned: an agent may get it later.
         """
+        if (alias := self.naming.aliases.get(alias_key(written))) is not None:
+            return alias or None
         name = plain_name(written)
         same = self._same(name)
         if name in same or not same:
             return name if re.match(NAME_PATTERN, name) and not _is_several(written) else None
         return same[0] if len(same) == 1 else None
 
+    def having(self, *roles: str) -> list[str]:
+        """Return the agents that have one of these roles."""
+        return [name for name in self.names if not self.roles.get(name, frozenset()).isdisjoint(roles)]
+
     def problem(self, written: str) -> str:
         """Return why nobody can act by a name, and what to write instead; empty if an agent has it."""
+        if alias_key(written) in self.naming.aliases:
+            return ""
         name, shown = plain_name(written), repr(written.strip()[:80])
         same = self._same(name)
         if name in same or len(same) == 1:
@@ -65,6 +90,11 @@ class AgentNames(NamedTuple):
         return [known for known in self.names if _key(known) == _key(name)]
 
 
+def alias_key(written: str | None) -> str:
+    """Return what two spellings of a name have in common; of several names (``ann + bo``), too."""
+    return _key(plain_name(written))
+
+
 def plain_name(written: str | None) -> str:
     """Return a text as a name is spelled: without remark and markup, in lower case, with hyphens between words."""
     text = _REMARK.sub("", unicodedata.normalize("NFKC", written or "").strip().lstrip("`@*_ "))
@@ -76,7 +106,8 @@ def read_agents(view: Ask, default_reviewer: str | None) -> AgentNames:
     agents = view("agents.list", {})["agents"]
     humans = [agent["name"] for agent in agents if "human" in agent["roles"]]
     only = humans[0] if len(humans) == 1 else None
-    return AgentNames(tuple(agent["name"] for agent in agents), default_reviewer or only)
+    roles = {agent["name"]: frozenset(agent["roles"]) for agent in agents}
+    return AgentNames(tuple(roles), default_reviewer or only, roles)
 
 
 def independent(reviewer: str | None, parties: Iterable[str | None]) -> str | None:

@@ -224,10 +224,13 @@ def import_records(
     )
 
 
-def rehearsed(records: Sequence[Record], *, unchanged: int = 0) -> Counts:
-    """Return the counts of an import in which the ledger refuses no record; ``unchanged`` as in ``import_records``."""
+def rehearsed(records: Sequence[Record], *, unchanged: int = 0, repeats: int = 0) -> Counts:
+    """Return the counts of an import in which the ledger refuses no record; ``unchanged`` as in ``import_records``.
+
+    ``repeats`` is the number of unmapped records that the ledger has already.
+    """
     unmapped = _unmapped(records)
-    mapped, added = len(records) - len(unmapped), sum(len(record.events) for record in records)
+    mapped, added = len(records) - len(unmapped), sum(len(record.events) for record in records) - repeats
     return Counts(len(records) + unchanged, mapped + unchanged, added, unmapped)
 
 

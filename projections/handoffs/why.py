@@ -21,7 +21,8 @@ chain_links_max: Final = 32
 def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Sequence[Awaited] = ()) -> Why:
     """Return why it is ready or not. ``known`` has the dependencies, whose facts that rest on no others are read."""
     reasons = _own_reasons(handoff)
-    if handoff.status in ("pending", "approved") or not reasons:  # work whose lease expired waits again, too
+    is_waiting = handoff.status in ("pending", "approved") and not handoff.is_history
+    if is_waiting or not reasons:  # work whose lease expired waits again, too
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
     codes = {reason.code for reason in reasons}

@@ -13,15 +13,16 @@ OVER_WORDS = """
     merged | verified | closed-on-github | Closed, see #12 | absorbed | superseded by: other.md | rejected — too slow
     abandoned | won't fix | wontfix | Won’t do | cancelled | canceled | archived | obsolete | approved → implemented
     review -> done (yesterday) | done 02/14 | done 100% | withdrawn | shipped in 1.2
-    完成 | 已完成 | 已完成（02-14） | 全部完成 | 完成了 | 實作完成 | 已實作 | 已实现 | 已合并 | 已合併 | 被取代 | 已取消 | 取消
-    已經關閉 | 已废弃 | 廢棄 | 已放弃 | 已拒绝 | 驳回 | 已归档 | 已驗證 | 已验证 | 已上線：正式環境
+    完成 | 已完成 | 已完成（02-14） | 全部完成 | 完成了 | 實作完成 | 已實作 | 已实现 | 已合并 | 已合併 | 被取代 | 已取消
+    取消 | 已經關閉 | 已废弃 | 廢棄 | 已放弃 | 已拒绝 | 驳回 | 已归档 | 已驗證 | 已验证 | 已上線：正式環境
 """
 OPEN_WORDS = """
     pending | approved | approved (phase 1 implemented) | in_progress | In Progress | blocked | draft | needs-review
     Draft — done soon | review-approved | not done | almost done | done? | done, but not tested
-    completed except the docs | done 80% | done 3 of 5 | phase 1 done | deferred | on hold | implementation | to be merged
-    ready to merge | implemented → reopened | proposed | new | partially implemented
-    未完成 | 待验证 | 部分完成 | 进行中 | 實作 | 部署 | 验证 | 尚未實作 | 等待合并 | 草稿 | 已批准 | 核准
+    completed except the docs | done 80% | done 3 of 5 | phase 1 done | deferred | on hold | implementation
+    to be merged | ready to merge | implemented → reopened | proposed | new
+    未完成 | 待验证 | 部分完成 | 进行中 | 實作 | 部署 | 验证 | 尚未實作 | 等待合并
+    草稿 | 已批准 | 核准 | partially implemented
 """
 
 

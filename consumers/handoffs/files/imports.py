@@ -14,6 +14,7 @@ import msgspec
 
 from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files import mapping
+from deedbook.consumers.handoffs.files.naming import is_unconfirmed, with_names
 from deedbook.consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, settled
@@ -35,10 +36,12 @@ from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.system.files import read_regular
 from deedbook.projections.answers.query import page_rows_max
+from deedbook.projections.handoffs.claims import claims_over
 from deedbook.projections.handoffs.queries import TABLE_FORMAT
 
 file_read_max_bytes: Final = 8 * 1024**2
 UNREAD: Final = "unread"
+_NOBODY: Final = AgentNames()
 
 
 class SourceFile(NamedTuple):
@@ -213,8 +216,24 @@ def _warned(source: SourceFile, problems: tuple[Problem, ...]) -> tuple[FileWarn
     return tuple(warnings)
 
 
-def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int, list[str]]:
-    """Return the records to import, the number of the other records, and the files that are not imported.
+class ImportPlan(NamedTuple):
+    """The records to import, the number of the others, and the files that are copies of handoffs made here.
+
+    ``named`` counts those records whose files are unchanged, and that only add names; ``repeats`` those that the
+    ledger has as unmapped already.
+    """
+
+    records: list[Record]
+    unchanged: int
+    copies: list[str]
+    named: int
+    repeats: int
+
+
+def changed_records(
+    records: Sequence[Record], answer: Ask, agents: AgentNames = _NOBODY, importer: str | None = None
+) -> ImportPlan:
+    """Return the plan of an import by ``importer``.
 
     A record is imported if the ledger has none of its id, or a different one. The file of a handoff that was created in
     this ledger is not imported, because it is a copy: `handoff watch` synchronizes it.
@@ -222,14 +241,14 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
     A file that changed since it was imported from the same path replaces the imported record. A row is compared by its
     claims, because its table changes with every other row. A record that another path replaced stays replaced. A row
     that an earlier table of this import has word for word is not imported again.
+
+    An unchanged record that lacks names which ``agents`` has now is imported again with them, by its importer only.
     """
     records, total = _without_repeats(records), len(records)
-    ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
-    standing: dict[str, dict[str, Any]] = {}
-    for start in range(0, len(ids), page_rows_max):
-        standing |= answer("handoffs.existing", {"ids": ids[start : start + page_rows_max]})["handoffs"]
+    standing = existing_rows(records, answer)
     changed: list[Record] = []
     copies: list[str] = []
+    named = 0
     for record in records:
         row = standing.get(record.stream.partition("/")[2]) if record.data.mapped_kind is not None else None
         if row is not None and row["importer"] is None and record.data.format != TABLE_FORMAT:
@@ -239,12 +258,50 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
         if row is None or path != _path(record.data.source, record.data.format):
             changed.append(record)
         elif not _says_the_same(record.data, row):
-            changed.append(record._replace(over=row["template_index"]))
-    others = [record.data for record in changed if record.over is None and record.data.mapped_kind is not None]
+            data = with_names(record.data, row, agents, is_new=True)
+            changed.append(record._replace(data=data, over=row["template_index"]))
+        elif row["importer"] == importer and is_unconfirmed(row) and not claims_over(row["claimed_status"]):
+            data = with_names(record.data, row, agents, is_new=False)
+            if data is not record.data:
+                changed.append(record._replace(data=data, over=row["template_index"]))
+                named += 1
+    others = [record.data for record in changed if record.over is None]
     rows = existing_records(answer, ((data.original, data.source) for data in others))
-    replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}
-    changed = [it for it in changed if it.over is not None or (it.data.original, it.data.source) not in replaced]
-    return changed, total - len(changed), copies
+    kinds = {(row["original"], row["source"]): row["mapped_kind"] for row in rows}
+    changed = [record for record in changed if record.over is not None or not _is_replaced(record.data, kinds)]
+    repeats = sum(record.data.mapped_kind is None and _place(record.data) in kinds for record in changed)
+    return ImportPlan(changed, total - len(changed), copies, named, repeats)
+
+
+def _place(data: RecordImported) -> tuple[str, str]:
+    return data.original, data.source
+
+
+def _is_replaced(data: RecordImported, kinds: dict[tuple[str, str], str | None]) -> bool:
+    """Return whether another path's record replaced this one; ``kinds`` has those of the records here, by place."""
+    return data.mapped_kind is not None and kinds.get(_place(data)) is not None
+
+
+def existing_rows(records: Sequence[Record], answer: Ask) -> dict[str, dict[str, Any]]:
+    """Return the handoffs of these records that the ledger has, by their ids, as ``handoffs.existing`` returns them."""
+    ids = [record.stream.partition("/")[2] for record in records if record.data.mapped_kind is not None]
+    rows: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), page_rows_max):
+        rows |= answer("handoffs.existing", {"ids": ids[start : start + page_rows_max]})["handoffs"]
+    return rows
+
+
+def planned_rows(plan: ImportPlan, rows: dict[str, dict[str, Any]], importer: str | None) -> dict[str, dict[str, Any]]:
+    """Return the rows as they would be after the import."""
+    after = dict(rows)
+    for record in plan.records:
+        id_, data = record.stream.partition("/")[2], record.data
+        if data.mapped_kind is not None:
+            status = data.claims.get("status") or ""
+            parties = {"to": data.mapped.get("to") or "", "reviewer": data.mapped.get("reviewer")}
+            parties |= {"from": data.claimed_author or "", "importer": importer}
+            after[id_] = {"status": "pending", "claimed_status": status, **parties}
+    return after
 
 
 def _without_repeats(records: Sequence[Record]) -> list[Record]:

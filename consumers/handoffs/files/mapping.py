@@ -56,7 +56,7 @@ def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNam
         raise Refused("INVALID_FIELD", message, field="depends_on", line=line)
     fields: dict[str, Any] = {
         "title": shortened(file.title, title_max_chars),
-        "to": agents.named(file.to),
+        "to": receiver_of(file.to, file.reviewer, agents),
         "reviewer": reviewer_of(file, agents),
         "created": day_of(file.created),
         "proposal": None if file.proposal is None else shortened(file.proposal, line_max_chars),
@@ -100,16 +100,21 @@ def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dic
     return {name: value for name, value in values.items() if value}
 
 
+def receiver_of(to: str | None, reviewer: str | None, agents: AgentNames) -> str | None:
+    """Return the receiver that a file names, else the one that an import gives, who must not be the file's reviewer."""
+    return agents.named(to) or independent(agents.naming.to, (agents.named(reviewer),))
+
+
 def reviewer_of(file: HandoffFile, agents: AgentNames) -> str | None:
     """Return the reviewer that a file names; if it has no such line, the default one unless they are party to it."""
     if file.entry("Reviewer") is None:
-        return independent(agents.reviewer, (agents.named(file.sender), agents.named(file.to)))
+        return independent(agents.reviewer, (agents.named(file.sender), receiver_of(file.to, None, agents)))
     return agents.named(file.reviewer)  # a file with "—" has no reviewer on purpose
 
 
 def content_of_row(row: TableRow, agents: AgentNames) -> HandoffContent:
     """Return the content of the small handoff in a table's row; the default reviewer reviews it."""
-    sender, to = agents.named(row.sender), agents.named(row.to)
+    sender, to = agents.named(row.sender), receiver_of(row.to, None, agents)
     return HandoffContent(
         title=shortened(row.task, title_max_chars) or "—",
         to=to,

@@ -1,4 +1,4 @@
-"""`deed handoff import`, `render` and `watch`: handoffs as markdown files."""
+"""`deed handoff render` and `watch`: handoffs as markdown files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ from typing import Any
 
 import click
 
-from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.files.folder import Folder
-from deedbook.consumers.handoffs.files.imports import changed_records, read_records
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now
 from deedbook.consumers.handoffs.files.signed import ROOT_FILE, is_signed_folder, pin_root
 from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.watcher import Watcher
-from deedbook.consumers.importers.records import blob_ref, import_records, rehearsed
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
@@ -30,46 +26,6 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.files import read_file, write_file
 from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.errors import Exit, Refused, Unavailable
-
-
-@click.command("import", cls=Command)
-@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
-@click.option(
-    "--reviewer",
-    metavar="NAME",
-    help="The reviewer of handoffs that name none (default: default_reviewer, else the only human).",
-)
-@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
-def import_(app: App, path: Path, reviewer: str | None, *, dry_run: bool) -> None:
-    """Import handoff files, proposals and `active.md` tables as claims.
-
-    An imported handoff is pending until its reviewer approves or verifies it, even if its file says otherwise. Every
-    file is stored byte for byte. Importing it again adds nothing.
-    """
-    author = None if dry_run else app.author()
-    put_blob = blob_ref if author is None else author.put_blob
-    agents = read_agents(app.query_with, reviewer or app.settings().config.default_reviewer)
-    with progress("reading", is_shown=not app.as_json) as step:
-        reading = read_records(path, put_blob, agents=agents, step=step)
-    records, unchanged, copies = changed_records(reading.records, app.query_with)
-    if author is None:
-        counts = rehearsed(records, unchanged=unchanged)
-    else:
-        with progress("importing", is_shown=not app.as_json) as step:
-            counts = import_records(author, records, step, unchanged=unchanged)
-    lists = {name: [item._asdict() for item in getattr(reading, name)] for name in ("unread", "warnings")}
-    answer = counts.answer() | {"copies": copies, "dry_run": dry_run} | lists
-
-    def text() -> None:
-        for warning in reading.warnings:
-            echo(f"{warning.source}:{warning.line}: {warning.text}", err=True)
-        print_unmapped(answer)
-        if copies:
-            phrase = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
-            echo(f"{len(copies)} {phrase}, and kept in step by `deed handoff watch`: nothing to import")
-        echo(counts_line(answer))
-
-    app.show("imported", answer, text)
 
 
 @click.command(cls=Command, looks_back=True)

@@ -24,6 +24,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.trust.history import root_digits_shown
+from deedbook.projections.handoffs.claims import claims_over
 
 
 @click.command(cls=Command, looks_back=True)
@@ -128,20 +129,23 @@ def print_handoff(handoff: dict[str, Any]) -> None:
 
 
 def _parties(handoff: dict[str, Any]) -> str:
-    """Return who hands it to whom, who reviews it, and what to do if an imported file names nobody."""
-    if handoff["claimed_status"] is None and handoff["from"] and handoff["to"]:
+    """Return who hands it to whom and who reviews it, and how to name them if an imported file does not."""
+    if handoff["claimed_status"] is None and handoff["to"]:
         return f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}"
-    words = {"sender": handoff["from"], "receiver": handoff["to"], "reviewer": handoff["reviewer"]}
-    named = ", ".join(f"{word} {name}" for word, name in words.items() if name)
-    missing = [word for word, name in words.items() if not name]
+    parties = {"sender": handoff["from"], "receiver": handoff["to"], "reviewer": handoff["reviewer"]}
+    missing = [party for party, name in parties.items() if not name]
+    words = {"sender": "from", "receiver": "to", "reviewer": "with the reviewer"}
+    named = ", ".join(f"{words[party]} {name}" for party, name in parties.items() if name).replace(", to ", " to ")
     # Nobody here has confirmed the imported file, which names them.
     texts = [f"{named}: so says the imported file"] if named else []
     texts += [f"nobody is named as {' or '.join(missing)}"] if missing else []
-    if missing and handoff["status"] == "pending" and missing != ["sender"]:
-        importer = handoff["importer"]
-        command = f"deed handoff amend {handoff['id']} --as {importer} --to NAME --reviewer NAME"
-        texts.append(f"name them with `{command}`, or all of an import with `deed handoff import DIR --names FILE`")
-    return "; ".join(texts)
+    lines = ["; ".join(texts)]
+    if set(missing) - {"sender"} and handoff["status"] == "pending" and not claims_over(handoff["claimed_status"]):
+        amend = f"deed handoff amend {handoff['id']} --as {handoff['importer']} --to NAME --reviewer NAME"
+        lines.append(
+            f"name them: `{amend}`, or for all of an import `deed handoff import DIR --to NAME --reviewer NAME`"
+        )
+    return "\n".join(lines)
 
 
 def _print_relations(handoff: dict[str, Any]) -> None:

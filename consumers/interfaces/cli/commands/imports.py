@@ -23,7 +23,7 @@ lines_max: Final = 20
             "import_notes:empirica", "Import git notes of Empirica: reports, checkpoints, findings, goals."
         ),
         "handoffs": Lazy(
-            "handoff_files:import_", "Import handoffs in markdown: v1 and v2 files, proposals, active.md."
+            "handoff_import:import_", "Import handoffs in markdown: v1 and v2 files, proposals, active.md."
         ),
         "thinking": Lazy(
             "import_thinking:thinking", "Import transcripts with thinking blocks, such as those of Claude Code."

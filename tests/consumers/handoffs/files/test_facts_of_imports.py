@@ -32,8 +32,8 @@ def test_facts_from_states_are_those_of_lists_for_real_files(folder: SyncedFolde
         for path in sorted(CASES.glob("*.md")):  # one after the other, as they came
             (folder.path / path.name).write_bytes(path.read_bytes())
             found = read_records(folder.path, author.put_blob, agents=AgentNames(reviewer="rita"))
-            records, unchanged, _ = changed_records(found.records, folder.answer)
-            import_records(author, records, unchanged=unchanged)
+            plan = changed_records(found.records, folder.answer)
+            import_records(author, plan.records, unchanged=plan.unchanged)
             names = assert_agreement(client)
             compared += len(names)
             for name in names[::3]:

@@ -76,8 +76,8 @@ def add(folder: SyncedFolder, name: str = "iris") -> Counts:
     author = folder.hand(name).author
     found = read_records(folder.path, author.put_blob, agents=AgentNames(reviewer="rita"))
     assert found.unread == ()
-    records, unchanged, _ = changed_records(found.records, folder.answer)
-    return import_records(author, records, unchanged=unchanged)
+    plan = changed_records(found.records, folder.answer)
+    return import_records(author, plan.records, unchanged=plan.unchanged)
 
 
 def write(folder: SyncedFolder, files: dict[str, bytes]) -> None:
@@ -285,7 +285,7 @@ def test_cycle_of_files_is_kept_aside(folder: SyncedFolder) -> None:
 def test_rows_with_free_text_are_read(folder: SyncedFolder) -> None:
     write(folder, {"active.md": TABLE.encode()})
     add(folder)
-    found = folder.answer("handoffs.list", {})["items"]
+    found = folder.answer("handoffs.list", {"history": "shown"})["items"]
     assert sorted((one["title"], one["to"], one["claimed_status"]) for one in found) == [
         ("appended by a program", "bob", "pending"),
         ("other", "", "half"),

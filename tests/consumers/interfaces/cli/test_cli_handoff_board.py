@@ -43,6 +43,7 @@ def card(status: str, title: str, **fields: Any) -> dict[str, Any]:
         "tasks_done": 3,
         "tasks_total": 7,
         "is_ready": False,
+        "claimed_status": None,
         "depends_on": [],
     }
     return made | fields

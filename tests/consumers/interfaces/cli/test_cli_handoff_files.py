@@ -70,7 +70,9 @@ def test_folder_is_imported_and_counted(deed: Deed, files: Path) -> None:
     assert any("this row has 2 cells" in one["text"] for one in said["warnings"])
     again = deed.run("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     assert again.code == 0
-    assert again.out == "4 read, 2 mapped, 2 unmapped, lost 0; 0 added\n"
+    counts_line, needs_line = again.out.splitlines()
+    assert counts_line == "4 read, 2 mapped, 2 unmapped, lost 0; 0 added"
+    assert needs_line == "2 wait for rita to confirm: `deed next --as rita`"
     assert "active.md:4: this row has 2 cells" in again.err
     assert "unmapped: " in again.err
 

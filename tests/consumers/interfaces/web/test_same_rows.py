@@ -102,7 +102,7 @@ TABLE: Final = dict(
             arguments={"limit": 50},
             tool=Tool("handoff_next", {"scope": "all", "limit": 10}, "items", "id"),
             ids=("items", "id"),
-            sql="SELECT id FROM handoffs ORDER BY created_index DESC",
+            sql="SELECT id FROM handoffs WHERE is_history = 0 ORDER BY created_index DESC",
         ),
         asked(
             "handoffs.next",

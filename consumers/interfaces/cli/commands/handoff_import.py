@@ -1,0 +1,140 @@
+"""`deed handoff import`: handoff files as claims, and the commands that give them the names that they lack."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from deedbook.consumers.handoffs.agent_names import AgentNames, Naming, read_agents
+from deedbook.consumers.handoffs.files.imports import changed_records, existing_rows, planned_rows, read_records
+from deedbook.consumers.handoffs.files.naming import ImportNeeds, needs_of
+from deedbook.consumers.handoffs.names_file import check_named, read_names
+from deedbook.consumers.importers.records import blob_ref, import_records, rehearsed
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
+from deedbook.consumers.interfaces.cli.output import print_lines
+from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.files import read_file
+from deedbook.consumers.sdk.text import sanitize_line
+from deedbook.ledger.errors import Refused
+
+
+@click.command("import", cls=Command)
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
+@click.option("--to", metavar="NAME", help="The receiver of handoffs that name none.")
+@click.option(
+    "--reviewer",
+    metavar="NAME",
+    help="The reviewer of handoffs that name none (default: default_reviewer, else the only human).",
+)
+@click.option(
+    "--names",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A TOML file that says which agents the names in the files are.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
+def import_(app: App, path: Path, *, names: Path | None, dry_run: bool, **options: str | None) -> None:
+    r"""Import handoff files, proposals and `active.md` tables as claims.
+
+    An imported handoff is pending until its reviewer approves or verifies it, even if its file says otherwise. One
+    whose status says that it is over (done, merged, superseded, rejected, 已完成, ...) waits for nobody, and only `deed
+    handoff list --over` lists it. Every file is stored byte for byte. Importing it again adds nothing, except names
+    that are missing: give them with --to, --reviewer or --names. That approves nothing. A names file has these lines,
+    all optional:
+
+    \b
+    to = "kuro"                     # of handoffs that name no receiver
+    reviewer = "alex"               # of handoffs that name no reviewer
+    [agents]                        # a name in the files = an agent here
+    github = "alex"
+    "Claude Code" = "claude-code"
+    nobody-here = ""                # "" is nobody
+    """
+    author = None if dry_run else app.author()
+    importer = app.settings().agent if author is None else author.name
+    agents = _names_for(app, names, **options)
+    put_blob = blob_ref if author is None else author.put_blob
+    with progress("reading", is_shown=not app.as_json) as step:
+        reading = read_records(path, put_blob, agents=agents, step=step)
+    plan = changed_records(reading.records, app.query_with, agents, importer)
+    if author is None:
+        counts = rehearsed(plan.records, unchanged=plan.unchanged, repeats=plan.repeats)
+    else:
+        with progress("importing", is_shown=not app.as_json) as step:
+            counts = import_records(author, plan.records, step, unchanged=plan.unchanged)
+    rows = existing_rows(reading.records, app.query_with)
+    needs = needs_of((rows if author else planned_rows(plan, rows, importer)).values(), agents, importer)
+    lists = {name: [item._asdict() for item in getattr(reading, name)] for name in ("unread", "warnings")}
+    more = {"copies": plan.copies, "named": plan.named, "needs": needs._asdict(), "dry_run": dry_run}
+    answer = counts.answer() | more | lists
+
+    def text() -> None:
+        for warning in reading.warnings:
+            echo(f"{warning.source}:{warning.line}: {warning.text}", err=True)
+        print_unmapped(answer)
+        if plan.copies:
+            phrase = "was made in this ledger" if len(plan.copies) == 1 else "were made in this ledger"
+            echo(f"{len(plan.copies)} {phrase}, and kept in step by `deed handoff watch`: nothing to import")
+        echo(counts_line(answer))
+        print_lines(*_needs_text(needs, plan.named, path, agents, importer))
+
+    app.show("imported", answer, text)
+
+
+def _names_for(app: App, file: Path | None, *, to: str | None, reviewer: str | None) -> AgentNames:
+    """Return the agents of the ledger, with the names that the options give."""
+    agents = read_agents(app.query_with, app.settings().config.default_reviewer)
+    given = Naming(to, reviewer)
+    check_named(given, agents)
+    naming = Naming()
+    if file is not None:
+        content = read_file(file)
+        if content is None:
+            raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+        naming = read_names(content, str(file), agents)
+    naming = Naming(to or naming.to, reviewer or naming.reviewer, naming.aliases)
+    return agents._replace(naming=naming, reviewer=naming.reviewer or agents.reviewer)
+
+
+def _needs_text(needs: ImportNeeds, named: int, path: Path, agents: AgentNames, importer: str | None) -> Iterator[str]:
+    """Yield what became of the handoffs and what they need from whom, each with the command."""
+    if named:
+        yield f"{named} of them only for names that were missing"
+    if needs.history:
+        over = _counted(needs.history, "claims to be over and waits", "claim to be over and wait")
+        yield f"{over} for nobody: `deed handoff list --over`"
+    for name, count in needs.reviewers.items():
+        yield f"{_counted(count, 'waits', 'wait')} for {name} to confirm: `deed next --as {name}`"
+    again = ("deed", "handoff", "import", str(path), *(("--as", importer) if importer else ()))
+    yield from _missing_text(needs, agents, again)
+    if needs.unknown:
+        names = ", ".join(f"{name} ({count})" for name, count in needs.unknown.items())
+        yield f"no agent here is named {names}: --names FILE says which agents they are (`deed handoff import --help`)"
+    for name, count in needs.others.items():
+        yield f"{_counted(count, 'was', 'were')} imported by {name}: only --as {name} can add names"
+
+
+def _missing_text(needs: ImportNeeds, agents: AgentNames, again: tuple[str, ...]) -> Iterator[str]:
+    def command(*options: str) -> str:
+        return f"`{sanitize_line(shlex.join((*again, *options)))}`"
+
+    text = _counted(needs.no_reviewer, "names no reviewer", "name no reviewer")
+    if needs.reviewable:
+        of = "" if needs.reviewable == needs.no_reviewer else f" {needs.reviewable} of"
+        yield f"{text}: {command('--reviewer', needs.reviewer)} gives{of} them one"
+    if needs.reviewable < needs.no_reviewer:
+        party = "its" if needs.no_reviewer == 1 else "their"
+        yield f"{text} who is not {party} sender or receiver: `deed agent add NAME --role reviewer` makes another"
+    if needs.no_receiver:
+        worker = next(iter(agents.having("agent")), "NAME")
+        text = _counted(needs.no_receiver, "names no receiver", "name no receiver")
+        yield f"{text}: {command('--to', worker)} gives them one"
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
