@@ -118,7 +118,7 @@ _KINDS_TO: Final = {
 
 def is_stuck(facts: HandoffFacts) -> bool:
     """Return whether its sender must amend it, because it will never be ready."""
-    # Whoever confirms an imported handoff is told of its dependencies; before that, nobody needs to change it.
+    # Its reviewer is told of the dependencies of an imported handoff; until it is confirmed, nobody must change it.
     is_pending = facts.status == "pending" and facts.sender != facts.reviewer and not facts.is_imported
     is_open = facts.status == "approved" or is_pending
     is_amended_anyway = facts.is_orphaned or facts.is_unreviewed or facts.is_unreceived

@@ -14,7 +14,7 @@ import msgspec
 
 from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files import mapping
-from deedbook.consumers.handoffs.files.naming import is_unconfirmed, with_names
+from deedbook.consumers.handoffs.files.missing_names import is_unconfirmed, with_names
 from deedbook.consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, settled

@@ -10,7 +10,7 @@ import click
 
 from deedbook.consumers.handoffs.agent_names import AgentNames, Naming, read_agents
 from deedbook.consumers.handoffs.files.imports import changed_records, existing_rows, planned_rows, read_records
-from deedbook.consumers.handoffs.files.naming import ImportNeeds, needs_of
+from deedbook.consumers.handoffs.files.missing_names import ImportNeeds, needs_of
 from deedbook.consumers.handoffs.names_file import check_named, read_names
 from deedbook.consumers.importers.records import blob_ref, import_records, rehearsed
 from deedbook.consumers.interfaces.cli.app import App, Command

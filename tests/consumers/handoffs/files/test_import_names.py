@@ -14,7 +14,7 @@ from deedbook.consumers.handoffs.files.imports import (
     planned_rows,
     read_records,
 )
-from deedbook.consumers.handoffs.files.naming import ImportNeeds, needs_of
+from deedbook.consumers.handoffs.files.missing_names import ImportNeeds, needs_of
 from deedbook.consumers.handoffs.names_file import check_named, read_names
 from deedbook.consumers.importers.records import import_records
 from deedbook.ledger.errors import Refused
