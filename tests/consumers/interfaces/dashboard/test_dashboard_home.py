@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from deedbook.consumers.interfaces.dashboard.pages.home import cards_max, items_max
 from deedbook.ledger.events.handoff import HandoffQuestionAsked
 from deedbook.ledger.events.imported import RecordImported
@@ -69,9 +71,10 @@ def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: View
         mapped_kind="handoff.created",
         mapped=claim,
         claimed_author="kuro",
-        claims={"status": "done"},
+        claims={"status": "approved"},
     )
     viewer.ledger.emit("alice", "handoff/old", record)
+    viewer.ledger.emit("alice", "handoff/over", msgspec.structs.replace(record, claims={"status": "已完成 <i>"}))
     for number in range(items_max):
         viewer.ledger.hand_over(f"h{number:02}")
     first = viewer.data("/")
@@ -79,6 +82,11 @@ def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: View
     assert [one["id"] for one in viewer.data("/", after=first["next"])["items"]] == ["old"]
     assert "from imported files, to confirm" in viewer.page("/", after=first["next"])
     assert "# 修復 &lt;b&gt;" in viewer.page("/h/old")  # what is confirmed can be read
+    assert first["history"] == 1
+    assert '<a href="/?status=pending&amp;over=1">1 imported handoff</a> claims to be over' in viewer.page("/")
+    (column,) = viewer.data("/", status="pending", over=1)["columns"]
+    assert [card["id"] for card in column["handoffs"]] == ["over"]
+    assert "claims 已完成 &lt;i&gt;; nobody here has confirmed it" in viewer.page("/", status="pending", over=1)
 
 
 def test_a_day_in_words_stays_that_day_in_every_link(viewer: Viewer) -> None:
