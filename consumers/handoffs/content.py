@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import asdict, replace
 
@@ -21,7 +21,7 @@ from deedbook.consumers.handoffs.files.mapping import fitting
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import NOTES, OF_WHAT_WAS_READ, OPERATIONS, Verb
-from deedbook.consumers.handoffs.receiver import notes_of
+from deedbook.consumers.handoffs.receiver import SessionNotes, session_notes, with_session
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import cut, default_id
 from deedbook.ledger.client.client import Ask, Client
@@ -40,17 +40,24 @@ if TYPE_CHECKING:
     from deedbook.ledger.home.config import Settings
 
 _text_max_chars: Final = 80
+_NOT_CONTENT: Final = ("reason", "version", "session", "topics")
 
 
-def creation(
-    view: Ask, sender: str, settings: Settings, id_: str | None, values: dict[str, Any]
-) -> tuple[str, kinds.HandoffCreated]:
-    """Return the id and the event of a new handoff, with today's date and the default reviewer if none is named.
+class Creation(NamedTuple):
+    """A new handoff: its id, its event, and what the sender's session adds to it."""
+
+    id: str
+    data: kinds.HandoffCreated
+    session: SessionNotes
+
+
+def creation(view: Ask, sender: str, settings: Settings, id_: str | None, values: dict[str, Any]) -> Creation:
+    """Return a new handoff, with today's date and the default reviewer if none is named.
 
     ``values`` holds the arguments of the operation ``create``. An item of ``depends_on`` may be several ids, separated
     by commas. Raises Refused: ``USAGE`` if no id can be made of the title; ``INVALID_FIELD`` or ``TOO_LARGE`` if no
     handoff file could hold the content; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` if a named reasoning does not exist or is
-    ambiguous.
+    ambiguous; as ``session_notes``.
     """
     name = id_.removesuffix(".md") if id_ else default_id(values["title"])
     reviewer = values.get("reviewer")
@@ -58,12 +65,12 @@ def creation(
         default = read_agents(view, settings.config.default_reviewer).reviewer
         reviewer = independent(default, (sender, values["to"]))
     changes = changes_of(view, values)
-    notes = notes_of(view, sender, changes.pop("notes", {}), values.get("session"))
-    data = kinds.HandoffCreated(
-        **changes | {"reviewer": reviewer}, notes=notes, created=datetime.now(UTC).strftime("%Y-%m-%d")
-    )
+    own, cited = changes.pop("notes", {}), values.get("reasoning", ())
+    added = session_notes(view, sender, values.get("session"), values.get("topics", ()), [name, *cited])
+    notes, today = with_session(own, added), datetime.now(UTC).strftime("%Y-%m-%d")
+    data = kinds.HandoffCreated(**changes | {"reviewer": reviewer}, notes=notes, created=today)
     write(data, sender)
-    return name, data
+    return Creation(name, data, added)
 
 
 def query_for(verb: Verb) -> str:
@@ -132,7 +139,8 @@ def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], autho
         _check_read(handoff, values)
         return [amendment_of(handoff, changes_of(view, values), values.get("reason", ""), author)]
     if verb == "complete":
-        return [kinds.HandoffCompleted(**changes_of(view, values))]
+        refs = {"reasoning_refs": find_refs(view, values["reasoning"])} if "reasoning" in values else {}
+        return [kinds.HandoffCompleted(**{name: value for name, value in values.items() if name != "reasoning"} | refs)]
     if verb == "approve":
         return [kinds.HandoffApproved(**{"version": handoff["version"]} | values)]
     if verb == "claim":
@@ -213,7 +221,7 @@ def _judgement(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> E
 
 def changes_of(view: Ask, values: dict[str, Any]) -> dict[str, Any]:
     """Return the event fields that the arguments set, with their new values."""
-    changes = {name: value for name, value in values.items() if name not in ("reason", "version", "session", *NOTES)}
+    changes = {name: value for name, value in values.items() if name not in {*_NOT_CONTENT, *NOTES}}
     if notes := {name: list(values[name]) for name in NOTES if values.get(name)}:
         changes["notes"] = notes
     if "body" in changes:
@@ -334,7 +342,7 @@ def _changes(row: dict[str, Any], evidence: str, *, all_open: bool, undo: bool) 
     return is_ticked == undo and not (all_open and mark == "waived")
 
 
-def position_of(rows: list[dict[str, Any]], label: str, number: int) -> int:
+def position_of(rows: Sequence[Any], label: str, number: int) -> int:
     """Return the position of a task, criterion or question that a person counts from 1."""
     if not 1 <= number <= len(rows):
         raise Refused("INVALID_FIELD", f"there is no {label} {number} (of {len(rows)})", field=f"{label}_numbers")

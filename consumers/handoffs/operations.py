@@ -107,6 +107,7 @@ NOTES: Final = kinds.ReceiverNotes.__struct_fields__
 _REASONING: Final = Argument(
     "reasoning", "--reasoning", "names", "A reasoning that it cites, in its present version.", "ID|REF"
 )
+_DRAFT: Final = Argument("artifacts", "--artifact", "texts", "A draft or output of yours.", "PATH|REF")
 _BODY: Final = (
     "The work to be done. Reasons belong in a reasoning. The attempts, tests and files of your "
     "session are attached automatically."
@@ -131,17 +132,23 @@ _CONTENT: Final = (
     ),
     Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
     Argument("context", "--context", words="Background that the receiver should know.", metavar="TEXT|@FILE"),
-    Argument("tested_by", "--tested-by", "texts", "A command that tests it.", "CMD"),
+    Argument("found", "--found", "texts", "A fact with its place: src/auth.py:5 reads no time."),
+    Argument("reproduce", "--reproduce", "texts", "How to see the problem: GET /x answers 500.", "HOW"),
+    Argument("baseline", "--baseline", "texts", "Tests that fail already, and why: 5 of 812, no network."),
+    Argument("tested_by", "--tested-by", "texts", "A command that tests it, or a test that pins it.", "CMD"),
     Argument("touches", "--touches", "texts", "A file or caller that the change affects.", "PATH"),
     Argument("traps", "--trap", "texts", "Something that misleads, or is easily mistaken."),
     Argument("tried", "--tried", "texts", "An attempt, and its result."),
+    Argument("argued", "--argued", "texts", "A claim or remedy that nobody tried."),
+    Argument("not_known", "--not-known", "texts", "A question that is still open."),
+    Argument("not_part", "--not-part", "texts", "Something that this work leaves alone."),
+    _DRAFT,
     Argument("proposal", "--proposal", words="The proposal it belongs to.", metavar="PATH"),
     Argument("answers", "--answers", words="The handoff that this one answers.", metavar="ID"),
     _REASONING,
 )
-_SESSION: Final = (
-    "The session whose dead ends, tests, files and unknowns are attached (default: your open one; `none`: no session)."
-)
+_SESSION: Final = "The session whose records are attached (default: your open one; `none`: no session)."
+_TOPIC: Final = "Attach only records of this topic; `all`: of every one. Needed if the session has several."
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
@@ -173,7 +180,11 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     "create": Operation(
         (kinds.HandoffCreated,),
         "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.",
-        (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")),
+        (
+            *_CONTENT,
+            Argument("session", "--session", words=_SESSION, metavar="ID"),
+            Argument("topics", "--topic", "texts", _TOPIC, "NAME"),
+        ),
         readies=True,
     ),
     "amend": Operation(
@@ -272,7 +283,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         "Report that the work is done. Every acceptance criterion must be checked or waived.",
         (
             Argument("summary", "--summary", words="A summary of the work."),
-            Argument("artifacts", "--artifact", "texts", "A file, commit or page that the work made."),
+            replace(_DRAFT, words="A file, commit or page that the work made.", metavar=None),
             Argument(
                 "keep",
                 "--keep",

@@ -1,58 +1,106 @@
 """The notes of a handoff for its receiver: written by the sender, or taken from the sender's session.
 
-The session adds its dead ends as tried, the files that findings cite as touched, tools with "test" or "check" in their
-name and stored artifacts as tests, and open unknowns as traps. Retracted entries are left out. The session is the one
-named, that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` adds nothing.
+The session adds its findings, dead ends, open unknowns and stored artifacts, the files that findings cite as touched,
+and tools with "test" or "check" in their name as tests. Retracted entries are left out. The session is the one named,
+that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` adds nothing.
+
+A session may have records of several topics. Then only those of the handoff's topics are added: the topics that the
+sender names, else those with the id of the handoff or of a reasoning that it cites.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from msgspec.structs import asdict
-
-from deedbook.consumers.sdk.text import dead_end_text, replace_line_breaks, shorten
+from deedbook.consumers.sdk.text import replace_line_breaks, shorten
 from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.handoff import ReceiverNotes
 from deedbook.ledger.home.environment import present_session
 
 derived_max: Final = 12
 later_max: Final = 5
 note_max_chars: Final = 400
+EVERY_TOPIC: Final = "all"
 _WANTED: Final = {
-    "tested_by": "how to test it (--tested-by CMD)",
-    "touches": "which files and callers it affects (--touches PATH)",
+    "reproduce": 'how to see the problem (--reproduce "GET /x answers 500")',
+    "baseline": 'what fails already, and why (--baseline "5 of 812: no network")',
+    "tested_by": "which tests cover it (--tested-by CMD)",
     "traps": "what misleads (--trap TEXT)",
     "tried": "what was tried (--tried TEXT)",
 }
 _CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
 _STORED: Final = "kept: "
-_TEST: Final = re.compile(rf"test|check|{_STORED}", re.IGNORECASE)
+_TEST: Final = re.compile("test|check", re.IGNORECASE)
 
 
-def notes_of(view: Ask, sender: str, notes: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
-    """Return the sender's notes, followed by those from the session. Raises Refused: as ``sessions.show``."""
-    name = session or present_session() or _only_open(view, sender)
-    recorded = {} if name in (None, "none") else _recorded(view("sessions.show", {"id": name.removeprefix("session/")}))
-    return ReceiverNotes(
-        **{
-            kind: list(dict.fromkeys([*notes.get(kind, ()), *recorded.get(kind, [])[-derived_max:]]))
-            for kind in ReceiverNotes.__struct_fields__
-        }
-    )
+class SessionNotes(NamedTuple):
+    """The notes from a session, by kind, and the number of records of each topic that were left out."""
+
+    notes: Mapping[str, list[str]] = {}
+    left_out: Mapping[str, int] = {}
 
 
-def attached(notes: ReceiverNotes, given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the notes that the session added to those that the sender gave, by kind.
+def session_notes(
+    view: Ask, sender: str, session: str | None, topics: Sequence[str] = (), names: Sequence[str] = ()
+) -> SessionNotes:
+    """Return the notes that a session adds to a handoff; ``names`` are the ids of the handoff and of its reasonings.
 
-    >>> attached(ReceiverNotes(touches=["a.py", "b.py"], tried=["a timer"]), {"touches": ["a.py"]})
-    {'touches': ['b.py'], 'tried': ['a timer']}
+    Raises Refused: as ``sessions.show``; ``NOT_FOUND`` for a topic that the session lacks; ``USAGE`` if it has several
+    topics, and nothing says which are meant.
     """
-    added = {kind: [text for text in texts if text not in given.get(kind, ())] for kind, texts in asdict(notes).items()}
-    return {kind: texts for kind, texts in added.items() if texts}
+    name = session or present_session() or _only_open(view, sender)
+    if name in (None, "none"):
+        if topics:
+            raise Refused("USAGE", "a topic needs a session that has it: name it with --session ID", field="topics")
+        return SessionNotes()
+    records = list(_records(view("sessions.show", {"id": name.removeprefix("session/")})))
+    counts = Counter(record.topic for record in records)
+    chosen = _chosen(counts, list(dict.fromkeys(topics)), names, records)
+    notes: dict[str, dict[str, None]] = {}
+    for record in records:
+        for kind, text in record.notes if record.topic in chosen else ():
+            notes.setdefault(kind, {})[shorten(" ".join(replace_line_breaks(text).split()), note_max_chars)] = None
+    kinds = ReceiverNotes.__struct_fields__
+    derived = {kind: list(notes[kind])[-derived_max:] for kind in kinds if kind in notes}
+    return SessionNotes(derived, {topic: counts[topic] for topic in sorted(counts.keys() - chosen)})
+
+
+def _chosen(
+    counts: Mapping[str, int], topics: Sequence[str], names: Sequence[str], records: Sequence[_Record]
+) -> set[str]:
+    there_are = {topic for topic in counts if topic}
+    if topics == [EVERY_TOPIC]:
+        return set(counts)
+    if unknown := [topic for topic in topics if topic not in there_are]:
+        rest = did_you_mean(near(unknown[0], there_are)) or f": it has {', '.join(sorted(there_are)) or 'none'}"
+        raise Refused("NOT_FOUND", f"the session has no topic {unknown[0]}{rest}", field="topics")
+    if topics or len(there_are) <= 1:
+        return set(topics) or set(counts)
+    if meant := there_are.intersection(names):
+        return meant
+    by_topic = "; ".join(f"{topic or 'no topic'}: {_kinds_of(topic, records)}" for topic in sorted(counts))
+    advice = f"--topic NAME says what belongs to this handoff (`{EVERY_TOPIC}`: everything; --session none: nothing)"
+    message = f"your session has records of several topics ({by_topic}): {advice}"
+    raise Refused("USAGE", message, field="topics", topics=dict(counts))
+
+
+def _kinds_of(topic: str, records: Sequence[_Record]) -> str:
+    """Return how many records of a topic there are, by the kind of note that each becomes."""
+    counts = Counter(record.notes[0][0] for record in records if record.topic == topic)
+    return ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in counts.items())
+
+
+def with_session(notes: Mapping[str, Sequence[str]], added: SessionNotes) -> ReceiverNotes:
+    """Return the sender's notes, followed by those from the session."""
+    kinds = ReceiverNotes.__struct_fields__
+    return ReceiverNotes(
+        **{kind: list(dict.fromkeys([*notes.get(kind, ()), *added.notes.get(kind, ())])) for kind in kinds}
+    )
 
 
 def later(handoff: Mapping[str, Any]) -> list[str]:
@@ -63,13 +111,14 @@ def later(handoff: Mapping[str, Any]) -> list[str]:
 
 
 def missing(notes: ReceiverNotes, name: str) -> list[str]:
-    """Return a warning that names the notes that a handoff lacks; empty if it lacks none.
+    """Return a warning that names the notes that a receiver will ask for; empty if the handoff lacks none.
 
-    >>> missing(ReceiverNotes(tested_by=["make test"], touches=["a.py"], traps=["two configs"]), "h")
-    ['the receiver does not know what was tried (--tried TEXT): add it with `deed handoff amend h …`']
+    >>> said = {"reproduce": ["x"], "baseline": ["none"], "tested_by": ["make test"], "traps": ["two configs"]}
+    >>> missing(ReceiverNotes(**said), "h")
+    ['a receiver also asks what was tried (--tried TEXT): add it with `deed handoff amend h …`']
     """
     unsaid = ", ".join(text for kind, text in _WANTED.items() if not getattr(notes, kind))
-    warning = f"the receiver does not know {unsaid}: add it with `deed handoff amend {quote(name)} …`"
+    warning = f"a receiver also asks {unsaid}: add it with `deed handoff amend {quote(name)} …`"
     return [warning] if unsaid else []
 
 
@@ -78,21 +127,32 @@ def _only_open(view: Ask, sender: str) -> str | None:
     return str(page["items"][0]["id"]) if page["total"] == 1 else None
 
 
-def _recorded(session: Mapping[str, Any]) -> dict[str, list[str]]:
-    findings, unknowns, dead_ends = (
-        [row for row in session[name] if row["correction"] is None] for name in ("findings", "unknowns", "dead_ends")
-    )
-    cited = [_CITED.match(citation) for finding in findings for citation in finding["evidence"]]
-    tools = [(row["tool"], f"{row['tool']} {row['purpose']}".strip()) for row in session["tools"]]
-    notes = {
-        "tested_by": [text if _STORED in text else tool for tool, text in tools if _TEST.search(text)],
-        "touches": [match[1] for match in cited if match],
-        "traps": [f"not known: {row['unknown']}" for row in unknowns],
-        "tried": [dead_end_text(row) for row in dead_ends],
-    }
-    return {
-        kind: list(
-            dict.fromkeys(shorten(" ".join(replace_line_breaks(text).split()), note_max_chars) for text in texts)
-        )
-        for kind, texts in notes.items()
-    }
+class _Record(NamedTuple):
+    """A record of a session: its topic, and the notes that it becomes, each with its kind."""
+
+    topic: str
+    notes: list[tuple[str, str]]
+
+
+def _records(session: Mapping[str, Any]) -> Iterator[_Record]:
+    """Yield the records of a session that stand and become notes."""
+    for finding in _standing(session["findings"]):
+        places = [citation for citation in map(_CITED.match, finding["evidence"]) if citation]
+        where = f" ({', '.join(finding['evidence'])})" if finding["evidence"] else ""
+        notes = [("found", f"{finding['finding']}{where}"), *(("touches", place[1]) for place in places)]
+        yield _Record(finding["topic"], notes)
+    for unknown in _standing(session["unknowns"]):
+        yield _Record(unknown["topic"], [("not_known", unknown["unknown"])])
+    for failed in _standing(session["dead_ends"]):
+        kind = "argued" if failed["basis"] == "argued" else "tried"
+        yield _Record(failed["topic"], [(kind, f"{failed['approach']}: {failed['why_failed']}")])
+    for tool in session["tools"]:
+        text = f"{tool['tool']} {tool['purpose']}".strip()
+        if _STORED in text:
+            yield _Record(tool["topic"], [("artifacts", text)])
+        elif _TEST.search(text):
+            yield _Record(tool["topic"], [("tested_by", tool["tool"])])
+
+
+def _standing(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    return (row for row in rows if row["correction"] is None)

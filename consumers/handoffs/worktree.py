@@ -1,23 +1,21 @@
-"""The files in the working folder that a handoff touches: whether their content is committed."""
+"""The files in the working folder that a result names: whether their content is committed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from deedbook.consumers.sdk.git import Git
 from deedbook.ledger.errors import DeedbookError
 
 
-def uncommitted(handoff: Mapping[str, Any]) -> list[str]:
-    """Return a warning that names the files that a handoff touches and whose content here is not committed.
+def uncommitted(texts: Sequence[str]) -> list[str]:
+    """Return a warning that names the files among the texts whose content here is not committed.
 
     Bytes are compared, by commands that only read objects: `git status` would run filters that a repository names.
     """
-    named = {text.partition(":")[0] for text in handoff["notes"]["touches"]}
-    files = sorted(filter(os.path.isfile, named))  # a note may be no path at all
+    files = sorted(filter(os.path.isfile, {text.partition(":")[0] for text in texts}))  # a text may be no path at all
     try:
         git = Git(Path.cwd(), is_own=False)
         hashed = git.ask("hash-object", "--no-filters", "--", *files).split() if files else []

@@ -5,8 +5,8 @@ r"""The stores of a project's copied reports: the table ``[reports]`` of ``confi
     files = "docs/sessions/handoffs"   # or another path, or false; default: see below
 
 Paths are relative to the project: the folder that contains ``.deedbook``, else the current one. By default git notes
-are written if the project is in a git repository, and files if it has the folder ``docs/``: files in the work tree are
-part of somebody's next commit, so a project without a folder for documents gets none.
+are written if the project is in a git repository, and files only into a folder ``docs/sessions/handoffs`` that somebody
+made: files in the work tree are part of somebody's next commit.
 
 The name of a session or agent is one component of a git ref and of a path, but its id may be any text. Characters that
 ``git check-ref-format`` refuses, slashes, and ``%`` itself, are written ``%XX`` as in a URL, so no two ids share a
@@ -112,10 +112,10 @@ def _files(folder: Path, chosen: str | None) -> tuple[Path | None, str]:
         return None, "config.toml has files = false"
     if chosen != AUTO:
         return folder / chosen, ""
-    if not (folder / FILES_FOLDER.parts[0]).is_dir():
-        return None, f"{folder} has no folder docs: create {FILES_FOLDER}, or set files in [reports] of config.toml"
     if not (folder / FILES_FOLDER).resolve().is_relative_to(folder.resolve()):
         return None, f"{FILES_FOLDER} is a link out of {folder}: set files in [reports] of config.toml"
+    if not (folder / FILES_FOLDER).is_dir():
+        return None, f"{folder} has no folder {FILES_FOLDER}: create it, or set files in [reports] of config.toml"
     return folder / FILES_FOLDER, ""
 
 

@@ -45,8 +45,8 @@ BLOB_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
 """The path of the field that names a blob, for each type of data that is incomplete without it."""
 
 ARTIFACT_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
-    HandoffCreated: ("notes", "tested_by"),
-    HandoffAmended: ("notes", "tested_by"),
+    HandoffCreated: ("notes", "artifacts"),
+    HandoffAmended: ("notes", "artifacts"),
     HandoffCompleted: ("artifacts",),
     ReportGenerated: ("artifacts_created",),
     ToolUsed: ("purpose",),

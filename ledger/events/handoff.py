@@ -47,14 +47,24 @@ Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A da
 class ReceiverNotes(EventData, frozen=True):
     """Notes of the sender for the receiver, who cannot know them otherwise.
 
-    ``tested_by`` are commands that test the work, ``touches`` the files and callers that a change affects, ``traps``
-    things that are easily mistaken, ``tried`` earlier attempts and their results.
+    ``found`` are facts with their evidence, ``reproduce`` says how to see the problem, ``baseline`` which tests fail
+    already and why, ``tested_by`` which commands test the work and which tests pin the present behaviour, ``touches``
+    names the files and callers that a change affects, ``traps`` are things that are easily mistaken. ``tried`` are
+    earlier attempts and their results, ``argued`` are claims and remedies that nobody tried, ``not_known`` are open
+    questions, ``not_part`` is outside of the work, ``artifacts`` are drafts and outputs.
     """
 
+    found: list[Line] = []
+    reproduce: list[Line] = []
+    baseline: list[Line] = []
     tested_by: list[Line] = []
     touches: list[Line] = []
     traps: list[Line] = []
     tried: list[Line] = []
+    argued: list[Line] = []
+    not_known: list[Line] = []
+    not_part: list[Line] = []
+    artifacts: list[Line] = []
 
 
 class HandoffContent(EventData, frozen=True):

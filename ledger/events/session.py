@@ -28,7 +28,7 @@ ReportType = Literal["complete", "investigation", "planning", "preflight_only"]
 Basis = Literal["tried", "argued"]
 Calibration = Literal["well_calibrated", "overconfident", "underconfident", "not_assessable"]
 Change = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0, description="A difference of two values between 0 and 1.")]
-Subject = Annotated[str, msgspec.Meta(description="Such as a module or topic.")]
+Topic = Annotated[str, msgspec.Meta(description="The topic it belongs to: a handoff takes along only its own.")]
 Impact = Annotated[Unit | None, msgspec.Meta(description="From 0 to 1.")]
 Evidence = Annotated[
     list[Line], msgspec.Meta(description="Where it can be seen: path:line, path:5-9, REV:path:line, a URL or a ref.")
@@ -85,7 +85,7 @@ class FindingLogged(EventData, frozen=True):
     finding: Annotated[Statement, msgspec.Meta(description="What you found out.")]
     evidence: Evidence = []
     impact: Impact = None
-    subject: Subject = ""
+    topic: Topic = ""
 
 
 class UnknownLogged(EventData, frozen=True):
@@ -93,7 +93,7 @@ class UnknownLogged(EventData, frozen=True):
 
     unknown: Annotated[Statement, msgspec.Meta(description="What you do not know yet.")]
     impact: Impact = None
-    subject: Subject = ""
+    topic: Topic = ""
 
 
 class DeadEndLogged(EventData, frozen=True):
@@ -102,7 +102,7 @@ class DeadEndLogged(EventData, frozen=True):
     approach: Annotated[Statement, msgspec.Meta(description="The approach.")]
     why_failed: Annotated[Statement, msgspec.Meta(description="Why it failed.")]
     impact: Impact = None
-    subject: Subject = ""
+    topic: Topic = ""
     basis: Annotated[
         Basis | None, msgspec.Meta(description="It was tried and failed, or not tried: arguments speak against it.")
     ] = None
@@ -137,6 +137,7 @@ class ToolUsed(EventData, frozen=True):
 
     tool: Annotated[Label, msgspec.Meta(description="Its name.")]
     purpose: Annotated[OptionalText, msgspec.Meta(description="The purpose.")] = ""
+    topic: Topic = ""
 
 
 class SessionEnded(EventData, frozen=True):

@@ -154,12 +154,19 @@ class ExistingHandoffs(Answer, frozen=True, kw_only=True):
 
 
 class Notes(Answer, frozen=True, kw_only=True):
-    """Notes of the sender for the receiver: commands that test it, files it touches, traps, and earlier attempts."""
+    """Notes of the sender for the receiver: `ReceiverNotes` of the event explains the fields."""
 
+    found: list[Untrusted]
+    reproduce: list[Untrusted]
+    baseline: list[Untrusted]
     tested_by: list[Untrusted]
     touches: list[Untrusted]
     traps: list[Untrusted]
     tried: list[Untrusted]
+    argued: list[Untrusted]
+    not_known: list[Untrusted]
+    not_part: list[Untrusted]
+    artifacts: list[Untrusted]
 
 
 class Task(Answer, frozen=True, kw_only=True):

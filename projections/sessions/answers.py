@@ -99,10 +99,10 @@ class RecordedAssessment(RecordedThing, frozen=True, kw_only=True):
 
 
 class RecordedStatement(RecordedThing, frozen=True, kw_only=True):
-    """A statement about a subject; ``correction`` is null if it stands."""
+    """A statement; ``correction`` is null if it stands."""
 
     impact: Unit | None
-    subject: Untrusted
+    topic: Untrusted
     correction: AppliedCorrection | None
 
 
@@ -132,6 +132,7 @@ class RecordedTool(RecordedThing, frozen=True, kw_only=True):
 
     tool: Untrusted
     purpose: Untrusted
+    topic: Untrusted
 
 
 class ShownSession(SessionHead, frozen=True, kw_only=True):

@@ -64,14 +64,14 @@ def _recorded(name: str, **columns: Any) -> Any:
     return msgspec.defstruct(name, fields, bases=(Row,), module=__name__, frozen=True)
 
 
-_WEIGHT: Final = {"impact": float | None, "subject": str}
+_WEIGHT: Final = {"impact": float | None, "topic": str}
 # An assessment has a column for every vector: NULL, never 0, for one that was not assessed.
 _VECTORS: Final = dict.fromkeys(("overall_confidence", *VECTOR_NAMES), float | None)
 AssessmentRow: Final = _recorded("AssessmentRow", phase=str, round=int, reasoning=str, **_VECTORS)
 FindingRow: Final = _recorded("FindingRow", finding=str, evidence=str, **_WEIGHT)
 UnknownRow: Final = _recorded("UnknownRow", unknown=str, **_WEIGHT)
 DeadEndRow: Final = _recorded("DeadEndRow", approach=str, why_failed=str, **_WEIGHT, basis=str | None)
-ToolRow: Final = _recorded("ToolRow", tool=str, purpose=str)
+ToolRow: Final = _recorded("ToolRow", tool=str, purpose=str, topic=str)
 # ``target`` is the id of the corrected event; ``words`` is the reason of a retraction, or the answer to an unknown.
 CorrectionRow: Final = _recorded("CorrectionRow", target=str, kind=str, author=str, words=str)
 
@@ -165,9 +165,7 @@ def added(_state: SessionRow | None, logged: Logged) -> Rows:
             # The most frequent of all rows: without ``row_of`` it takes a fifth of the time (measured).
             evidence = json_text(data.evidence)
             return (
-                FindingRow(
-                    finding=data.finding, evidence=evidence, impact=data.impact, subject=data.subject, **position
-                ),
+                FindingRow(finding=data.finding, evidence=evidence, impact=data.impact, topic=data.topic, **position),
             )
         case kinds.UnknownLogged() | kinds.DeadEndLogged() | kinds.ToolUsed() as data:
             return (row_of(_COUNTED[type(data)][1], data, **position),)

@@ -19,14 +19,14 @@ VIEW_VERSIONS: Final = {
     "reasoning": 11,
     "briefs": 5,
     "handoffs": 19,
-    "sessions": 8,
+    "sessions": 9,
     "validations": 5,
     "snapshots": 4,
     "reviews": 4,
     "reports": 11,
     "thoughts": 8,
     "records": 3,
-    "search": 7,
+    "search": 8,
 }
 
 # Only their own queries and `deed project` bring these views up to date: full-text search costs a quarter of all

@@ -51,7 +51,7 @@ def test_whatever_can_be_imported_is_searched():
         (handoff.HandoffCompleted(summary=" done ", artifacts=["src/a.py"]), "done\nsrc/a.py"),
         (handoff.HandoffChangesRequested(result="sha256:" + "0" * 64, reasons=["one", "two"]), "one\ntwo"),
         (handoff.HandoffCriterionWaived(position=0, reason="not now"), "not now"),
-        (session.FindingLogged(finding="it leaks", evidence=["a.py:3"], subject="pool"), "it leaks\npool\na.py:3"),
+        (session.FindingLogged(finding="it leaks", evidence=["a.py:3"], topic="pool"), "it leaks\npool\na.py:3"),
         (session.DeadEndLogged(approach="restart", why_failed="comes back"), "restart\ncomes back"),
         (session.AssessmentRecorded(phase="CHECK", vectors=session.Vectors(), reasoning="nearly"), "nearly"),
         (reasoning.ReasoningStarted(task="Is it safe?", domain="security"), "Is it safe?\nsecurity"),

@@ -30,7 +30,7 @@ def test_a_vector_that_was_not_assessed_is_null_and_never_zero():
 
 def test_what_is_recorded_is_counted_and_kept():
     rows = session(
-        kinds.FindingLogged(finding="f1", evidence=["a:1"], impact=0.5, subject="pool"),
+        kinds.FindingLogged(finding="f1", evidence=["a:1"], impact=0.5, topic="pool"),
         kinds.FindingLogged(finding="f2"),
         kinds.UnknownLogged(unknown="u"),
         kinds.DeadEndLogged(approach="a", why_failed="w"),

@@ -21,7 +21,7 @@ from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile, StatusText
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, text_of
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
+from deedbook.consumers.handoffs.files.syntax.sections import cited_names, is_handoff_id
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import replace_line_breaks, shorten
@@ -38,6 +38,7 @@ line_max_chars: Final = 2000
 label_max_chars: Final = 200
 # The limit for an event without its envelope; larger texts are only in the template.
 content_size_max_bytes: Final = 40 * 1024
+_LISTS: Final = ("Tasks", "Acceptance Criteria", "Receiver Notes")  # a line that counts for nothing is a fault here
 _BULLET: Final = re.compile(r"^[-*+] (\[[ xX]\] )?")
 _CREATED: Final = re.compile(r"created(?: (?:the )?handoff)?(?: to [\w.-]+)?\.?", re.IGNORECASE)
 _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![0-9])")
@@ -82,8 +83,8 @@ def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNam
 def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dict[str, Any]:
     """Return a new handoff's file as arguments of the operation ``create``; what it does not have is left out.
 
-    Raises Refused: as ``content_of_file``; ``INVALID_FIELD`` for a name by which nobody can act; ``USAGE`` if it is
-    from somebody else, or says that work was done or approved.
+    Raises Refused: as ``content_of_file``; ``INVALID_FIELD`` for a name by which nobody can act, and for a line of a
+    list that would not count; ``USAGE`` if it is from somebody else, or says that work was done or approved.
     """
     named, claims = agents.named(file.sender), claims_of_file(file)
     if named not in (None, sender):
@@ -91,10 +92,16 @@ def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dic
     if claims.tasks or claims.criteria or claims.status not in (None, "pending"):
         message = "the file says what was done or decided already, and a new handoff begins with nothing"
         raise Refused("USAGE", f"{message}: leave out its status and ticks, or import it with `deed handoff import`")
-    for problem in name_problems(file, agents):
-        raise Refused("INVALID_FIELD", f"line {problem.line}: {problem.text}", line=problem.line)
+    lists = [section for name in _LISTS if (section := file.section(name))]
+    ignored = (p for p in file.problems if any(section.body < p.line <= section.stop for section in lists))
+    if problems := sorted([*ignored, *name_problems(file, agents)]):
+        faults = "; ".join(f"line {problem.line}: {problem.text}" for problem in problems)
+        raise Refused("INVALID_FIELD", faults, line=problems[0].line)
     content = asdict(content_of_file(file, template=None, agents=agents))
-    notes, values = asdict(content.pop("notes")), {"body": content["task"], "reasoning": content["reasoning_refs"]}
+    notes, values = (
+        asdict(content.pop("notes")),
+        {"body": content["task"], "reasoning": cited_names(file.entry("Reasoning"))},
+    )
     names = ("title", "to", "reviewer", "tasks", "criteria", "depends_on", "context", "proposal")
     values |= {name: content[name] for name in names} | notes
     return {name: value for name, value in values.items() if value}

@@ -167,7 +167,7 @@ def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, A
         nested.take("impact")  # the tool writes it twice: say it once
     if inner not in ("", text):
         nested.fields[name] = inner
-    return text, {"impact": impact, "subject": note.text("subject", chars_max=label_max_chars)}
+    return text, {"impact": impact, "topic": note.text("subject", chars_max=label_max_chars)}
 
 
 def _vectors(vectors: Reading) -> dict[str, float]:

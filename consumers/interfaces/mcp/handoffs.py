@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 from mcp.types import CallToolResult
@@ -19,6 +19,7 @@ from pydantic import Field, WithJsonSchema
 from deedbook.consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from deedbook.consumers.handoffs.files.mapping import lines_only_in_file
 from deedbook.consumers.handoffs.operations import (
+    NOTES,
     OF_WHAT_WAS_READ,
     OPERATIONS,
     REVIEWS,
@@ -41,6 +42,7 @@ from deedbook.consumers.sdk.tool_agents import roles_of
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.codec import converted
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.handoffs.answers import QueueItem, ShownHandoff
@@ -59,7 +61,18 @@ _CITATIONS: Final = ("result_reasoning", "reasoning")
 _log_lines_max: Final = 8
 
 
-OF_MOST, SCHEMAS = schemas_of({verb: OPERATIONS[verb].arguments for verb in get_args(ToolVerb)})
+_notes = "notes"
+# One argument has all notes but the artifacts, which a completion has, too: each session pays for every argument.
+_IN_NOTES: Final = [name for name in NOTES if name != "artifacts"]
+_AS_NOTES: Final = Argument(_notes, "--notes", "object", f"What only you know, as lists: {', '.join(_IN_NOTES)}")
+
+
+def _of_tool(arguments: Sequence[Argument]) -> list[Argument]:
+    others = [argument for argument in arguments if argument.name not in _IN_NOTES]
+    return others if len(others) == len(arguments) else [*others, _AS_NOTES]
+
+
+OF_MOST, SCHEMAS = schemas_of({verb: _of_tool(OPERATIONS[verb].arguments) for verb in get_args(ToolVerb)})
 
 
 def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -204,6 +217,7 @@ class HandoffTools(Tools):
         **args: Any,
     ) -> CallToolResult:
         """Do one operation on a handoff."""
+        args |= converted(args.pop(_notes, None) or {}, dict[str, Any], _notes)
         args = {name: value for name, value in args.items() if value not in (None, "")}
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_arguments(action, (), id, args)
@@ -221,14 +235,17 @@ class HandoffTools(Tools):
         warnings: list[str] = []
         events: list[EventData]
         if action == "create":
-            name, created = creation(ledger.query_with, author.name, ledger.settings, id_, args)
+            name, created, _ = creation(ledger.query_with, author.name, ledger.settings, id_, args)
             row, events, warnings = {"id": name}, [created], missing(created.notes, name)
         else:
             row = ledger.ask(query_for(action), id=id_)
             name = row["id"]
             with _naming(name):
                 events = events_of(action, row, args, author)
-            warnings = uncommitted(ledger.ask("handoffs.show", id=name)) if action == "complete" else []
+            if action == "complete":
+                warnings = uncommitted(
+                    args.get("artifacts") or ledger.ask("handoffs.show", id=name)["notes"]["touches"]
+                )
         with _naming(name), of_version(ledger.client, name, args.get("version")):
             place = place_of(action, row, args.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]

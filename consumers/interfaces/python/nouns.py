@@ -54,12 +54,9 @@ _lists = (
     "premises",
     "alternatives_considered",
     "assumptions",
-    "artifacts",
     "reasoning",
-    "tested_by",
-    "touches",
-    "traps",
-    "tried",
+    *handoffs.ReceiverNotes.__struct_fields__,
+    "topics",
 )
 
 
@@ -90,10 +87,17 @@ class Changes(TypedDict, total=False):
     tasks: Sequence[str]
     criteria: Sequence[str]
     context: str
+    found: Sequence[str]
+    reproduce: Sequence[str]
+    baseline: Sequence[str]
     tested_by: Sequence[str]
     touches: Sequence[str]
     traps: Sequence[str]
     tried: Sequence[str]
+    argued: Sequence[str]
+    not_known: Sequence[str]
+    not_part: Sequence[str]
+    artifacts: Sequence[str]
     depends_on: Sequence[str]
     unlock_at: Literal["completed", "verified"]
     answers: str
@@ -156,11 +160,19 @@ class Handoff(Noun):
         tasks: Sequence[str] = (),
         criteria: Sequence[str] = (),
         context: str = "",
+        found: Sequence[str] = (),
+        reproduce: Sequence[str] = (),
+        baseline: Sequence[str] = (),
         tested_by: Sequence[str] = (),
         touches: Sequence[str] = (),
         traps: Sequence[str] = (),
         tried: Sequence[str] = (),
+        argued: Sequence[str] = (),
+        not_known: Sequence[str] = (),
+        not_part: Sequence[str] = (),
+        artifacts: Sequence[str] = (),
         session: str | None = None,
+        topics: Sequence[str] = (),
         depends_on: Sequence[str] = (),
         unlock_at: Literal["completed", "verified"] = "completed",
         answers: str | None = None,
@@ -170,16 +182,17 @@ class Handoff(Noun):
         """Create the handoff. It waits for the approval of ``reviewer`` (default: the configured one).
 
         ``to`` receives the work, and ``body`` describes it. ``answers`` is the handoff that this one answers;
-        ``reasoning`` has the ids or refs of reasonings that support it. ``tested_by``, ``touches``, ``traps`` and
-        ``tried`` tell the receiver what only you know. The dead ends, tests, files and unknowns of ``session``
-        (default: your open one) are attached.
+        ``reasoning`` has the ids or refs of reasonings that support it. ``found``, ``reproduce``, ``baseline``,
+        ``tested_by``, ``touches``, ``traps``, ``tried``, ``argued``, ``not_known``, ``not_part`` and ``artifacts`` tell
+        the receiver what only you know: see ``ReceiverNotes``. The records of ``session`` (default: your open one)
+        are attached; of several ``topics`` in it, name those of this handoff.
         """
         values = _values_of(locals())
         settings = self._ledger.settings
 
         def make(author: Author) -> list[EventData]:
             view = partial(ask, author.client)
-            return [creation(view, settings.agent or "", settings, self.id, values)[1]]
+            return [creation(view, settings.agent or "", settings, self.id, values).data]
 
         return self._ledger.publish_from(self.stream, make)
 
@@ -464,16 +477,16 @@ class Session(Noun):
         return self._publish(data)
 
     def finding(
-        self, finding: str, *, evidence: Sequence[str] = (), impact: float | None = None, subject: str = ""
+        self, finding: str, *, evidence: Sequence[str] = (), impact: float | None = None, topic: str = ""
     ) -> list[Accepted]:
         """Record what you found out, and the ``evidence`` of it."""
         _check_lists({"evidence": evidence})
-        data = sessions.FindingLogged(finding=finding, evidence=list(evidence), impact=impact, subject=subject)
+        data = sessions.FindingLogged(finding=finding, evidence=list(evidence), impact=impact, topic=topic)
         return self._publish(data)
 
-    def unknown(self, unknown: str, *, impact: float | None = None, subject: str = "") -> list[Accepted]:
+    def unknown(self, unknown: str, *, impact: float | None = None, topic: str = "") -> list[Accepted]:
         """Record what you do not know yet."""
-        return self._publish(sessions.UnknownLogged(unknown=unknown, impact=impact, subject=subject))
+        return self._publish(sessions.UnknownLogged(unknown=unknown, impact=impact, topic=topic))
 
     def dead_end(
         self,
@@ -481,11 +494,11 @@ class Session(Noun):
         why: str,
         *,
         impact: float | None = None,
-        subject: str = "",
+        topic: str = "",
         basis: sessions.Basis | None = None,
     ) -> list[Accepted]:
         """Record an approach that failed, and why. ``basis``: you tried it, or you argue that it must fail."""
-        data = sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject, basis=basis)
+        data = sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, topic=topic, basis=basis)
         return self._publish(data)
 
     def retract(self, ref: str | int, reason: str) -> list[Accepted]:
@@ -505,9 +518,9 @@ class Session(Noun):
 
         return self._ledger.publish_from(self.stream, make)
 
-    def tool(self, tool: str, purpose: str = "") -> list[Accepted]:
+    def tool(self, tool: str, purpose: str = "", *, topic: str = "") -> list[Accepted]:
         """Record a tool that you used to find something out."""
-        return self._publish(sessions.ToolUsed(tool=tool, purpose=purpose))
+        return self._publish(sessions.ToolUsed(tool=tool, purpose=purpose, topic=topic))
 
     def end(self, summary: str = "") -> list[Accepted]:
         """End the session, and make its report if it found something and has none.

@@ -138,7 +138,7 @@ def test_files_are_written_where_the_project_has_documents_or_says_so(tmp_path: 
     assert project.files is None
     assert "docs/sessions/handoffs" in project.no_files
     assert project_of(settings(tmp_path, files="notes/here")).files == tmp_path / "notes" / "here"
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "sessions" / "handoffs").mkdir(parents=True)
     assert project_of(settings(tmp_path)).files == tmp_path / "docs" / "sessions" / "handoffs"
     assert project_of(settings(tmp_path, files=False)).files is None
 

@@ -157,8 +157,21 @@ def read_log(
     return tuple(entries), problems
 
 
-NOTE_LABELS: Final = {"tested_by": "Tested-by", "touches": "Touches", "traps": "Trap", "tried": "Tried"}
-_NOTE: Final = re.compile(rf" {{0,3}}[-*+][ \t]+({'|'.join(NOTE_LABELS.values())})[:：][ \t]*(\S.*)$", re.IGNORECASE)
+NOTE_LABELS: Final = {
+    "found": "Found",
+    "reproduce": "Reproduce",
+    "baseline": "Baseline",
+    "tested_by": "Tested-by",
+    "touches": "Touches",
+    "traps": "Trap",
+    "tried": "Tried",
+    "argued": "Argued",
+    "not_known": "Not-known",
+    "not_part": "Not-part",
+    "artifacts": "Artifact",
+}
+_LABELS: Final = "|".join(NOTE_LABELS.values()).replace("-", "[ -]")
+_NOTE: Final = re.compile(rf" {{0,3}}[-*+][ \t]+({_LABELS})[:：][ \t]*(\S.*)$", re.IGNORECASE)
 
 
 def notes_text(notes: ReceiverNotes) -> str:
@@ -179,7 +192,7 @@ def read_notes(
         if is_blank(text):
             continue
         if index not in code and (parts := _NOTE.match(text)):
-            last = notes[of_label[parts[1].casefold()]]
+            last = notes[of_label[parts[1].casefold().replace(" ", "-")]]
             last.append(parts[2].strip())
         elif last and text.startswith((" ", "\t")):
             last[-1] += f" {text.strip()}"
@@ -305,13 +318,18 @@ def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...]
     return tuple(ids), problems
 
 
+def cited_names(entry: document.MetaEntry | None) -> list[str]:
+    """Return the refs and ids that the field ``Reasoning`` names."""
+    names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
+    return [name for name in names if not document.is_none(name)]
+
+
 def read_refs(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
     """Return the full refs (``sha256:…``) in the field ``Reasoning`` of a handoff file, and the problems found.
 
     Any other name, such as an id, is a problem and is left out.
     """
-    names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
-    named = {name: re.match(REF_PATTERN, name) is not None for name in names if not document.is_none(name)}
+    named = {name: re.match(REF_PATTERN, name) is not None for name in cited_names(entry)}
     refs = [name for name, is_ref in named.items() if is_ref]
     strange = [quoted(name) for name, is_ref in named.items() if not is_ref]
     faults = [f"Reasoning names {name}, which is not a whole ref (sha256:…): it does not count" for name in strange]

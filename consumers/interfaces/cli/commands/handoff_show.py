@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import NOTES, commands_on, with_commands
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
@@ -21,7 +22,6 @@ from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.text import counted, quote_text, sanitize_line
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.trust.history import root_digits_shown
 from deedbook.projections.handoffs.claims import claims_over
@@ -173,19 +173,23 @@ def _print_only_in_file(handoff: dict[str, Any]) -> None:
         echo(f"\nOnly in its file, which its version includes{text}")
 
 
+# Its sender wrote it: only what is a reference stands in a command of ours.
+_KEPT: Final = re.compile(r"(.*?) ?\(?kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
+
+
 def _print_notes(notes: dict[str, list[str]]) -> None:
     """Print first the facts that a receiver needs before opening a file."""
     if any(notes.values()):
         echo("\nWhat its sender knows", bold=True)
-    headings = {"tested_by": "tested by", "traps": "trap"}
     for kind in (*NOTES, "later"):
-        heading = headings.get(kind, kind)
-        for text in notes[kind]:
-            file, is_kept, ref = text.rpartition(" kept: ")
-            # Its sender wrote it: only what is a reference stands in a command of ours.
-            is_known = is_kept and kind == "tested_by" and re.match(REF_PATTERN, ref)
+        heading = NOTE_LABELS.get(kind, kind).lower().replace("-", " ")
+        # Paths need no line each.
+        for text in [", ".join(notes[kind])] if kind == "touches" and notes[kind] else notes[kind]:
+            parts = _KEPT.match(text) if kind == "artifacts" else None
             echo(
-                f"  kept: {quote_text(file)}: `deed blob get {ref}`" if is_known else f"  {heading}: {quote_text(text)}"
+                f"  {heading}: {quote_text(parts[1] or 'content')}: `deed blob get {parts[2]}`"
+                if parts
+                else f"  {heading}: {quote_text(text)}"
             )
 
 

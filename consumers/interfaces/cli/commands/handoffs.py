@@ -18,7 +18,7 @@ from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import OPERATIONS
-from deedbook.consumers.handoffs.receiver import attached, missing
+from deedbook.consumers.handoffs.receiver import missing
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
@@ -54,23 +54,27 @@ _OF_FILE_OR_LINE: Final = [replace(argument, is_needed=False) for argument in OP
 def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **options: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
-    ID is also the name of its file. Without ID it gets day and title. Tell the receiver the facts that only you know,
-    with --tested-by, --touches, --trap and --tried. Your session's records are attached automatically (see --session).
-    An option replaces what --file says.
+    ID is also the name of its file. Without ID it gets day and title. Tell the receiver what only you know, with
+    --reproduce, --baseline, --trap and their neighbours. Your session's records are attached automatically (see
+    --session, --topic). An option replaces what --file says.
     """
     of_file = {} if source is None else _arguments_in(app, source, stores=not is_dry)
     given = of_file | values_of(OPERATIONS["create"].arguments, options)
+    if "artifacts" in given and not is_dry:
+        given["artifacts"] = with_contents(app, given["artifacts"])
     if missing_options := [f"--{name}" for name in ("title", "to") if name not in given]:
         raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}", fields=missing_options)
-    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, given)
-    of_session = attached(data.notes, given)
+    name, data, added = content.creation(app.query_with, app.acting(), app.settings(), id_, given)
+    of_session = {"of_session": added.notes, "left_out": added.left_out}
+    warnings = missing(data.notes, name)
     if is_dry:
         text = write(data, app.acting()).decode()
         whole = "" if source is None else "Its version includes every line of the file that you gave."
         lines = [text, *_session_lines(of_session), *filter(None, [whole]), "Nothing was signed."]
-        app.show("handoff_plan", {"id": name, "file": text, "of_session": of_session}, lines)
+        app.show("handoff_plan", {"id": name, "file": text, "warnings": warnings, **of_session}, lines)
+        warn(() if app.as_json else warnings)
         return
-    emit(app, name, data, warnings=missing(data.notes, name), of_session=of_session)
+    emit(app, name, data, warnings=warnings, of_session=of_session)
 
 
 def _arguments_in(app: App, source: str, *, stores: bool) -> dict[str, Any]:
@@ -81,10 +85,15 @@ def _arguments_in(app: App, source: str, *, stores: bool) -> dict[str, Any]:
     return arguments | ({"template": app.author().put_blob(content)} if stores else {})
 
 
+_LISTS: Final = {"tasks": "task", "criteria": "criterion"}
+
+
 @click.command(cls=Command, params=parameters(OPERATIONS["amend"].arguments))
 @click.argument("id_", metavar="ID")
 @click.option("--add-task", multiple=True, help="A further step.")
 @click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
+@click.option("--edit-task", type=(int, str), multiple=True, metavar="N TEXT", help="The new text of task N.")
+@click.option("--edit-criterion", type=(int, str), multiple=True, metavar="N TEXT", help="The new text of criterion N.")
 def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     """Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed.
 
@@ -92,10 +101,11 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     For an imported handoff, name the --version that you read; on a terminal it is shown, and you are asked.
 
     --task, --criterion, --depends-on and --reasoning replace all earlier values; --add-task and --add-criterion add
-    one. --tested-by, --touches, --trap and --tried add to the earlier values. The value `none` of --reviewer,
-    --depends-on or --reasoning removes the earlier values, and so does `none` of --tested-by, --touches, --trap or
-    --tried. Only the present reviewer may name another reviewer, with --reviewer alone.
+    one, --edit-task and --edit-criterion change one. The notes for the receiver, --found to --artifact, add to the
+    earlier values. The value `none` of --reviewer, --depends-on, --reasoning or a note removes the earlier values. Only
+    the present reviewer may name another reviewer, with --reviewer alone.
     """
+    lists = {name: {each: options.pop(f"{each}_{label}") for each in ("add", "edit")} for name, label in _LISTS.items()}
     changes = values_of(OPERATIONS["amend"].arguments, options)
     _check_ref("version", changes)
     if changes.get("reviewer") == "none":
@@ -104,9 +114,14 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     if "version" not in changes and content.approves_import(handoff, changes):
         handoff = read_first(app, "amend", id_, "version", asks=True)
         changes["version"] = handoff["version"]
-    for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
-        if added := changes.pop(option, ()):
-            changes[name] = [*changes.get(name, [item["text"] for item in handoff[name]]), *added]
+    if "artifacts" in changes:
+        changes["artifacts"] = with_contents(app, changes["artifacts"])
+    for name, given in lists.items():
+        texts = changes.get(name, [item["text"] for item in handoff[name]])
+        for number, text in given["edit"]:
+            texts[content.position_of(texts, _LISTS[name], number)] = text
+        if any(given.values()):
+            changes[name] = [*texts, *given["add"]]
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
     with content.of_version(app.client(), handoff["id"], changes.get("version")):
         (data,) = content.events_of("amend", handoff, changes | {"reason": reason or ""}, app.author())
@@ -121,6 +136,7 @@ def command_of(verb: operations.Verb) -> click.Command:
     def sign(app: App, /, id_: str, **options: Any) -> None:
         has_said_yes = options.pop("yes", False)
         options = values_of(operation.arguments, options)
+        named = options.get("artifacts", ())  # of those that the result names, the content must be somewhere
         if options.pop("keep", False):
             options["artifacts"] = with_contents(app, options.get("artifacts", ()))
         for name in ("version", "result"):
@@ -136,7 +152,7 @@ def command_of(verb: operations.Verb) -> click.Command:
         with content.of_version(app.client(), handoff["id"], options.get("version")):
             expect = content.place_of(verb, handoff, options.get("version"))
             data = content.events_of(verb, handoff, options, app.author())
-            warnings = uncommitted(app.query("handoffs.show", id=handoff["id"])) if verb == "complete" else ()
+            warnings = uncommitted(named or _touched(app, handoff["id"])) if verb == "complete" else ()
             cited = handoff["reasoning_refs"] if verb in ACT_ON_REASONING else ()
             emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, cited=cited, warnings=warnings)
 
@@ -147,6 +163,11 @@ def command_of(verb: operations.Verb) -> click.Command:
         )
     text = f"{operation.words}\n\n{operation.usage}".strip()
     return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
+
+
+def _touched(app: App, id_: str) -> list[str]:
+    touches: list[str] = app.query("handoffs.show", id=id_)["notes"]["touches"]
+    return touches
 
 
 def _check_ref(name: str, options: dict[str, Any]) -> None:
@@ -198,11 +219,11 @@ def emit(
     cited: Sequence[str] = (),
     changes: Sequence[dict[str, Any]] = (),
     warnings: Sequence[str] = (),
-    of_session: Mapping[str, list[str]] = MappingProxyType({}),
+    of_session: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and print the new status.
 
-    ``of_session`` are the notes that were attached from the sender's session.
+    ``of_session`` says which notes were attached from the sender's session, and what was left out.
     """
     drafts = [
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
@@ -229,7 +250,7 @@ def emit(
     answer |= _gate_of(data, handoff)
     if tells_left:
         answer |= {"left": handoff["left"], "why": handoff["sentence"]}
-    more = {"changes": list(changes), "warnings": list(warnings), "of_session": dict(of_session)}
+    more = {"changes": list(changes), "warnings": list(warnings), **of_session}
     answer |= {key: value for key, value in more.items() if value}
 
     def text() -> None:
@@ -256,11 +277,14 @@ def _gate_lines(answer: dict[str, Any]) -> list[str]:
     return [gate_text(read_gate(answer["gate"]))] if "gate" in answer else []
 
 
-def _session_lines(of_session: Mapping[str, list[str]]) -> Iterator[str]:
-    if of_session:
+def _session_lines(of_session: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    if notes := of_session.get("of_session"):
         yield "signed with it, from your session (leave it out with --session none):"
-    for kind, notes in of_session.items():
-        yield from (f"  {NOTE_LABELS[kind].lower()}: {shorten(note, note_shown_max_chars)}" for note in notes)
+        for kind, texts in notes.items():
+            yield from (f"  {NOTE_LABELS[kind].lower()}: {shorten(text, note_shown_max_chars)}" for text in texts)
+    if left_out := of_session.get("left_out"):
+        counts = ", ".join(f"{topic or 'no topic'} ({number})" for topic, number in left_out.items())
+        yield f"left out, of other topics (--topic NAME adds them): {counts}"
 
 
 def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:

@@ -9,6 +9,8 @@ An entry is a line ``KIND: TEXT``. An indented line below it is an option, ``NAM
     step: check() reads no time
       evidence: src/auth.py:12-15
 
+A line ``topic: NAME`` gives the topic of the entries below it, until the next such line; an entry may have its own.
+
 Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume``,
 ``settle`` and ``conclude`` belong to the ``reasoning`` above them, which is started if it has a ``task``, otherwise
 extended.
@@ -25,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
+from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text, store_artifact
@@ -35,7 +38,7 @@ from deedbook.consumers.reasoning import operations as of_reasoning
 from deedbook.consumers.reasoning.links import check_drafts
 from deedbook.consumers.reasoning.operations import NewConclusion, NewStep, following_number
 from deedbook.consumers.sdk.operations import Operation
-from deedbook.consumers.sdk.text import counted
+from deedbook.consumers.sdk.text import counted, quote_text
 from deedbook.consumers.sessions import operations as of_session
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -68,6 +71,8 @@ _FIELDS: Final = {
     for kind, (operation, main) in KINDS.items()
 }
 _OPTIONS: Final = frozenset(option for fields in _FIELDS.values() for option in fields)
+_TOPIC: Final = "topic"
+_SPELLINGS: Final = {"tried": ("basis", {"yes": "tried", "no": "argued"})}  # of a dead end, as people write it
 _as_near: Final = 0.8  # a misspelled option is none of the text, which is signed for ever
 _LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
 
@@ -95,27 +100,34 @@ class _Planned(NamedTuple):
 
 @click.command(cls=Command)
 @click.argument("arguments", nargs=-1, metavar="[ID] FILE|-")
-def record(app: App, arguments: tuple[str, ...]) -> None:
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print each entry as it was read; sign nothing.")
+def record(app: App, arguments: tuple[str, ...], *, is_dry: bool) -> None:
     """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 
     Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
-    most used options, are finding, unknown, dead-end (why), tool (purpose), artifact (purpose), reasoning (task), step
-    (type, evidence, rests-on), assume (check), settle (step, holds) and conclude (rests-on). The content of an
+    most used options, are finding (evidence), unknown, dead-end (why, basis), tool (purpose), artifact (purpose),
+    reasoning (task), step (type, evidence, rests-on), assume (check), settle (step, holds) and conclude (rests-on).
+    A line `topic: NAME` gives the topic of the entries below it: a handoff takes along only its own. The content of an
     artifact's file is stored. `reasoning` with a task starts one; without a task it extends an existing one. Recording
     the same file again adds nothing.
     """
     session_id, file = session_and(app, arguments, "FILE")
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
-    entries = read_entries(text)
+    notices: list[str] = []
+    entries = read_entries(text, notices)
     if len(entries) > batch_events_max:
         message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
         raise Refused("TOO_LARGE", f"nothing was recorded: {message} {entries[batch_events_max].line}")
     session = str(app.query("sessions.show", id=session_id)["id"])
     signed = [entry for entry in entries if entry.data is not None]
-    notices: list[str] = []
-    planned = _drafts(app, signed, session, notices)
+    planned = _drafts(app, signed, session, notices, stores=not is_dry)
     cited, warnings = check_drafts([(draft.stream, draft.data) for draft in planned], app.query_with)
     warnings = [*notices, *warnings]
+    if is_dry:
+        rows = [{"line": entry.line, "kind": entry.kind, "fields": to_builtins(entry.data)} for entry in signed]
+        app.show("record_plan", {"id": session, "entries": rows, "warnings": warnings}, _plan_lines(rows))
+        warn(() if app.as_json else warnings)
+        return
     # The same content is the same events: who repeats a call whose answer was lost gets the first ones.
     digest = hashlib.sha256(f"{session}\n{text}".encode()).hexdigest()[:32]
     drafts = [
@@ -145,7 +157,21 @@ def record(app: App, arguments: tuple[str, ...]) -> None:
     warn(() if app.as_json else warnings)
 
 
-def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[_Planned]:
+def _plan_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield each entry with its options, as it was read."""
+    for row in rows:
+        _, main = KINDS[row["kind"]]
+        fields = {name: value for name, value in row["fields"].items() if name != main and value not in ("", [], None)}
+        yield f"line {row['line']}: {row['kind']}: {quote_text(str(row['fields'].get(main, '')))}"
+        yield from (f"  {name}: {quote_text(_shown(value))}" for name, value in fields.items())
+    yield "Nothing was signed."
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _drafts(app: App, signed: list[Entry], session: str, notices: list[str], *, stores: bool = True) -> list[_Planned]:
     """Return the events of each entry; steps get the next numbers, and artifacts are stored as blobs."""
     numbers: dict[str, int] = {}
     drafts: list[_Planned] = []
@@ -169,7 +195,7 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
             events = data.events(number)
         elif entry.kind != "settle":
             stream = f"session/{session}"
-            if entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
+            if stores and entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
                 purpose = " ".join(filter(None, (data.purpose, store_artifact(app, data.tool))))
                 events = [replace(data, purpose=purpose)]
         drafts += [_Planned(stream, event, entry.line) for event in events]
@@ -195,15 +221,15 @@ def _following(app: App, entry: Entry, first: str, notices: list[str], *, conclu
     return same[0] if same else following_number(reasoning)
 
 
-def read_entries(text: str) -> list[Entry]:
-    """Return the entries of a file in order, after checking all of them.
+def read_entries(text: str, notices: list[str]) -> list[Entry]:
+    """Return the entries of a file in order, after checking all of them; add a notice for each doubtful line.
 
     Raises Refused: ``INVALID_FORMAT``; ``details["faults"]`` lists each line with a fault, and the fault.
     """
     faults: list[dict[str, Any]] = []
     entries: list[Entry] = []
     reasoning = ""
-    for line, kind, fields in _blocks(text, faults):
+    for line, kind, fields in _blocks(text, faults, notices):
         if kind == "reasoning":
             reasoning = fields["id"][0]
         try:
@@ -215,7 +241,7 @@ def read_entries(text: str) -> list[Entry]:
     if not faults and all(entry.data is None for entry in entries):
         faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(KINDS)}"})
     if faults:
-        lines = "; ".join(f"line {fault['line']}: {fault['message']}" for fault in faults)
+        lines = "; ".join([*(f"line {fault['line']}: {fault['message']}" for fault in faults), *notices])
         raise Refused("INVALID_FORMAT", f"nothing was recorded: {lines}", faults=faults)
     return entries
 
@@ -224,7 +250,7 @@ def _fault(kind: str, error: msgspec.ValidationError) -> str:
     """Return what is wrong with an entry in the words of the file: its option, or its text."""
     problem, _, field = schema_error(error).message.rpartition(" at $")
     arguments = {argument.name: (option, argument) for option, argument in _FIELDS[kind].items()}
-    named = next((name for name in arguments if f"`{name}`" in problem or field == f".{name}"), None)
+    named = next((name for name in arguments if f"`{name}`" in problem or field.partition("[")[0] == f".{name}"), None)
     if named is None:
         of = "its text"
     else:
@@ -237,38 +263,74 @@ def _fault(kind: str, error: msgspec.ValidationError) -> str:
     return f"{of} is empty" if "the text is empty" in problem else f"{of}: {problem}"
 
 
-def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
+class _Block:
+    """The lines of one entry: its first line, its kind, and its fields, each as the texts that were given for it."""
+
+    def __init__(self, line: int, kind: str, text: str, topic: str) -> None:
+        self.line = line
+        self.kind = kind
+        self._last = [text]
+        self.fields = {KINDS[kind][1]: self._last}
+        self._topic = {_TOPIC: [topic]} if topic and _TOPIC in _FIELDS[kind] else {}
+
+    def finished(self) -> tuple[int, str, dict[str, list[str]]]:
+        """Return the line, the kind and the fields; the topic above it counts if the entry has none of its own."""
+        return self.line, self.kind, self._topic | self.fields
+
+    def add(self, line: str) -> tuple[str, str]:
+        """Add an indented line: an option, or more text. Return what is wrong with it, and what is doubtful."""
+        parts = _LINE.match(line)
+        name, value = _spelled(self.kind, _name_in(parts), (parts[2] or "") if parts else "")
+        argument = _FIELDS[self.kind].get(name)
+        if parts and argument:
+            self._last = self.fields.setdefault(argument.name, [])
+            self._last.append(value)
+            return "", ""
+        if near := get_close_matches(name, _OPTIONS, 1, _as_near):
+            return f"a {self.kind} takes no {name}{'' if near == [name] else f': did you mean {near[0]}?'}", ""
+        self._last[-1] = f"{self._last[-1]}\n{line.strip()}".strip()
+        options = ", ".join(_FIELDS[self.kind])
+        return "", f"a {self.kind} has no option {name!r}, so this is text ({options})" if name and value else ""
+
+
+def _blocks(
+    text: str, faults: list[dict[str, Any]], notices: list[str]
+) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
     """Yield the line, the kind and the fields of each entry, every field as the texts that were given for it."""
-    entry: tuple[int, str, dict[str, list[str]]] | None = None
-    last: list[str] = []
+    block: _Block | None = None
+    topic = ""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
+        if line[0].isspace():
+            wrong, doubtful = block.add(line) if block else ("", "")
+            faults += [{"line": number, "message": wrong}] if wrong else []
+            notices += [f"line {number}: {doubtful}"] if doubtful else []
+            continue
+        if block is not None:
+            yield block.finished()
+        block = None
         parts = _LINE.match(line)
-        name = parts[1].lower().replace("_", "-") if parts else ""
-        if not line[0].isspace():
-            if entry is not None:
-                yield entry
-            entry = None
-            if name not in KINDS:
-                what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(KINDS)}"
-                faults.append({"line": number, "message": what})
-                continue
-            assert parts is not None  # noqa: S101 - it has a name
-            last = [parts[2] or ""]
-            entry = number, name, {KINDS[name][1]: last}
-        elif entry is not None:
-            argument = _FIELDS[entry[1]].get(name)
-            if argument is None and (near := get_close_matches(name, _OPTIONS, 1, _as_near)):
-                meant = "" if near == [name] else f": did you mean {near[0]}?"
-                faults.append({"line": number, "message": f"a {entry[1]} takes no {name}{meant}"})
-            elif parts is None or argument is None:  # the text goes on
-                last[-1] = f"{last[-1]}\n{line.strip()}".strip()
-            else:
-                last = entry[2].setdefault(argument.name, [])
-                last.append(parts[2] or "")
-    if entry is not None:
-        yield entry
+        if (name := _name_in(parts)) == _TOPIC and parts:
+            topic = (parts[2] or "").strip()
+        elif name in KINDS and parts:
+            block = _Block(number, name, parts[2] or "", topic)
+        else:
+            what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(KINDS)}"
+            faults.append({"line": number, "message": what})
+    if block is not None:
+        yield block.finished()
+
+
+def _name_in(parts: re.Match[str] | None) -> str:
+    return parts[1].lower().replace("_", "-") if parts else ""
+
+
+def _spelled(kind: str, name: str, value: str) -> tuple[str, str]:
+    """Return an option and its value as the table of operations spells them."""
+    option, values = _SPELLINGS.get(name, (name, {}))
+    meant = values.get(value.strip().lower())
+    return (option, meant) if kind == "dead-end" and meant else (name, value)
 
 
 def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -> Entry:

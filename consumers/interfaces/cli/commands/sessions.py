@@ -276,7 +276,7 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
 def _marked(event: dict[str, Any], text: str) -> str:
     """Return what was recorded with its entry, as the reference that corrects it, and who did that."""
     notes = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
-    notes += [quote_text(event["subject"])] if event["subject"] else []
+    notes += [quote_text(event["topic"])] if event["topic"] else []
     weight = f"  ({', '.join(notes)})" if notes else ""
     line, done = f"{text}{weight}  #{event['event_index']}", event["correction"]
     return line if done is None else f"~~{line}~~\n      {output.corrected(done)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from handoff_texts import new
-from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.mapping import content_of_file
@@ -37,7 +36,7 @@ def test_spelled_otherwise_they_mean_the_same_and_keep_their_bytes(ending: bytes
     text = f"{head}## 接手須知\n* trap：one\n  that goes on\n- TRIED: two\n\nfree words\n"
     content = text.encode().replace(b"\n", ending)
     file = parse(content)
-    assert asdict(file.notes) == {"tested_by": [], "touches": [], "traps": ["one that goes on"], "tried": ["two"]}
+    assert file.notes == ReceiverNotes(traps=["one that goes on"], tried=["two"])
     assert [problem.line for problem in file.problems if "Receiver Notes" in problem.text] == [12]
     assert render(file, Progress()) == content == revise(file, {"notes": file.notes})
 

@@ -88,7 +88,7 @@ def test_sync_writes_notes_that_the_seeds_command_and_show_read(project: Deed) -
 
 def test_lost_notes_and_files_are_written_again_from_the_ledger(project: Deed) -> None:
     folder = make_repository(project.home.parent)
-    (folder / "docs").mkdir()
+    (folder / "docs" / "sessions" / "handoffs").mkdir(parents=True)
     assert counts(project.data("notes", "sync")) == (1, 4, 0, 0, 0)
     file = folder / "docs" / "sessions" / "handoffs" / "claude-code" / "s1.md"
     content = file.read_bytes()

@@ -28,12 +28,13 @@ def test_what_was_kept_is_shown_with_the_command_that_fetches_it(deed: Deed, fre
     (tmp_path / "probe.py").write_text("print(1)")
     ref = deed.data("blob", "put", tmp_path / "probe.py", "--as", "a")["ref"]
     absent = f"probe.py kept: blake3:{'0f' * 32}"
-    deed.refuses("NOT_FOUND", "handoff", "create", fresh("absent"), *PARTIES, "--tested-by", absent)
-    spoken = "x kept: y; rm -rf ~"
-    name = created(deed, fresh("kept"), "--tested-by", f"probe.py kept: {ref}", "--tested-by", spoken, *NO_SESSION)
-    shown = deed("handoff", "show", name)
-    assert f"\n  kept: probe.py: `deed blob get {ref}`\n" in shown
-    assert f"\n  tested by: {spoken}\n" in shown, "what a sender wrote is no command of ours"
+    deed.refuses("NOT_FOUND", "handoff", "create", fresh("absent"), *PARTIES, "--artifact", absent)
+    spoken, here = "x kept: y; rm -rf ~", str(tmp_path / "probe.py")
+    artifacts = [word for text in (f"old.py kept: {ref}", here, spoken) for word in ("--artifact", text)]
+    shown = deed("handoff", "show", created(deed, fresh("kept"), *artifacts, *NO_SESSION))
+    assert f"\n  artifact: old.py: `deed blob get {ref}`\n" in shown
+    assert f"\n  artifact: {here}: `deed blob get {ref}`\n" in shown, "the content of a file is stored"
+    assert f"\n  artifact: {spoken}\n" in shown, "what a sender wrote is no command of ours"
 
 
 def claimed(deed: Deed, name: str, *options: str) -> str:
@@ -61,8 +62,14 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     deed("handoff", "check", name, "--all", "--as", "b")
     for file in files[1:]:
         file.write_text("2\n")
+    said = "not committed here: {}: commit it, or the reviewer verifies other content"
     done = deed.data("handoff", "complete", name, "--as", "b")
-    assert done["warnings"] == ["not committed here: a b.py, new.py: commit it, or the reviewer verifies other content"]
+    assert done["warnings"] == [said.format("a b.py, new.py")]
+    other = claimed(deed, fresh("commit"), *touches)
+    deed("handoff", "check", other, "--all", "--as", "b")
+    (tmp_path / "out.txt").write_text("1")
+    named = ("--artifact", "out.txt", "--artifact", "kept.py", "--artifact", "commit 1a2b")
+    assert deed.data("handoff", "complete", other, *named, "--as", "b")["warnings"] == [said.format("out.txt")]
 
 
 def test_create_says_which_records_of_the_session_are_signed_with_it(alone: Deed) -> None:
@@ -79,6 +86,88 @@ def test_create_says_which_records_of_the_session_are_signed_with_it(alone: Deed
     assert alone.data("handoff", "create", "h3", *words)["of_session"] == {
         "tried": ["Clear it on a timer: it fills again"]
     }
+
+
+ENTRIES = """finding: in general
+topic: sql
+finding: It drops comments
+  evidence: src/sql.py:3
+dead-end: A regex
+  why: strings nest
+  tried: no
+tool: pytest tests/sql
+topic: row-url
+dead-end: Quoting
+  why: twice
+  tried: yes
+unknown: Who reads it?
+finding: The suite needs a network
+  topic: suite
+"""
+ROW_URL = {"tried": ["Quoting: twice"], "not_known": ["Who reads it?"]}
+SQL = {
+    "found": ["It drops comments (src/sql.py:3)"],
+    "touches": ["src/sql.py"],
+    "argued": ["A regex: strings nest"],
+    "tested_by": ["pytest tests/sql"],
+}
+SUITE = {"found": ["The suite needs a network"]}
+
+
+@pytest.fixture
+def giver(alone: Deed, tmp_path: Path) -> Deed:
+    """Return a ledger in which kuro's open session has records of three topics."""
+    for name in ("kuro", "ben"):
+        alone("agent", "add", name)
+    alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
+    alone("session", "start", "s1", "--as", "kuro")
+    (tmp_path / "entries").write_text(ENTRIES)
+    alone("session", "record", tmp_path / "entries", "--as", "kuro")
+    return alone
+
+
+@pytest.mark.parametrize(
+    ("options", "notes", "left_out"),
+    [
+        (("sql",), SQL, {"": 1, "row-url": 2, "suite": 1}),
+        (("any", "--topic", "row-url", "--topic", "suite"), ROW_URL | SUITE, {"": 1, "sql": 3}),
+        (("any", "--topic", "all"), {"found": ["in general", *SQL["found"], *SUITE["found"]]}, None),
+        (("any", "--session", "none"), {}, None),
+    ],
+)
+def test_handoff_takes_along_the_records_of_its_topic(
+    giver: Deed, options: tuple[str, ...], notes: dict[str, list[str]], left_out: dict[str, int] | None
+) -> None:
+    made = giver.data(
+        "handoff", "create", *options, "--as", "kuro", "--to", "ben", "--reviewer", "rita", "--title", "T"
+    )
+    of_session = made.get("of_session", {})
+    assert {kind: of_session.get(kind) for kind in notes} == notes
+    assert made.get("left_out") == left_out
+
+
+def test_handoff_says_its_topic_or_is_refused_before_it_is_signed(giver: Deed) -> None:
+    words = ("handoff", "create", "any", "--as", "kuro", "--to", "ben", "--reviewer", "rita", "--title", "T")
+    error = giver.refuses("USAGE", *words)
+    assert "row-url: 1 not known, 1 tried; sql: 1 found, 1 argued, 1 tested by" in error["message"]
+    assert "--topic NAME" in error["message"]
+    giver.refuses("NOT_FOUND", "handoff", "show", "any")
+    assert "did you mean row-url?" in giver.refuses("NOT_FOUND", *words, "--topic", "row_url")["message"]
+    giver.refuses("USAGE", *words, "--topic", "sql", "--session", "none")
+    giver("reasoning", "start", "row-url", "--task", "T", "--as", "kuro")
+    giver("reasoning", "step", "row-url", "It quotes", "--as", "kuro")
+    assert giver.data(*words, "--reasoning", "row-url")["of_session"] == ROW_URL
+
+
+def test_one_criterion_or_task_is_edited(deed: Deed, fresh: Fresh) -> None:
+    name = created(deed, fresh("edit"), "--criterion", "one", "--criterion", "two", "--task", "t", *NO_SESSION)
+    said = deed("handoff", "amend", name, "--edit-criterion", "2", "second", "--add-criterion", "three", "--as", "a")
+    assert "criteria was 'two' and is 'second'" in said
+    deed("handoff", "amend", name, "--edit-task", "1", "other", "--as", "a")
+    shown = deed.data("handoff", "show", name)
+    assert [row["text"] for row in shown["criteria"]] == ["one", "second", "three"]
+    assert [row["text"] for row in shown["tasks"]] == ["other"]
+    deed.refuses("INVALID_FIELD", "handoff", "amend", name, "--edit-criterion", "4", "x", "--as", "a")
 
 
 FILE = """# Handoff: Piped
@@ -124,6 +213,8 @@ def test_handoff_is_created_from_a_file_whose_every_line_is_part_of_its_version(
         ("- To: B", "- To: B\n- From: rita", "USAGE", "the file is from rita: sign it with --as rita"),
         ("- To: B", "- From: a", "USAGE", "a handoff needs --to"),
         ("- To: B", "- To: nobody-here", "INVALID_FIELD", "line 4"),
+        ("- [ ] it works", "- it works", "INVALID_FIELD", "line 10: Acceptance Criteria has list items without"),
+        ("- Trap:", "- Snare:", "INVALID_FIELD", "line 13: this line of Receiver Notes is none of"),
     ],
 )
 def test_file_that_is_no_new_handoff_of_its_author_is_refused(

@@ -32,7 +32,7 @@ def record(deed: Deed, tmp_path: Path, session: str, text: str) -> Any:
 
 def faults(text: str) -> dict[int, str]:
     with pytest.raises(Refused) as refused:
-        read_entries(text)
+        read_entries(text, [])
     assert refused.value.code == "INVALID_FORMAT"
     return {one["line"]: one["message"] for one in refused.value.details["faults"]}
 
@@ -104,11 +104,11 @@ def test_a_word_that_is_none_of_a_few_is_answered_with_them() -> None:
 
 def test_steps_are_named_with_commas_or_blanks() -> None:
     text = "reasoning: r\n  task: t\nstep: a\nstep: b\nstep: c\n  rests-on: 1 2\n  rests-on: 1, 2\n"
-    assert getattr(read_entries(text)[-1].data, "rests_on", None) == [1, 2, 1, 2]
+    assert getattr(read_entries(text, [])[-1].data, "rests_on", None) == [1, 2, 1, 2]
 
 
 def test_what_looks_like_an_option_in_a_text_is_text() -> None:
-    (entry,) = read_entries("finding: a\n  http://x: y\n  Note: that goes on\n")
+    (entry,) = read_entries("finding: a\n  http://x: y\n  Note: that goes on\n", [])
     assert entry.data is not None
     assert getattr(entry.data, "finding", "") == "a\nhttp://x: y\nNote: that goes on"
 
@@ -156,3 +156,15 @@ def test_conclusion_names_the_steps_that_it_rests_on_and_unlinked_steps_are_told
     # A conclusion in the words of a step is another step.
     record(deed, tmp_path, session, f"reasoning: {name}\nconclude: So it is\n  rests-on: 2\n")
     assert deed.data("reasoning", "show", name)["memory"]["dependencies"]["4"] == [2]
+
+
+def test_doubtful_line_is_named_and_a_dry_run_signs_nothing(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    file, name = tmp_path / "entries", fresh("s")
+    file.write_text("topic: auth\ndead-end: A cache\n  why: hides\n  sure: yes\n  tried: no\nartifact: absent.txt\n")
+    deed("session", "start", name, "--as", "a")
+    plan = deed.data("session", "record", name, file, "--dry-run", "--as", "a")
+    assert plan["warnings"] == ["line 4: a dead-end has no option 'sure', so this is text (why, impact, topic, basis)"]
+    assert [(row["line"], row["kind"]) for row in plan["entries"]] == [(2, "dead-end"), (6, "artifact")]
+    assert plan["entries"][0]["fields"]["basis"] == "argued"
+    assert deed.data("session", "show", name)["counts"]["dead_ends"] == 0
+    deed.refuses("NOT_FOUND", "session", "record", name, file, "--as", "a")

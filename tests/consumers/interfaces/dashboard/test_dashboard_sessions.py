@@ -77,7 +77,7 @@ def test_what_was_taken_back_is_struck(viewer: Viewer) -> None:
 
 
 def test_markup_stays_text_in_every_field(viewer: Viewer) -> None:
-    log(viewer, SessionStarted(task=EVIL, ai_id="x<i>"), FindingLogged(finding=EVIL, subject="a<i>"))
+    log(viewer, SessionStarted(task=EVIL, ai_id="x<i>"), FindingLogged(finding=EVIL, topic="a<i>"))
     log(viewer, UnknownLogged(unknown=EVIL), DeadEndLogged(approach=EVIL, why_failed=EVIL))
     log(viewer, ToolUsed(tool="t<i>", purpose=EVIL), FindingLogged(finding="长" * 6000))
     assess(viewer, "PREFLIGHT", "POSTFLIGHT")

@@ -144,8 +144,7 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
             body=WORDS * 100,
             tasks=[f"task {number} {WORDS * 5}" for number in range(30)],
             criteria=[f"criterion {number} {WORDS * 5}" for number in range(30)],
-            traps=["two configs"],
-            tried=[f"try {number} {WORDS}" for number in range(5)],
+            notes={"traps": "two configs", "tried": [f"try {number} {WORDS}" for number in range(5)]},
         )
         assert not made.error, made.error
         assert "--tested-by CMD" in made.data["warnings"][0]

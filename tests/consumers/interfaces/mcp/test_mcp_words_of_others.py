@@ -59,7 +59,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.emit("bob", "handoff/stuck", handoff.HandoffBlocked(reason=TEXT))
         stream = "session/bad"
         ledger.emit("bob", stream, session.SessionStarted(task=TEXT, ai_id=title()))
-        ledger.emit("bob", stream, session.FindingLogged(finding=TEXT, evidence=[title()], subject=title()))
+        ledger.emit("bob", stream, session.FindingLogged(finding=TEXT, evidence=[title()], topic=title()))
         taken = ledger.emit("bob", stream, session.FindingLogged(finding="the wrongtrack pool"))
         ledger.emit("bob", stream, session.FindingRetracted(target=taken.id, reason=TEXT))
         ledger.emit("bob", stream, session.UnknownLogged(unknown=TEXT))
