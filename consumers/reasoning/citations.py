@@ -19,6 +19,7 @@ from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError
 from deedbook.projections.briefs.prompt import TransferLevel, fidelity_text, short_ref
 from deedbook.projections.briefs.text import one_line
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 shown_tokens_max: Final = 1_500
 """Tokens of all briefs beside one handoff."""
@@ -98,7 +99,8 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
     newer = reasoning["version"] - reasoning["asked_version"]
     parts = [f"{short_ref(ref)} by {author}, fidelity {fidelity_text(fields['fidelity'])}", fields["verdict"]["text"]]
     if newer:
-        parts.append(f"extended since: {newer} newer version{'s' * (newer > 1)}")
+        parts.append(f"changed since: {newer} newer version{'s' * (newer > 1)}")
+        parts += _retracted(view, reasoning["id"], memory)
     if decision.is_imported:
         parts.append("imported: nobody here vouches for it")
     if rejected is not None:
@@ -113,6 +115,15 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
     own["measured"] = msgspec.to_builtins(decision.snapshot.brief_at(TransferLevel(decision.level)).fidelity)
     said = {"said": "; ".join(parts), _ADVICE: "; ".join(advice)}
     return {"reasoning_ref": ref, **said, **own, **{name: fields[name] for name in _FIELDS}}
+
+
+def _retracted(view: Ask, id_: str, cited: ReasoningMemory) -> list[str]:
+    """Return a remark if its author has retracted steps of the cited version, which its brief may still have."""
+    present = {step["step_number"]: step["content"] for step in view("reasoning.show", {"id": id_})["memory"]["steps"]}
+    gone = [step.step_number for step in cited.steps if present.get(step.step_number) != step.content]
+    if not gone:
+        return []
+    return [f"its author has retracted step{'s' * (len(gone) > 1)} {', '.join(map(str, gone))}: do not rely on it"]
 
 
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:

@@ -14,7 +14,7 @@ from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.events.fields import EventData, StepNumber
 
 OptionalNumber = Annotated[StepNumber | None, msgspec.Meta(description="Its number (default: the next).")]
-Verb: TypeAlias = Literal["start", "step", "assume", "settle", "conclude"]
+Verb: TypeAlias = Literal["start", "step", "assume", "settle", "retract", "conclude"]
 
 
 class NewStep(kinds.Step, frozen=True, kw_only=True):
@@ -72,6 +72,17 @@ def check_assumption(reasoning: Mapping[str, Any], number: int) -> None:
         raise Refused("USAGE", message, step=number)
 
 
+def retraction_warnings(reasoning: Mapping[str, Any], number: int) -> list[str]:
+    """Return a warning that names the steps of a reasoning that rest on one to be retracted, if there are any."""
+    links = reasoning["memory"]["dependencies"].items()
+    resting = sorted(int(step) for step, earlier in links if number in earlier)
+    if not resting:
+        return []
+    name, steps = quote(reasoning["id"]), ", ".join(map(str, resting))
+    advice = f"`deed reasoning retract {name} --step N --reason TEXT`, or `deed reasoning conclude {name}` anew"
+    return [f"these steps rested on it: {steps}; do they still stand? {advice}"]
+
+
 _STEP: Final = (
     "content",
     "type",
@@ -121,6 +132,9 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         ("step", "holds", "how", "evidence"),
         holds="--holds/--refuted",
         evidence="--evidence PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
+    ),
+    "retract": operation_on(
+        kinds.StepRetracted, "Retract a step of your own reasoning. Versions that cite it keep it.", ("step", "reason")
     ),
     "conclude": operation_on(
         NewConclusion,

@@ -49,7 +49,7 @@ from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
 
 log = structlog.get_logger("deedbook.compressor")
 
-KINDS: Final = ("reasoning.concluded", "reasoning.assumption_settled")
+KINDS: Final = ("reasoning.concluded", "reasoning.assumption_settled", "reasoning.step_retracted")
 LEVELS: Final = (TransferLevel.MINIMAL, TransferLevel.STANDARD)
 stop_wait_s: Final = 0.1
 prose_missing_max_chars: Final = 500
@@ -113,7 +113,7 @@ class _Worker:
             reactor.run(stop, until=until)
 
     def _react_if_concluded(self, event: Event, db: sqlite3.Connection) -> None:
-        if event.kind == "reasoning.assumption_settled":
+        if event.kind != "reasoning.concluded":
             reasoning = self._reader.answer("reasoning.show", {"id": event.name})
             if reasoning["status"] != "concluded" or reasoning["imported"] is not None:
                 return

@@ -49,6 +49,7 @@ KindName: TypeAlias = Literal[
     "reasoning.concluded",
     "reasoning.extended",
     "reasoning.started",
+    "reasoning.step_retracted",
     "reasoning.validated",
     "record.imported",
     "report.generated",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
+from shlex import quote
 from typing import Any, Final
 
 import msgspec
@@ -285,9 +286,10 @@ def correction(ask: Ask, entry: Retraction | Resolution, *, within: str | None =
     rows = ((kind, row) for kind in ("findings", "dead_ends", "unknowns") for row in session.get(kind, ()))
     match = next((pair for pair in rows if pair[1]["event_index"] == index), None)
     if match is None:
-        message = (
-            f"entry {index} ({event['kind']}) is not a finding, dead end or unknown: `deed session show` lists them"
-        )
+        remedy = "`deed session show` lists them"
+        if event["kind"] == "reasoning.extended":
+            remedy = f"`deed reasoning retract {quote(name)} --step N --reason TEXT` retracts a step"
+        message = f"entry {index} ({event['kind']}) is not a finding, dead end or unknown: {remedy}"
         raise Refused("USAGE", message)
     kind, row = match
     if (kind == "unknowns") != is_resolved:

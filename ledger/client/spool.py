@@ -48,6 +48,7 @@ REPORTS: Final = frozenset(
         "reasoning.concluded",
         "reasoning.extended",
         "reasoning.started",
+        "reasoning.step_retracted",
         "session.ended",
         "session.started",
         "tool.used",

@@ -109,6 +109,7 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
             "reasoning.started": "ReasoningStarted",
             "reasoning.extended": "ReasoningExtended",
             "reasoning.assumption_settled": "AssumptionSettled",
+            "reasoning.step_retracted": "StepRetracted",
             "reasoning.concluded": "ReasoningConcluded",
             "reasoning.briefed": "ReasoningBriefed",
             "reasoning.validated": "ReasoningValidated",

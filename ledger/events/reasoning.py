@@ -24,6 +24,7 @@ from deedbook.ledger.events.fields import (
     OptionalText,
     Passage,
     Ref,
+    Statement,
     StepNumber,
     Text,
     Unit,
@@ -135,6 +136,13 @@ class AssumptionSettled(EventData, frozen=True):
     how: Annotated[Passage, msgspec.Meta(description="How it was settled, such as 'logs are encrypted since 2024-10'.")]
     evidence: Annotated[list[Passage], msgspec.Meta(description="Evidence, such as config/logging.yaml:5.")] = []
     evidence_digests: list[CitedDigest] | None = None
+
+
+class StepRetracted(EventData, frozen=True):
+    """Takes a step out of the graph, and every link to it: its author was wrong. Earlier versions still have it."""
+
+    step: Annotated[StepNumber, msgspec.Meta(description="The step's number.")]
+    reason: Annotated[Statement, msgspec.Meta(description="Why it is wrong.")]
 
 
 class ReasoningConcluded(EventData, frozen=True):

@@ -1,9 +1,9 @@
 """The state machine of a reasoning graph: started, extended, concluded; always acyclic and without dangling steps.
 
 A step may rest only on steps that came before it or with it, so a graph has no cycle if every extension was checked
-alone. A concluded graph may still be extended, and concluded again, and any agent may settle its assumptions: each is
-another version with another ref. Briefs and validations are about the graph and do not change it. Only imports extend
-an imported graph. The rules are ``proto/rules/reasoning.json``.
+alone. A concluded graph may still be extended, and concluded again, its owner may retract steps, and any agent may
+settle its assumptions: each is another version with another ref. Briefs and validations are about the graph and do not
+change it. Only imports extend an imported graph. The rules are ``proto/rules/reasoning.json``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ class ReasoningState(msgspec.Struct, frozen=True, array_like=True, tag="reasonin
 
 def _apply(question: Question[ReasoningState], row: Row) -> ReasoningState:
     state = question.state or ReasoningState(question.event.author, "")
-    added = _new_steps(question.data) if "steps" in row.records else frozenset()
-    return replace(state, status=row.to or state.status, steps=state.steps | added)
+    steps = state.steps | _new_steps(question.data) if "steps" in row.records else state.steps
+    if "retraction" in row.records:
+        steps -= {question.data.step}
+    return replace(state, status=row.to or state.status, steps=steps)
 
 
 def _new_steps(data: ReasoningExtended) -> frozenset[int]:
@@ -61,10 +63,10 @@ def _steps_are_new(question: Question[ReasoningState]) -> Unmet | None:
     return None
 
 
-def _assumption_exists(question: Question[ReasoningState]) -> Unmet | None:
+def _step_exists(question: Question[ReasoningState]) -> Unmet | None:
     number = question.data.step
     is_present = number in _steps_before(question)
-    return None if is_present else Unmet(f"there is no step {number} to settle", {"step": number})
+    return None if is_present else Unmet(f"there is no step {number}", {"step": number})
 
 
 def _dependencies_are_of_new_steps(question: Question[ReasoningState]) -> Unmet | None:
@@ -97,7 +99,7 @@ _CONDITIONS: Final[dict[str, Callable[[Question[ReasoningState]], Unmet | None]]
     "has_steps": _has_steps,
     "extension_is_not_empty": _extension_is_not_empty,
     "steps_are_new": _steps_are_new,
-    "assumption_exists": _assumption_exists,
+    "step_exists": _step_exists,
     "dependencies_are_of_new_steps": _dependencies_are_of_new_steps,
     "steps_form_no_cycle": _steps_form_no_cycle,
 }

@@ -24,7 +24,7 @@ STEPS: Final = (
     *("handoff.created", "handoff.amended", "handoff.approved", "handoff.rejected", "handoff.claimed"),
     *("handoff.released", "handoff.completed", "handoff.changes_requested", "handoff.verified"),
     *("handoff.cancelled", "handoff.superseded", "reasoning.started", "reasoning.extended", "reasoning.concluded"),
-    *("reasoning.assumption_settled", "review.requested", "review.answered"),
+    *("reasoning.assumption_settled", "reasoning.step_retracted", "review.requested", "review.answered"),
 )
 """The kinds that change a handoff, a reasoning or a review: each rests on the one before it in its stream."""
 _WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")

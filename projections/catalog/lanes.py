@@ -14,7 +14,7 @@ _ACTS: Final = (
     *dict.fromkeys(
         row.kind for row in rules_of("handoff").rows if row.to is not None and row.kind != "record.imported"
     ),
-    *("reasoning.assumption_settled", "reasoning.concluded", "reasoning.validated"),
+    *("reasoning.assumption_settled", "reasoning.step_retracted", "reasoning.concluded", "reasoning.validated"),
     *("report.generated", "review.requested", "review.answered"),
     *("tot.started", "tot.search_complete", "key.compromised"),
 )

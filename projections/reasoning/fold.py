@@ -169,7 +169,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
             return msgspec.structs.replace(state, status="concluded")
         case kinds.ReasoningExtended():
             return msgspec.structs.replace(state, status="open")
-        case kinds.AssumptionSettled():
+        case kinds.AssumptionSettled() | kinds.StepRetracted():
             return state  # a conclusion stands as its author drew it, marked if it rests on a refuted assumption
         case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
@@ -215,6 +215,7 @@ VIEW: Final = Projection(
             "reasoning.started",
             "reasoning.extended",
             "reasoning.assumption_settled",
+            "reasoning.step_retracted",
             "reasoning.concluded",
             "record.imported",
         }

@@ -57,7 +57,8 @@ class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """The changes between two versions; an absent field stays as it is.
 
     ``steps_added`` follow the steps that are kept. ``assumptions_updated`` maps a step to the settlements of its
-    assumption, which are added to those that it has. ``steps_removed`` lose their dependencies too.
+    assumption, which are added to those that it has. ``steps_removed`` lose their dependencies too; ``steps_retracted``
+    also all links to them.
     """
 
     task: str | UnsetType = UNSET
@@ -71,6 +72,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     known_limitations: list[str] | UnsetType = UNSET
     steps_changed: list[SentStep] = []
     steps_removed: list[int] = []
+    steps_retracted: list[int] = []
     dependencies_removed: list[int] = []
 
 
@@ -110,6 +112,8 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
         removed, unlinked = set(change.steps_removed), {*change.steps_removed, *change.dependencies_removed}
         steps = tuple(item for item in steps if item[0] not in removed)
         dependencies = {number: rests_on for number, rests_on in dependencies.items() if number not in unlinked}
+    if change.steps_retracted:
+        steps, dependencies = _without(steps, dependencies, set(change.steps_retracted))
     if change.steps_changed:
         changed = {step.step_number: _dump(step.whole().to_dict()) for step in change.steps_changed}
         steps = tuple((number, changed.get(number, text)) for number, text in steps)
@@ -123,6 +127,15 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
             (number, _updated(text, settled[number]) if number in settled else text) for number, text in steps
         )
     return msgspec.structs.replace(state, steps=steps, dependencies=dependencies, **scalars)
+
+
+def _without(
+    steps: tuple[tuple[int, str], ...], dependencies: dict[int, tuple[int, ...]], gone: set[int]
+) -> tuple[tuple[tuple[int, str], ...], dict[int, tuple[int, ...]]]:
+    """Return steps and links without some steps and without every link of them and to them."""
+    links = {number: tuple(on for on in rests_on if on not in gone) for number, rests_on in dependencies.items()}
+    left = {number: rests_on for number, rests_on in links.items() if rests_on and number not in gone}
+    return tuple(item for item in steps if item[0] not in gone), left
 
 
 def state_of(memory: ReasoningMemory) -> GraphState:
@@ -205,5 +218,7 @@ def change_of(data: Any, author: str) -> ReasoningDelta:
         case kinds.AssumptionSettled():
             settlement = Settlement(author, data.holds, data.how, data.evidence, data.evidence_digests or [])
             return ReasoningDelta(assumptions_updated={data.step: [settlement]})
+        case kinds.StepRetracted():
+            return ReasoningDelta(steps_retracted=[data.step])
         case _:  # the data of any other kind
             return ReasoningDelta()

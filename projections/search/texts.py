@@ -124,6 +124,7 @@ TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     reasoning.ReasoningStarted: lambda data: (data.task, data.domain),
     reasoning.ReasoningExtended: _extended,
     reasoning.AssumptionSettled: lambda data: (data.how, *data.evidence),
+    reasoning.StepRetracted: lambda data: (data.reason,),
     reasoning.ReasoningConcluded: lambda data: (data.conclusion, *(data.known_limitations or ())),
     snapshot.SnapshotTaken: _snapshot,
     review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),

@@ -14,7 +14,7 @@ from deedbook.projections.views.projection import Projection
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
 # versions are not in the folds, so that a reader can check whether the views are up to date without loading any fold.
 VIEW_VERSIONS: Final = {
-    "catalog": 9,
+    "catalog": 10,
     "agents": 11,
     "reasoning": 11,
     "briefs": 5,

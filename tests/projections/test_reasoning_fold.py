@@ -15,6 +15,7 @@ from deedbook.ledger.events.reasoning import (
     ReasoningExtended,
     ReasoningStarted,
     Step,
+    StepRetracted,
 )
 from deedbook.projections.reasoning.fold import VIEW as REASONING_VIEW
 from deedbook.projections.reasoning.graph import GraphState, apply_event, canonical_text, memory_of, ref_of
@@ -78,6 +79,15 @@ def test_a_settled_assumption_keeps_its_step_and_says_by_whom_it_was_settled_and
     assert ref_of(after) != ref_of(before)
     again = memory_of(apply_event(after, replace(settled, holds=True, evidence=[]), "bob"), "r")
     assert [(said.by, said.holds) for said in again.steps[0].settlements()] == [("rita", False), ("bob", True)]
+
+
+def test_a_retracted_step_is_gone_with_every_link_to_it():
+    steps = [step(number) for number in (1, 2, 3)]
+    before = graph(ReasoningExtended(steps=steps, dependencies={2: [1], 3: [1, 2]}))
+    after = memory_of(apply_event(before, StepRetracted(step=1, reason="misread"), "bob"), "r")
+    assert [each.step_number for each in after.steps] == [2, 3]
+    assert after.dependencies == {3: [2]}
+    assert compute_reasoning_ref(after) == ref_of(apply_event(before, StepRetracted(step=1, reason="other"), "bob"))
 
 
 def test_concluding_again_keeps_the_confidence_and_limitations_that_it_does_not_name():

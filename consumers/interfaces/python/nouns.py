@@ -372,6 +372,10 @@ class Reasoning(Noun):
         pending = self._pending()
         return self._ledger.publish_from(self.stream, lambda author: self._warned(author, [data], pending))
 
+    def retract(self, step: int, reason: str) -> list[Accepted]:
+        """Retract a step of your own: later versions lack it, and every link to it."""
+        return self._publish(reasonings.StepRetracted(step=step, reason=reason))
+
     def _warned(self, author: Author, events: list[EventData], pending: Sequence[Any]) -> list[EventData]:
         """Return events with the digests of the evidence, after warnings about what is missing or unlinked."""
         view = partial(ask, author.client)

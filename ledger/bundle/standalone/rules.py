@@ -313,6 +313,10 @@ class Decision:
         """Return the state with the new steps of a reasoning."""
         return replace(state, steps=state.steps | set(self.new_steps()))
 
+    def with_retraction(self, state: State) -> State:
+        """Return the state without the retracted step."""
+        return replace(state, steps=state.steps - {self.data["step"]})
+
     def version_of(self, content: dict[str, Any], sender: str) -> str:
         """Return the version of a handoff's content: the hash of what differs from the defaults, and of its sender."""
         fields = self.rules.kinds.types[CONTENT]["properties"]
@@ -547,8 +551,8 @@ class Decision:
         numbers = self.new_steps()
         return len(set(numbers)) == len(numbers) and not self.state.steps & set(numbers)
 
-    def assumption_exists(self) -> bool:
-        """The assumption that the event settles is a step."""
+    def step_exists(self) -> bool:
+        """The event names a step of the reasoning."""
         return self.data["step"] in self.state.steps
 
     def dependencies_are_of_new_steps(self) -> bool:

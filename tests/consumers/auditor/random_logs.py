@@ -166,6 +166,8 @@ class RandomLog:
         data = dict(EXAMPLES[row.kind])
         if row.kind == "reasoning.assumption_settled":
             return self.agent(), data | {"step": chance.randrange(1, 8), "holds": self.is_likely(50)}
+        if row.kind == "reasoning.step_retracted":
+            return author, data | {"step": chance.randrange(1, 8)}
         if "target" in data:
             data["target"] = chance.choice(self.ids[-12:])
         if row.kind == "snapshot.taken" and self.is_likely(60):

@@ -94,7 +94,7 @@ def test_a_version_that_was_extended_since_is_shown_as_it_was_named(ledger: Ledg
     _, steps, concluded = versions(view, "backup")
     named, last = Citations(view).of([steps, concluded])
     assert (named["newer"], last["newer"]) == (1, 0)
-    assert "; extended since: 1 newer version; " in named["said"]
+    assert "; changed since: 1 newer version; " in named["said"]
     assert (named["reasoning_ref"], named["conclusion"]) == (steps, "")
 
 

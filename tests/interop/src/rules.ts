@@ -392,6 +392,7 @@ class Decision {
       }),
       announcement: () => ({ is_announced: true }),
       steps: () => ({ steps: [...state.steps, ...this.steps] }),
+      retraction: () => ({ steps: state.steps.filter((step) => step !== data.step) }),
     };
     for (const record of records) {
       state = { ...state, ...changes[record]!() };
@@ -586,7 +587,7 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
   has_steps: ({ state }) => state.steps.length > 0,
   extension_is_not_empty: ({ steps }) => steps.length > 0,
   steps_are_new: ({ steps, state }) => new Set([...steps, ...state.steps]).size === steps.length + state.steps.length,
-  assumption_exists: ({ data, state }) => state.steps.includes(data.step),
+  step_exists: ({ data, state }) => state.steps.includes(data.step),
   dependencies_are_of_new_steps: ({ data, steps, state }) =>
     Object.entries<number[]>(data.dependencies ?? {}).every(
       ([step, on]) =>

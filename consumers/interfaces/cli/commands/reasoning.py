@@ -31,6 +31,7 @@ from deedbook.consumers.reasoning.operations import (
     NewStep,
     check_assumption,
     following_number,
+    retraction_warnings,
 )
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_line
 from deedbook.ledger.client.author import Author, Draft
@@ -104,6 +105,14 @@ def settle(app: App, /, id_: str, **options: Any) -> None:
     graph = app.query("reasoning.show", id=id_)
     check_assumption(graph, settled.step)
     _emit_cited(app, graph, [settled])
+
+
+@reasoning.command(params=[ID, *parameters(OPERATIONS["retract"].arguments)], help=OPERATIONS["retract"].words)
+def retract(app: App, /, id_: str, **options: Any) -> None:
+    """Retract a step."""
+    retracted = kinds.StepRetracted(**values_of(OPERATIONS["retract"].arguments, options))
+    graph = app.query("reasoning.show", id=id_)
+    emit(app, graph["id"], [retracted], retraction_warnings(graph, retracted.step))
 
 
 @reasoning.command(params=[ID, *parameters(OPERATIONS["conclude"].arguments)], help=OPERATIONS["conclude"].words)
