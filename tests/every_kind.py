@@ -14,7 +14,7 @@ from event_examples import smallest
 from invitations import invite, join
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import KINDS, authority, handoff, imported, review, session
+from deedbook.ledger.events import KINDS, authority, handoff, imported, reasoning, review, session
 from deedbook.ledger.events import tot as thoughts
 from deedbook.ledger.events.blob import BLOB_STORED
 from deedbook.ledger.home.home import CHECKPOINT
@@ -138,6 +138,8 @@ def _hand_over_in_vain(ledger: ViewLedger) -> None:
     emit("alice", "handoff/zebras-of-old", old)
     with Reader(ledger.reads, ledger.settings()) as reader:
         ledger.brief("r1", reader.answer("reasoning.show", {"id": "r1"})["ref"])
+    ledger.reason("r-zebra")
+    emit("bob", "reasoning/r-zebra", reasoning.StepRetracted(step=3, reason="That was a horse"))
 
 
 def _pause_and_resume(ledger: ViewLedger) -> None:

@@ -34,6 +34,7 @@ from deedbook.consumers.handoffs.moves.session_files import (
     new_prompt,
     new_session,
 )
+from deedbook.consumers.handoffs.receiver import EVERY_TOPIC
 from deedbook.consumers.importers.transcripts.messages import HarnessName, SessionTranscript, read_messages
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.harness import project_of
@@ -241,16 +242,17 @@ def _status(app: App, id_: str, parties: Parties) -> str | None:
 def _sign(app: App, planned: _Move) -> None:
     if planned.status is not None:
         return
+    session = NO_SESSION if planned.is_filtered else planned.records.session or NO_SESSION
     values: dict[str, Any] = {
         "title": planned.plan.title,
         "to": planned.parties.receiver,
         "body": planned.plan.brief,
-        # The notes that a session adds do not know of topics.
-        "session": NO_SESSION if planned.is_filtered else planned.records.session or NO_SESSION,
+        "session": session,
+        "topics": [] if session == NO_SESSION else [EVERY_TOPIC],
         "reasoning": list(planned.records.reasonings),
     }
-    id_, data = content.creation(app.query_with, app.acting(), app.settings(), planned.plan.id, values)
-    app.author().emit(Draft(stream=f"handoff/{id_}", data=data))
+    made = content.creation(app.query_with, app.acting(), app.settings(), planned.plan.id, values)
+    app.author().emit(Draft(stream=f"handoff/{made.id}", data=made.data))
 
 
 def _write(new: NewSession) -> None:
