@@ -16,7 +16,7 @@ from deedbook.projections.views.projection import Projection
 VIEW_VERSIONS: Final = {
     "catalog": 10,
     "agents": 11,
-    "reasoning": 11,
+    "reasoning": 12,
     "briefs": 5,
     "handoffs": 19,
     "sessions": 9,
