@@ -18,7 +18,7 @@ VIEW_VERSIONS: Final = {
     "agents": 11,
     "reasoning": 12,
     "briefs": 5,
-    "handoffs": 19,
+    "handoffs": 20,
     "sessions": 9,
     "validations": 5,
     "snapshots": 4,
