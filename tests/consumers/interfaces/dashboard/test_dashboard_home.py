@@ -86,7 +86,7 @@ def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: View
     assert '<a href="/?status=pending&amp;over=1">1 imported handoff</a> claims to be over' in viewer.page("/")
     (column,) = viewer.data("/", status="pending", over=1)["columns"]
     assert [card["id"] for card in column["handoffs"]] == ["over"]
-    assert "claims 已完成 &lt;i&gt;; nobody here has confirmed it" in viewer.page("/", status="pending", over=1)
+    assert "已完成 &lt;i&gt;</span>; nobody here has confirmed it" in viewer.page("/", status="pending", over=1)
 
 
 def test_a_day_in_words_stays_that_day_in_every_link(viewer: Viewer) -> None:
