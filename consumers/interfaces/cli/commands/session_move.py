@@ -7,6 +7,7 @@ writes the files, because both follow from the session.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,7 @@ from deedbook.consumers.handoffs.moves.session_files import (
     NewSession,
     SessionPlace,
     find_session,
+    find_sessions,
     new_prompt,
     new_session,
 )
@@ -54,6 +56,8 @@ from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.system.files import as_unavailable, create_exclusively, read_regular
 
 NO_SESSION: Final = "none"
+candidates_max: Final = 20
+"""The newest sessions among which the first one with messages is looked for."""
 _NAMES: Final = get_args(HarnessName)
 _title_max_chars: Final = 100
 _folder_mode: Final = 0o700
@@ -166,10 +170,7 @@ def _planned(
         message = f"{parties.sender} cannot hand work to itself: act as the agent of {parties.old_title} with --as"
         raise Refused("USAGE", message)
     check_receiver(app.query_with, parties.receiver)
-    folders = dict.fromkeys([present_folder().resolve(), project_of(app.settings().home).resolve()])
-    source, project = _found(old, list(folders), named)
-    with progress("reading the session", is_shown=not app.as_json) as step:
-        transcript = read_messages(source, old, step)
+    project, source, transcript = _read(app, old, named)
     session = _ledger_session(app, parties.sender, recorded)
     records = records_of(app.query_with, parties.sender, session, topics)
     plan = plan_move(parties, transcript, records, origin_of(app.client()), tokens or tokens_max[new])
@@ -196,16 +197,34 @@ def _differs(path: Path, text: bytes) -> bool:
     return path.stat().st_size != len(text) or read_regular(path, size_max_bytes=len(text)) != text
 
 
-def _found(harness: HarnessName, projects: list[Path], named: str | None) -> tuple[Path, Path]:
-    """Return the session's file and the project that it is of: this folder, else the one with the ledger."""
-    *nearer, last = projects
-    for project in nearer:
+def _read(app: App, harness: HarnessName, named: str | None) -> tuple[Path, Path, SessionTranscript]:
+    """Return the project, the session's file and its messages. Without a name it is the newest session with messages.
+
+    The project is this folder if it has the session, else the one with the ledger.
+    """
+    projects = dict.fromkeys([present_folder().resolve(), project_of(app.settings().home).resolve()])
+    places = [SessionPlace(harness, _settings_of(harness), project) for project in projects]
+    candidates = [(place.project, file) for place in places for file in find_sessions(place)] if named is None else []
+    with progress("reading the session", is_shown=not app.as_json) as step:
+        for project, file in candidates[:candidates_max]:
+            try:
+                return project, file, read_messages(file, harness, step)
+            except Refused as refusal:  # a session that was opened and left again has no messages
+                if refusal.code != "INVALID_FORMAT":
+                    raise
+        project, file = _found(places, named)
+        return project, file, read_messages(file, harness, step)
+
+
+def _found(places: Sequence[SessionPlace], named: str | None) -> tuple[Path, Path]:
+    *nearer, last = places
+    for place in nearer:
         try:
-            return find_session(SessionPlace(harness, _settings_of(harness), project), named), project
+            return place.project, find_session(place, named)
         except Refused as refusal:
             if refusal.code != "NOT_FOUND":
                 raise
-    return find_session(SessionPlace(harness, _settings_of(harness), last), named), last
+    return last.project, find_session(last, named)
 
 
 def _settings_of(harness: HarnessName) -> Path:

@@ -182,6 +182,14 @@ def test_session_goes_the_other_way_by_its_id(team: Deed, project: Path) -> None
     assert moved["command"] == f"claude --resume {moved['session']}"
 
 
+def test_session_without_a_message_is_passed_over(team: Deed, project: Path) -> None:
+    opened = write(session_file(project).with_name(f"{CLAUDE_ID[:-1]}f.jsonl"), [{"type": "mode", "mode": "normal"}])
+    assert opened.stat().st_mtime_ns >= session_file(project).stat().st_mtime_ns
+    assert team.data(*TO_CODEX, "--dry-run")["from"]["file"] == str(session_file(project))
+    session_file(project).unlink()
+    team.refuses("INVALID_FORMAT", *TO_CODEX, "--yes")
+
+
 def test_prompt_replaces_no_file(team: Deed, project: Path) -> None:
     (project / "p.md").write_text("mine")
     team.refuses("USAGE", *TO_CODEX, "--prompt", "p.md", "--yes")
