@@ -14,7 +14,7 @@ from event_examples import smallest
 from invitations import invite, join
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import KINDS, authority, handoff, imported, reasoning, review, session
+from deedbook.ledger.events import KINDS, authority, decision, handoff, imported, question, reasoning, review, session
 from deedbook.ledger.events import tot as thoughts
 from deedbook.ledger.events.blob import BLOB_STORED
 from deedbook.ledger.home.home import CHECKPOINT
@@ -121,6 +121,12 @@ def _hand_over_in_vain(ledger: ViewLedger) -> None:
     emit("rita", "handoff/h", handoff.HandoffQuestionAsked(to="bob", question="Do zebras kick?"))
     emit("bob", "handoff/h", handoff.HandoffQuestionAnswered(position=0, answer="Zebras do"))
     emit("rita", "handoff/h", handoff.HandoffQuestionSettled(position=0, comment="Zebras, then"))
+    emit("alice", "decision/herd", decision.DecisionMade(text="Zebras are white", paths=["zoo/**"], contract=True))
+    emit("rita", "decision/coat", decision.DecisionMade(text="Zebras are black", why="The stripes are white"))
+    emit("alice", "decision/herd", decision.DecisionWithdrawn(reason="Rita looked at zebras", by="coat"))
+    emit("rita", "question/herd", question.QuestionAsked(to="bob", question="How many zebras?", place="zoo/herd.py:3"))
+    emit("bob", "question/herd", question.QuestionAnswered(answer="Four zebras"))
+    emit("rita", "question/herd", question.QuestionSettled(comment="Enough zebras"))
     emit("bob", "session/s4", session.SessionStarted(task="Tame a zebra", ai_id="bob-3"))
     emit("bob", "session/s4", session.DeadEndLogged(approach="Sugar", why_failed="It bites", basis="tried"))
     target = ledger.event(-1).id

@@ -8,7 +8,7 @@ import tot_story
 from building import Ledger
 
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.events import reasoning, review, session, snapshot
+from deedbook.ledger.events import decision, question, reasoning, review, session, snapshot
 from deedbook.ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
 from deedbook.projections.reasoning.graph import GraphState, apply_event, ref_of
 
@@ -24,6 +24,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "catalog.instant": {"at": 3},
     "catalog.show": {"id": "3"},
     "catalog.why": {"id": "3"},
+    "decisions.show": {"id": "d1"},
     "handoffs.references": {"id": "b"},
     "handoffs.show": {"id": "b"},
     "handoffs.existing": {"ids": ["a", "b", "unknown"]},
@@ -31,6 +32,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "handoffs.why": {"id": "b"},
     "handoffs.versions": {"id": "b"},
     "handoffs.unread": {"agent": "bob"},
+    "questions.show": {"id": "q1"},
     "reasoning.existing": {"ids": ["r1"]},
     "reasoning.fetch": {"id": "r1"},
     "reasoning.full": {"id": "r1"},
@@ -182,7 +184,7 @@ class ViewLedger(Ledger):
         return self.emit(by, f"session/{name}", session.ReportGenerated(**(made | fields)))
 
     def fill(self) -> None:
-        """Append some of everything: handoffs, a checked graph, a session, its report, a snapshot, a review, a tree."""
+        """Append some of everything: handoffs, a checked graph, a session, a snapshot, a review, a decision, a tree."""
         self.finish("a", verify=True)
         self.approve("b", self.hand_over("b", depends_on=["a"], tasks=["one", "two"], criteria=["green"]))
         self.hand_over("c", depends_on=["b"])
@@ -192,5 +194,7 @@ class ViewLedger(Ledger):
         self.validate("r1", ref)
         self.snap("n1")
         self.ask("v1")
+        self.emit("alice", "decision/d1", decision.DecisionMade(text="One pool", why="Two leak", paths=["a.py"]))
+        self.emit("bob", "question/q1", question.QuestionAsked(to="alice", question="Which pool?", place="a.py:3"))
         tot_story.register(self)
         tot_story.play(self)

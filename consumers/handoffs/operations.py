@@ -323,9 +323,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         (
             _CRITERION,
             _NEEDED_REASON,
-            Argument(
-                "refuse", "--refuse", "flag", "Refuse the waiver: the criterion stays open, and the receiver reads why."
-            ),
+            Argument("refuse", "--refuse", "flag", "Refuse the waiver: the criterion stays open."),
         ),
         ends=frozenset({"waive"}),
     ),

@@ -48,7 +48,7 @@ def read_next(view: Ask, home: Path, agent: str, limit: int) -> dict[str, Any]:
 
 
 def line_of(item: Mapping[str, Any]) -> str:
-    """Return an unread line in one short line of text: the handoff, who, and the beginning of what they did."""
+    """Return an unread line in one short line of text: its stream's id, who, and the beginning of what they did."""
     return shorten(sanitize_line(f"{item['id']}: {item['author']} {item['text']}"), line_max_chars)
 
 

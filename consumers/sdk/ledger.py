@@ -23,7 +23,7 @@ from deedbook.consumers.sdk.clients import clients
 from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
-from deedbook.ledger.client.author import Author
+from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask, Client, When
 from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.errors import Refused, Unavailable
@@ -264,6 +264,15 @@ class OpenLedger(LedgerBase, Resource):
     def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
         """Publish the events that ``make`` returns for the acting agent's author, which can query the ledger."""
         return self.publish(stream, *make(self.author()))
+
+    def publish_drafts(self, make: Callable[[Author], Sequence[Draft]]) -> list[Accepted]:
+        """Publish the events of several streams that ``make`` returns for the acting agent's author, all or none."""
+        author = self.author()
+        drafts, batch = make(author), present_batch(self)
+        if batch is None:
+            return author.emit(*drafts)
+        batch.add(drafts)
+        return []
 
     def put_blob(self, content: bytes) -> str:
         """Store large content as a blob, as the acting agent, and return its ref, by which events reference it.

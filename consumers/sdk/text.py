@@ -151,8 +151,19 @@ def default_id(title: str) -> str:
 
     "Expire tokens!" becomes ``2026-02-10-expire-tokens``.
     """
-    plain = unicodedata.normalize("NFKC", title).lower()
-    slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")
+    return f"{datetime.now(UTC):%Y-%m-%d}-{slug_of(title)}"
+
+
+def slug_of(text: str, chars_max: int = slug_max_chars) -> str:
+    """Return the words of a text, in any script, joined by hyphens.
+
+    Raises Refused: ``USAGE`` for a text without a word.
+
+    >>> slug_of("Which route serves health?", 20)
+    'which-route-serves-h'
+    """
+    plain = unicodedata.normalize("NFKC", text).lower()
+    slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:chars_max].strip("-_")
     if not slug:
         raise Refused("USAGE", "no id can be made from the title: give the id, too")
-    return f"{datetime.now(UTC):%Y-%m-%d}-{slug}"
+    return slug

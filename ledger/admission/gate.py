@@ -2,9 +2,9 @@
 
 The gate does not trust cached records, because anybody who can write to the folder can edit them. It verifies a record
 against the log the first time it reads it from disk, and again whenever the record has changed. The state machine
-recomputes a handoff or review from its stream. An agent, its keys and its invitation are recomputed from the streams
-``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of the authors). The last ``ledger.term_started``
-gives the term, and an idempotency key is compared with the entry that it names.
+recomputes a handoff, decision, question or review from its stream. An agent, its keys and its invitation are recomputed
+from the streams ``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of the authors). The last
+``ledger.term_started`` gives the term, and an idempotency key is compared with the entry that it names.
 
 Not verified, because they are long and approve nothing: the events of sessions, reasonings and searches, and how often
 a session key was used. A consistent edit of several tables passes here; ``deed fsck`` detects it.
@@ -42,7 +42,7 @@ from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import FORMAT, Head
 
 proven_max: Final = 50_000
-_VERIFIED: Final = frozenset({"handoff", "review"})
+_VERIFIED: Final = frozenset({"decision", "handoff", "question", "review"})
 """The families whose records are recomputed from their streams."""
 Publish: TypeAlias = Callable[[int, list[bytes]], None]
 

@@ -14,7 +14,7 @@ from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle import handoff, reasoning, record, review, session, snapshot, tot
+from deedbook.ledger.lifecycle import decision, handoff, question, reasoning, record, review, session, snapshot, tot
 from deedbook.ledger.lifecycle.authority import Agents, has_role
 from deedbook.ledger.lifecycle.machine import StateMachine, check_roles
 from deedbook.ledger.log.keys import dependents_key
@@ -68,7 +68,9 @@ def _upload_intent(event: Event, _state: Layer, _: StreamState | None) -> Stream
 
 
 _ALL_MACHINES: Final[tuple[StateMachine[Any], ...]] = (
+    decision.MACHINE,
     handoff.MACHINE,
+    question.MACHINE,
     reasoning.MACHINE,
     record.MACHINE,
     review.MACHINE,

@@ -116,6 +116,16 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
         },
     ),
     ("snapshot", "snapshot", {"snapshot.taken": "SnapshotTaken"}),
+    ("decision", "decision", {"decision.made": "DecisionMade", "decision.withdrawn": "DecisionWithdrawn"}),
+    (
+        "question",
+        "question",
+        {
+            "question.asked": "QuestionAsked",
+            "question.answered": "QuestionAnswered",
+            "question.settled": "QuestionSettled",
+        },
+    ),
     ("review", "review", {"review.requested": "ReviewRequested", "review.answered": "ReviewAnswered"}),
     (
         "tot",

@@ -90,7 +90,7 @@ class Step(EventData, frozen=True):
     type: Annotated[StepType, msgspec.Meta(description="The type of step.")]
     content: Annotated[Text, msgspec.Meta(description="In words.")]
     reasoning_type: Annotated[ReasoningType, msgspec.Meta(description="The type of inference.")] = ""
-    evidence: Annotated[list[Passage], msgspec.Meta(description="Evidence, such as src/auth.py:5-9.")] = []
+    evidence: Annotated[list[Passage], msgspec.Meta(description="Such as src/auth.py:5-9.")] = []
     premises: Annotated[list[Passage], msgspec.Meta(description="A premise in words.")] = []
     alternatives_considered: Annotated[list[Passage], msgspec.Meta(description="What else it could be.")] = []
     assumptions: Annotated[list[Passage], msgspec.Meta(description="What it assumes.")] = []
@@ -132,9 +132,9 @@ class AssumptionSettled(EventData, frozen=True):
     """
 
     step: Annotated[StepNumber, msgspec.Meta(description="The assumption's step.")]
-    holds: Annotated[bool, msgspec.Meta(description="Whether it holds (true), or is refuted (false).")]
-    how: Annotated[Passage, msgspec.Meta(description="How it was settled, such as 'logs are encrypted since 2024-10'.")]
-    evidence: Annotated[list[Passage], msgspec.Meta(description="Evidence, such as config/logging.yaml:5.")] = []
+    holds: Annotated[bool, msgspec.Meta(description="False: it is refuted.")]
+    how: Annotated[Passage, msgspec.Meta(description="How it was settled.")]
+    evidence: Annotated[list[Passage], msgspec.Meta(description="Such as config/logging.yaml:5.")] = []
     evidence_digests: list[CitedDigest] | None = None
 
 

@@ -74,9 +74,7 @@ class AssessmentRecorded(EventData, frozen=True):
     ]
     reasoning: Annotated[OptionalText, msgspec.Meta(description="Why these values.")] = ""
     round: Annotated[Count, msgspec.Meta(description="The round of work it belongs to.")] = 0
-    overall_confidence: Annotated[
-        Unit | None, msgspec.Meta(description="Your own value instead of the mean of the vectors.")
-    ] = None
+    overall_confidence: Annotated[Unit | None, msgspec.Meta(description="Instead of the mean of the vectors.")] = None
 
 
 class FindingLogged(EventData, frozen=True):

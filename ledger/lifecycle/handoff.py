@@ -21,11 +21,21 @@ from deedbook.ledger.format.codec import encode_sorted
 from deedbook.ledger.lifecycle.authority import Agents, compromised_at, has_role, voided, why_unregistered
 from deedbook.ledger.lifecycle.clock import Span
 from deedbook.ledger.lifecycle.handoff_status import CriterionMark, QuestionMark, Status, is_lapsed, is_unlocked
-from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet, import_is_own, void_text
+from deedbook.ledger.lifecycle.machine import (
+    REVIEWING,
+    LedgerState,
+    Question,
+    StateMachine,
+    Unmet,
+    asks_another,
+    import_is_own,
+    receiver_is_registered,
+    replacement_exists,
+    replacement_is_another,
+    void_text,
+)
 from deedbook.ledger.lifecycle.rules import Row, rules_of
 
-REVIEWING: Final = frozenset({"reviewer", "human"})
-"""The roles of which a reviewer needs one."""
 MET: Final = frozenset({"checked", "waived"})
 """The marks of a criterion that is no longer open."""
 # The search for a cycle visits at most so many handoffs. Beyond it the handoff is refused, never half-checked.
@@ -408,11 +418,6 @@ def _questions_are_bounded(question: Question[HandoffState]) -> Unmet | None:
     return Unmet(f"{question.event.name} has {questions_max} questions, and takes no more", {"limit": questions_max})
 
 
-def _asks_another(question: Question[HandoffState]) -> Unmet | None:
-    is_own = question.data.to == question.event.author
-    return Unmet("nobody asks themselves: name another agent", {"path": "$.data.to"}) if is_own else None
-
-
 def _question_is_to_author(question: Question[HandoffState]) -> Unmet | None:
     state, event, position = question.state, question.event, question.data.position
     assert state is not None  # noqa: S101 - as above
@@ -432,12 +437,6 @@ def _question_is_of_author(question: Question[HandoffState], ledger: LedgerState
     names = " or ".join(filter(None, allowed))
     message = f"only {names} may settle question {position + 1} of {event.name}, not {event.author}"
     return Unmet(message, {"name": event.author, "allowed": allowed})
-
-
-def _replacement_is_another(question: Question[HandoffState]) -> Unmet | None:
-    name = question.event.name
-    message = f"{name} cannot supersede itself: name another handoff"
-    return Unmet(message, {"path": "$.data.by"}) if question.data.by == name else None
 
 
 def _is_not_announced(question: Question[HandoffState]) -> Unmet | None:
@@ -466,16 +465,8 @@ def _author_is_human(question: Question[HandoffState], ledger: LedgerState) -> U
     return Unmet(message, {"author": author})
 
 
-def _receiver_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    return _registered(question.data.to, ledger)
-
-
 def _reviewer_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    return _registered(question.data.reviewer, ledger)
-
-
-def _registered(name: str, ledger: LedgerState) -> Unmet | None:
-    why = why_unregistered(ledger, name)
+    why = why_unregistered(ledger, question.data.reviewer)
     return None if why is None else Unmet(*why)
 
 
@@ -676,12 +667,6 @@ def _verification_is_missing(question: Question[HandoffState], ledger: LedgerSta
     return Unmet(f"handoff {question.event.name} is already verified: nothing comes next", {"status": "verified"})
 
 
-def _replacement_exists(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    by = question.data.by
-    is_missing = _handoff(ledger, by) is None
-    return Unmet(f"there is no handoff {by} to supersede {question.event.name}", {"by": by}) if is_missing else None
-
-
 def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     """The walk reads unverified streams. Before it decides, it reads the verified ones that the decision rests on.
 
@@ -750,15 +735,15 @@ _CONDITIONS: Final[dict[str, Callable[[Question[HandoffState]], Unmet | None]]] 
     "criteria_are_met": _criteria_are_met,
     "questions_are_settled": _questions_are_settled,
     "questions_are_bounded": _questions_are_bounded,
-    "asks_another": _asks_another,
+    "asks_another": asks_another,
     "question_is_to_author": _question_is_to_author,
-    "replacement_is_another": _replacement_is_another,
+    "replacement_is_another": replacement_is_another,
     "is_not_announced": _is_not_announced,
     "receiver_is_named": _receiver_is_named,
 }
 _LEDGER_CONDITIONS: Final[dict[str, Callable[[Question[HandoffState], LedgerState], Unmet | None]]] = {
     "author_is_human": _author_is_human,
-    "receiver_is_registered": _receiver_is_registered,
+    "receiver_is_registered": receiver_is_registered,
     "reviewer_is_registered": _reviewer_is_registered,
     "reviewer_may_review": _reviewer_may_review,
     "reviewer_is_kept": _reviewer_is_kept,
@@ -772,7 +757,7 @@ _LEDGER_CONDITIONS: Final[dict[str, Callable[[Question[HandoffState], LedgerStat
     "dependencies_are_done": _dependencies_are_done,
     "dependencies_form_no_cycle": _dependencies_form_no_cycle,
     "dependencies_are_bounded": _dependencies_are_bounded,
-    "replacement_exists": _replacement_exists,
+    "replacement_exists": replacement_exists,
     "question_is_of_author": _question_is_of_author,
 }
 

@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Voided, has_role, voided
+from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Voided, has_role, voided, why_unregistered
 from deedbook.ledger.lifecycle.rules import ADMIN, NONE, Mark, Row, Rules, rules_of
 
 S = TypeVar("S")
@@ -220,10 +220,11 @@ def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> 
 
 
 class OwnedState(msgspec.Struct, frozen=True, array_like=True, tag="owned"):
-    """The state of a review, session, snapshot or unmapped record: its owner, and the name of its state."""
+    """The state of a family that remembers little: its owner, the name of its state, and of a question who is asked."""
 
     owner: str
     status: str
+    receiver: str = ""
 
 
 def owned_machine(
@@ -232,11 +233,11 @@ def owned_machine(
     ledger_conditions: Mapping[str, LedgerCondition[OwnedState]] = {},
     hint: str = "",
 ) -> StateMachine[OwnedState]:
-    """Return the state machine of a family that remembers only an owner and a status."""
+    """Return the state machine of a family that remembers only an owner, a status, and perhaps a receiver."""
     return StateMachine(
         family=family,
         state_name=lambda state, _event: state.status,
-        party=lambda state, _party, _ledger: (state.owner,),
+        party=lambda state, party, _ledger: (state.receiver if party == "receiver" else state.owner,),
         apply=_owned_after,
         conditions=conditions,
         ledger_conditions=ledger_conditions,
@@ -245,10 +246,9 @@ def owned_machine(
 
 
 def _owned_after(question: Question[OwnedState], row: Row) -> OwnedState:
-    state, owner = question.state, question.event.author if question.state is None else question.state.owner
-    if row.to is None and state is not None:
-        return state
-    return OwnedState(owner, row.to or "")
+    state = question.state or OwnedState(question.event.author, "")
+    receiver = question.data.to if "addressee" in row.records else state.receiver
+    return OwnedState(state.owner, row.to or state.status, receiver)
 
 
 def import_is_own(question: Question[Any]) -> Unmet | None:
@@ -259,3 +259,46 @@ def import_is_own(question: Question[Any]) -> Unmet | None:
         return None
     message = f"{owner} imported {event.stream}, and only {owner} may import it again"
     return Unmet(message, {"owner": owner})
+
+
+def asks_another(question: Question[Any]) -> Unmet | None:
+    """Nobody asks themselves; condition ``asks_another``."""
+    is_own = question.data.to == question.event.author
+    return Unmet("nobody asks themselves: name another agent", {"path": "$.data.to"}) if is_own else None
+
+
+def receiver_is_registered(question: Question[Any], ledger: LedgerState) -> Unmet | None:
+    """The agent in ``to`` is registered; condition ``receiver_is_registered``."""
+    why = why_unregistered(ledger, question.data.to)
+    return None if why is None else Unmet(*why)
+
+
+def replacement_is_another(question: Question[Any]) -> Unmet | None:
+    """Nothing replaces itself; condition ``replacement_is_another``."""
+    family, _, name = question.event.stream.partition("/")
+    if question.data.by != name:
+        return None
+    return Unmet(f"{name} cannot replace itself: name another {family}", {"path": "$.data.by"})
+
+
+def replacement_exists(question: Question[Any], ledger: LedgerState) -> Unmet | None:
+    """An event of the stream of the same family that ``by`` names counts; condition ``replacement_exists``."""
+    (family, _, name), by = question.event.stream.partition("/"), question.data.by
+    record = ledger.stream(f"{family}/{by}")
+    if record is not None and record.state is not None:
+        return None
+    return Unmet(f"there is no {family} {by} to replace {name}", {"by": by})
+
+
+REVIEWING: Final = frozenset({"reviewer", "human"})
+"""The roles of which a reviewer needs one."""
+
+
+def author_is_owner_or_reviewer(question: Question[OwnedState], ledger: LedgerState) -> Unmet | None:
+    """The author is the owner, or is a reviewer or human; condition ``author_is_owner_or_reviewer``."""
+    state, event = question.state, question.event
+    assert state is not None  # noqa: S101 - the rows are from states of a stream that exists
+    if event.author == state.owner or has_role(ledger, event.author, REVIEWING):
+        return None
+    message = f"only {state.owner}, a reviewer or a human may sign {event.kind} of {event.name}, not {event.author}"
+    return Unmet(message, {"name": event.author, "allowed": [state.owner]})

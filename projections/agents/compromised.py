@@ -28,6 +28,8 @@ _STREAMS: Final = {
     "handoffs": ("handoff", "id"),
     "sessions": ("session", "id"),
     "reasoning": ("reasoning", "id"),
+    "decisions": ("decision", "id"),
+    "questions": ("question", "id"),
     "reviews": ("review", "id"),
     "snapshots": ("snapshot", "id"),
     "tot": ("tot", "id"),
@@ -166,8 +168,8 @@ def _target_of(query: str, part: Marked) -> int | str | None:
     if isinstance(stream, str):
         return stream
     family, column = _STREAMS.get(query.partition(".")[0], ("", ""))
-    if query == "handoffs.next" and row.get("kind") == "review":
-        family = "review"
+    if query == "handoffs.next":
+        family = str(row.get("kind", family))
     if query == "tot.tree":
         column = "task_id"
     name = row.get(column) or row.get(f"{family}_id")

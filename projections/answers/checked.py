@@ -38,7 +38,9 @@ from deedbook.projections.views.runner import read_logged
 
 # The views that fold a stream, by its family, and the family of a view with states.
 _VIEWS: Final = {
+    "decision": ("decisions",),
     "handoff": ("handoffs",),
+    "question": ("questions",),
     "reasoning": ("reasoning", "validations"),
     "review": ("reviews",),
     "snapshot": ("snapshots",),

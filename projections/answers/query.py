@@ -28,6 +28,7 @@ prefix_digits_min: Final = 12
 ref_digits: Final = 64
 _LISTS: Final = {
     "agent": "agent list",
+    "decision": "decisions",
     "event": "log",
     "event, reasoning or stream": "log",
     "handoff": "handoff list",
@@ -38,7 +39,9 @@ _LISTS: Final = {
 }
 _NEWEST: Final = {
     "agents": "registered_index",
+    "decisions": "made_index",
     "handoffs": "created_index",
+    "questions": "asked_index",
     "reasonings": "started_index",
     "reviews": "requested_index",
     "sessions": "started_index",

@@ -1,8 +1,9 @@
 """The catalog's fold: a row for each event, a row for each reference, and the length of each stream.
 
 An event rests on its references, and ``via`` says how: ``causes``; ``stream``, the step before it in its handoff,
-reasoning or review; or a field of its data (``_NAMED``, and ``blob``). The target of a reference is resolved when it is
-read: an event, the body of one, a version of a reasoning graph, a stream as of then, a blob, or nothing known here.
+decision, question, reasoning or review; or a field of its data (``_NAMED``, and ``blob``). The target of a reference is
+resolved when it is read: an event, the body of one, a version of a reasoning graph, a stream as of then, a blob, or
+nothing known here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.ledger.events import handoff, imported, reasoning, review, session, snapshot
+from deedbook.ledger.events import decision, handoff, imported, reasoning, review, session, snapshot
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.handoff import HandoffClaimed, HandoffContent
@@ -25,9 +26,10 @@ STEPS: Final = (
     *("handoff.released", "handoff.completed", "handoff.changes_requested", "handoff.verified"),
     *("handoff.cancelled", "handoff.superseded", "reasoning.started", "reasoning.extended", "reasoning.concluded"),
     *("reasoning.assumption_settled", "reasoning.step_retracted", "review.requested", "review.answered"),
+    *("decision.made", "decision.withdrawn", "question.asked", "question.answered", "question.settled"),
 )
-"""The kinds that change a handoff, a reasoning or a review: each rests on the one before it in its stream."""
-_WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")
+"""The kinds that change such a stream: each rests on the one before it in its stream."""
+_WITH_STEPS: Final = ("decision/", "handoff/", "question/", "reasoning/", "review/")
 
 
 class EventRow(Row, frozen=True):
@@ -132,6 +134,7 @@ def _of_request(data: review.ReviewRequested) -> Iterable[tuple[str | None, str]
 _NAMED: Final[dict[type[Any], Callable[[Any], Iterable[tuple[str | None, str]]]]] = {
     **dict.fromkeys((handoff.HandoffCreated, handoff.HandoffAmended), _of_content),
     handoff.HandoffCompleted: lambda data: ((ref, "reasoning_ref") for ref in data.reasoning_refs),
+    decision.DecisionWithdrawn: lambda data: [(f"decision/{data.by}" if data.by else None, "superseded_by")],
     handoff.HandoffSuperseded: lambda data: [(f"handoff/{data.by}", "superseded_by")],
     reasoning.ReasoningBriefed: lambda data: [(data.brief.reasoning_ref, "reasoning_ref")],
     reasoning.ReasoningValidated: lambda data: [(data.reasoning_ref, "reasoning_ref")],

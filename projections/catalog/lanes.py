@@ -16,6 +16,7 @@ _ACTS: Final = (
     ),
     *("reasoning.assumption_settled", "reasoning.step_retracted", "reasoning.concluded", "reasoning.validated"),
     *("report.generated", "review.requested", "review.answered"),
+    *("decision.made", "decision.withdrawn", "question.asked", "question.answered", "question.settled"),
     *("tot.started", "tot.search_complete", "key.compromised"),
 )
 # The agent that has to act next.

@@ -48,18 +48,20 @@ class BoardColumns(Answer, frozen=True, kw_only=True):
 
 
 class QueueItem(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
-    """A handoff or review that waits for ``agent``, and ``act``, the operation by which they move it on (or ``show``).
+    """A handoff, review or question that waits for ``agent``, and ``act``, the operation by which they move it on.
+
+    ``act`` may be ``show``: they can only look.
 
     ``author`` signed it; ``from`` may be only a claim of an imported file (``is_imported``: nobody here has confirmed
     it). ``since_*`` is the event since which it waits.
     """
 
-    kind: Literal["handoff", "review"]
+    kind: Literal["handoff", "review", "question"]
     id: str
     title: Untrusted
     action: Action | Literal["review"]
     agent: str
-    status: Status | Literal["open"]
+    status: Status | Literal["open", "answered"]
     is_imported: bool
     sender: str
     author: str
@@ -432,7 +434,7 @@ class Surrounding(Answer, frozen=True, kw_only=True):
 class WaitingRow(Answer, frozen=True, kw_only=True):
     """A handoff or review, its id, the agent whom it waits for, and the action."""
 
-    kind: Literal["handoff", "review"]
+    kind: Literal["handoff", "review", "question"]
     id: str
     agent: str
     action: Action | Literal["review"]

@@ -65,9 +65,13 @@ class HandoffPage(Page[HandoffLine], frozen=True, kw_only=True):
 
 
 class NewLine(Marked, frozen=True, kw_only=True):
-    """A log line that somebody else signed on a handoff that concerns an agent."""
+    """A line that somebody else signed and that concerns an agent. ``id`` is that of its stream, ``FAMILY/ID``.
+
+    ``title`` is that of a handoff, and of a decision or question its text.
+    """
 
     event_index: Index
+    stream: str
     id: str
     title: Untrusted
     author: str

@@ -1,8 +1,9 @@
 """The queue of each agent: what waits for them, why, and the operation that moves it on (`deed next`).
 
 ``waits.waiting`` decides, and the fold of handoffs has written its decisions as rows. SQL finds, orders and counts
-these rows, so showing ten handoffs never reads ten thousand. An open review waits for every human. Only registered
-agents have a queue: an imported file may name anybody.
+these rows, so showing ten handoffs never reads ten thousand. An open review waits for every human, a question about no
+handoff for who was asked, and its answer for who asked. Only registered agents have a queue: an imported file may name
+anybody.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.queries import VALID
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
-from deedbook.projections.handoffs.waits import REVIEW_RANK, Wait, questions_for, since_of, waiting
+from deedbook.projections.handoffs.waits import (
+    ANSWER_RANK,
+    QUESTION_RANK,
+    REVIEW_RANK,
+    Wait,
+    questions_for,
+    since_of,
+    waiting,
+)
 from deedbook.projections.handoffs.why import (
     approval_rests_text,
     compromised_approval_text,
@@ -34,6 +43,7 @@ from deedbook.projections.handoffs.why import (
     reviewer_removed_text,
     stuck_text,
 )
+from deedbook.projections.questions.fold import QuestionRow
 from deedbook.projections.reasoning.route import Domain, Route, Tag
 from deedbook.projections.reviews.fold import ReviewRow
 from deedbook.projections.reviews.queries import SUPERSEDED_BY
@@ -50,6 +60,14 @@ _REVIEWS: Final = (
     f"SELECT a.name AS agent, {REVIEW_RANK} AS rank, r.requested_index AS since_index, r.id AS id, 'review' AS kind, "  # noqa: S608 - fixed texts
     "'review' AS action FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
     f"WHERE r.status = 'open' AND {SUPERSEDED_BY} IS NULL AND a.name = coalesce(?2, a.name)"
+)
+_QUESTIONS: Final = (
+    f"SELECT q.receiver AS agent, {QUESTION_RANK} AS rank, q.asked_index AS since_index, q.id AS id, "  # noqa: S608 - fixed texts
+    "'question' AS kind, 'answer' AS action FROM questions q JOIN agents a ON a.name = q.receiver "
+    "WHERE q.status = 'open' AND q.receiver = coalesce(?2, q.receiver) UNION ALL "
+    f"SELECT q.author AS agent, {ANSWER_RANK} AS rank, q.answered_index AS since_index, q.id AS id, "
+    "'question' AS kind, 'settle' AS action FROM questions q JOIN agents a ON a.name = q.author "
+    "WHERE q.status = 'answered' AND q.author = coalesce(?2, q.author)"
 )
 _REASONED_REVIEW: Final = (
     " AND r.reasoning_ref IN (SELECT v.ref FROM reasoning_versions v WHERE v.reasoning_id IN ({}))"
@@ -93,6 +111,8 @@ def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
         of_handoffs += f" AND w.handoff_id IN ({route.handoffs(first=3)})"
         of_reviews = _REASONED_REVIEW.format(route.reasonings(first=3))
     candidates = f"{_WAITS}{of_handoffs} UNION ALL {_REVIEWS}{of_reviews}"
+    if not route.values:  # a question cites no reasoning
+        candidates += f" UNION ALL {_QUESTIONS}"
     condition = ""
     cursor: tuple[Value, ...] = ()
     if args.after is not None:
@@ -128,6 +148,7 @@ def items_of(source: RowSource, waiting_rows: Sequence[WaitingRow]) -> list[Queu
     records = records_of(source, {row.id for row in waiting_rows if row.kind == "handoff"})
     facts = known_facts(source, records, links=0)
     reviews = source.states("reviews", ReviewRow, [row.id for row in waiting_rows if row.kind == "review"])
+    questions = source.states("questions", QuestionRow, [row.id for row in waiting_rows if row.kind == "question"])
     agents = source.agents({row.agent for row in waiting_rows})
     items: list[QueueItem] = []
     for row in waiting_rows:
@@ -137,6 +158,8 @@ def items_of(source: RowSource, waiting_rows: Sequence[WaitingRow]) -> list[Queu
             continue
         if row.kind == "review" and name in reviews and "human" in registered.roles:
             items += [_review(reviews[name], agent)] if reviews[name].status == "open" else []
+        elif row.kind == "question" and name in questions:
+            items += _question(questions[name], agent, row.action)
         elif name in records and row.kind == "handoff":
             waits = (wait for waiting_agent, wait in waiting(facts[name]) if waiting_agent == agent)
             items += [_handoff(records[name], facts[name], agent, wait) for wait in waits if wait.action == row.action]
@@ -164,6 +187,37 @@ def _review(review: ReviewRow, agent: str) -> QueueItem:
         reasoning_refs=[review.reasoning_ref] if review.reasoning_ref else [],
         since_index=review.requested_index,
     )
+
+
+def _question(question: QuestionRow, agent: str, action: str) -> list[QueueItem]:
+    """Return the item of a question; nothing if it does not wait for this agent."""
+    is_open = question.status == "open"
+    if (agent, action, question.status) not in (
+        (question.receiver, "answer", "open"),
+        (question.author, "settle", "answered"),
+    ):
+        return []
+    place = f" about {question.place}" if question.place else ""
+    item = QueueItem(
+        kind="question",
+        id=question.id,
+        title=question.question,
+        action="answer" if is_open else "settle",
+        agent=agent,
+        status="open" if is_open else "answered",
+        is_imported=False,
+        sender=question.author,
+        author=question.author if is_open else question.receiver,
+        receiver=question.receiver,
+        reviewer=question.author,
+        version=None,
+        why=f"{question.author} asks{place}" if is_open else f"{question.receiver} answers: {question.answer}",
+        act=action,
+        arguments={},
+        reasoning_refs=[],
+        since_index=question.asked_index if is_open else question.answered_index or question.asked_index,
+    )
+    return [item]
 
 
 def _handoff(record: HandoffRecord, facts: HandoffFacts, agent: str, wait: Wait) -> QueueItem:

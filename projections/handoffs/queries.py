@@ -44,18 +44,30 @@ _REFERENCES: Final = (
 )
 _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
 
-_LINES: Final = query.Listing(
-    "SELECT l.event_index, l.handoff_id AS id, h.title, l.author, l.kind, l.accepted_ms, l.text "
-    "FROM handoff_log l JOIN handoffs h ON h.id = l.handoff_id",
-    "handoff_log l JOIN handoffs h ON h.id = l.handoff_id",
-    "l.event_index",
-    newest_first=False,
-)
-_CONCERNED: Final = (
-    "(h.sender = ? OR h.importer = ? OR h.receiver = ? OR h.reviewer = ? "
-    "OR h.id IN (SELECT w.handoff_id FROM handoff_waits w WHERE w.agent = ?) "
-    "OR h.id IN (SELECT o.handoff_id FROM handoff_log o WHERE o.author = ?))"
-)
+# The lines that others signed after the entry ?2 and that concern the agent ?1, family by family.
+_LINES: Final = """
+    SELECT l.event_index, 'handoff/' || l.handoff_id AS stream, l.handoff_id AS id, h.title, l.author, l.kind,
+        l.accepted_ms, l.text
+    FROM handoff_log l JOIN handoffs h ON h.id = l.handoff_id
+    WHERE l.event_index > ?2 AND l.author <> ?1 AND NOT (l.kind = 'record.imported' AND h.is_history = 1)
+        AND (h.sender = ?1 OR h.importer = ?1 OR h.receiver = ?1 OR h.reviewer = ?1
+            OR h.id IN (SELECT w.handoff_id FROM handoff_waits w WHERE w.agent = ?1)
+            OR h.id IN (SELECT o.handoff_id FROM handoff_log o WHERE o.author = ?1))
+    UNION ALL SELECT made_index, 'decision/' || id, id, text, author, 'decision.made', made_ms, 'decided: ' || text
+    FROM decisions WHERE made_index > ?2 AND author <> ?1
+    UNION ALL SELECT ended_index, 'decision/' || id, id, text, ended_by, 'decision.withdrawn', ended_ms,
+        CASE WHEN superseded_by IS NULL THEN 'withdrew: ' ELSE 'replaced it by ' || superseded_by || ': ' END || text
+    FROM decisions WHERE ended_index > ?2 AND ended_by <> ?1
+    UNION ALL SELECT asked_index, 'question/' || id, id, question, author, 'question.asked', asked_ms,
+        'asks ' || receiver || CASE WHEN place IS NULL THEN '' ELSE ' about ' || place END || ': ' || question
+    FROM questions WHERE asked_index > ?2 AND receiver = ?1
+    UNION ALL SELECT answered_index, 'question/' || id, id, question, receiver, 'question.answered', answered_ms,
+        'answers: ' || answer
+    FROM questions WHERE answered_index > ?2 AND author = ?1
+    UNION ALL SELECT settled_index, 'question/' || id, id, question, settled_by, 'question.settled', settled_ms,
+        'question settled' || CASE WHEN comment = '' THEN '' ELSE ': ' || comment END
+    FROM questions WHERE settled_index > ?2 AND settled_by <> ?1 AND (receiver = ?1 OR author = ?1)"""
+_UNREAD: Final = f"SELECT *, count(*) OVER () AS total FROM ({_LINES}) AS lines ORDER BY event_index LIMIT ?3"  # noqa: S608 - fixed texts
 
 
 History: TypeAlias = Annotated[
@@ -162,17 +174,17 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> Page[str
 
 
 def lines_for_agent(context: query.QueryContext, args: UnreadFilter) -> Page[NewLine]:
-    """Return what others signed on the handoffs that concern an agent, in the order of the log.
+    """Return what others signed that concerns an agent, in the order of the log.
 
-    The import of a handoff that claims to be over is no news.
-    A handoff concerns its parties, who signed something on it, and whom it waits for, such as for an answer.
+    The import of a handoff that claims to be over is no news. A handoff concerns its parties, who signed something on
+    it, and whom it waits for, such as for an answer. A question concerns who asked and who was asked, and a decision
+    every agent.
     """
-    where = query.Where()
-    where.add("l.event_index > ? AND l.author <> ?", args.after, args.agent)
-    where.add("NOT (l.kind = 'record.imported' AND h.is_history = 1)")
-    where.add(_CONCERNED, *[args.agent] * _CONCERNED.count("?"))
-    page, total, following = query.page_of(context, _LINES, where, None, args.limit)
-    return Page(items=[NewLine(**row) for row in page], total=total, next=following)
+    rows = context.rows(_UNREAD, (args.agent, args.after, args.limit + 1))
+    total, page = rows[0]["total"] if rows else 0, rows[: args.limit]
+    following = page[-1]["event_index"] if len(rows) > args.limit else None
+    lines = [NewLine(**{name: value for name, value in row.items() if name != "total"}) for row in page]
+    return Page(items=lines, total=total, next=following)
 
 
 def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -> UnannouncedHandoffs:

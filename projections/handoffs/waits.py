@@ -56,13 +56,15 @@ class Wait(msgspec.Struct, frozen=True):
     act: Literal["show"] | None = None
 
 
+QUESTION_RANK: Final = 0
 REVIEW_RANK: Final = 2
+ANSWER_RANK: Final = 4
 _BLOCKED: Final = "{handoff.receiver} is blocked: {handoff.reason}"
 # First questions, for which somebody waits and which take a minute. Then items that stopped somebody's work, then items
 # that wait at a gate, then work in progress, then work that can start. Imported history is last: a hundred claims of
 # old files must not come before what agents wait for.
 WAITS: Final = (
-    Wait("question", "asked", "answer", 0, None),
+    Wait("question", "asked", "answer", QUESTION_RANK, None),
     Wait("blocked", "reviewer", "unblock", 1, _BLOCKED),
     Wait("orphaned", "sender", "amend", 1, None, "show"),  # its receiver was removed
     Wait("unreviewed", "sender", "amend", 1, None, "show"),  # the reviewer who must act was removed, or cannot
@@ -70,8 +72,8 @@ WAITS: Final = (
     Wait("stuck", "sender", "amend", 1, None, "show"),  # a dependency does not exist, or will never be done
     Wait("asked", "reviewer", "waive", 2, None),
     Wait("changes", "receiver", "continue", 3, None),
-    Wait("answered", "asker", "settle", 4, None),
-    Wait("held", "reviewer", "settle", 4, None),  # nothing but open questions holds its completion
+    Wait("answered", "asker", "settle", ANSWER_RANK, None),
+    Wait("held", "reviewer", "settle", ANSWER_RANK, None),  # nothing but open questions holds its completion
     Wait("completed", "reviewer", "verify", 4, None),
     Wait("pending", "reviewer", "approve", 5, None),
     Wait("in_progress", "receiver", "continue", 6, None),

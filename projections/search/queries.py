@@ -58,7 +58,9 @@ far_max: Final = 5  # if nothing is near, so many hits, if possible of as many s
 _CUT: Final = "…"
 
 # The sorts of streams on which events carry human text.
-Sort: TypeAlias = Literal["handoff", "reasoning", "record", "review", "session", "snapshot", "tot"]
+Sort: TypeAlias = Literal[
+    "decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "tot"
+]
 SORTS: Final = get_args(Sort)
 # Longer queries do not require all words: a phrase of n words costs n look-ups at each of its positions.
 words_searched_max: Final = 512

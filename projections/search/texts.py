@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
+from deedbook.ledger.events import KINDS, decision, handoff, question, reasoning, review, session, snapshot, tot
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.projections.briefs.text import one_line
@@ -127,6 +127,11 @@ TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     reasoning.StepRetracted: lambda data: (data.reason,),
     reasoning.ReasoningConcluded: lambda data: (data.conclusion, *(data.known_limitations or ())),
     snapshot.SnapshotTaken: _snapshot,
+    decision.DecisionMade: lambda data: (data.text, data.why, *data.paths),
+    decision.DecisionWithdrawn: _remark,
+    question.QuestionAsked: lambda data: (data.question, data.place or ""),
+    question.QuestionAnswered: lambda data: (data.answer,),
+    question.QuestionSettled: _remark,
     review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
     review.ReviewAnswered: _remark,
     tot.TotStarted: lambda data: (data.problem,),

@@ -124,7 +124,7 @@ def test_kinds_are_past_tense_facts_of_a_family() -> None:
     named = {KIND_OF[data] for data in (*get_args(tot.Question), *get_args(tot.Answer), tot.TotError)}
     assert all(name.count(".") == 1 for name in KINDS)
     assert all(
-        name.endswith(("ed", ".taken", ".ready", ".log_written", ".clock_set", ".history_reset"))
+        name.endswith(("ed", ".made", ".taken", ".withdrawn", ".ready", ".log_written", ".clock_set", ".history_reset"))
         for name in KINDS.keys() - named
     )
 

@@ -19,8 +19,11 @@ from deedbook.ledger.home.environment import wants_colour
 SECTIONS: Final = {
     "Every day": {
         "next": Lazy("handoff_show:next_", "Show what waits for you, each with the next command."),
-        "unread": Lazy("unread:unread", "Show once what others did on your handoffs."),
+        "unread": Lazy("unread:unread", "Show once what others did that concerns you."),
         "handoff": Lazy("handoff:handoff", "Hand work over: create, approve, claim, complete.", is_group=True),
+        "decide": Lazy("decisions:decide", "Tell everybody what was decided about which files."),
+        "decisions": Lazy("decisions:decisions", "List the decisions that stand, for example by --path."),
+        "withdraw": Lazy("decisions:withdraw", "Withdraw a decision."),
         "session": Lazy("sessions:session", "Record a session: what you do, find and learn.", is_group=True),
         "report": Lazy(
             "reports:report", "Make, find and compare reports of sessions; resume from them.", is_group=True

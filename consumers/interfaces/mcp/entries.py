@@ -63,6 +63,16 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     context: Annotated[str, msgspec.Meta(description="What its reader should know.")] = ""
 
 
+class NewDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A decision about some files, for every agent of the ledger."""
+
+    text: Line
+    why: str = ""
+    paths: list[Line] = []
+    contract: bool = False
+    supersedes: list[Line] = []
+
+
 class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tree-of-thoughts search for ``problem`` (minutes), or the state of the search ``ref``.
 
@@ -83,7 +93,7 @@ class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     after: Annotated[int, msgspec.Meta(ge=0, description="Only later log lines.")] = 0
 
 
-Alone: TypeAlias = Retraction | Resolution | Judgement | Thoughts
+Alone: TypeAlias = Retraction | Resolution | Judgement | NewDecision | Thoughts
 """An entry that must be the only one of its call."""
 
 Work: TypeAlias = EventData | StepEntry
@@ -112,6 +122,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "settlement": of_reasoning.OPERATIONS["settle"],
     "retraction": _SESSION["retract"],
     "resolution": _SESSION["resolve"],
+    "decision": operation_on(NewDecision, ""),
     "snapshot": _JUDGE,
     "validation": _JUDGE,
     "review": _JUDGE,

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pydantic import Field, WithJsonSchema
 
 from deedbook.consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
+from deedbook.consumers.handoffs.decisions import standing, touched_paths
 from deedbook.consumers.handoffs.files.mapping import lines_only_in_file
 from deedbook.consumers.handoffs.operations import (
     NOTES,
@@ -118,10 +119,21 @@ class ItemPage(Answer, frozen=True, kw_only=True):
     shorter: Own
 
 
+class DecisionInTokens(Answer, frozen=True, kw_only=True):
+    """A decision that stands about the files of a handoff."""
+
+    id: str
+    author: str
+    contract: bool
+    text: Untrusted
+    paths: list[Untrusted]
+
+
 class HandoffInTokens(ShownHandoff, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
     """A handoff within the token limit: its notes as one list, its log as lines, and the rest of its file."""
 
     only_in_file: list[Untrusted]
+    decisions: list[DecisionInTokens]
     notes: list[dict[str, Untrusted]]  # type: ignore[assignment]  # the type only says which texts are untrusted
     log: list[Untrusted]  # type: ignore[assignment]
 
@@ -265,6 +277,9 @@ class HandoffTools(Tools):
         row = self._ledger.ask("handoffs.show", id=id_)
         if with_handoff:
             row["only_in_file"] = lines_only_in_file(row, self._ledger.get_blob)
+            about = standing(self._ledger.query_with, touched_paths(row["notes"]))["items"]
+            names = DecisionInTokens.__struct_fields__
+            row["decisions"] = [{name: decision[name] for name in names} for decision in about]
         # An operation describes each cited reasoning, so that an agent notices a wrong ref; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
         row = as_citations(self._citations(tokens).shown(row))
@@ -358,16 +373,25 @@ def handoff_in_tokens(handoff: dict[str, Any], answer: dict[str, Any]) -> dict[s
     """Return a handoff within the token limit: texts cut between words, the newest log lines, and ``left_out``."""
     notes = handoff["notes"] | {"later": later(handoff)}
     handoff = handoff | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
-    separate = {"why", "log", "template", "tasks", "criteria", "questions", "notes", "only_in_file"}
+    separate = {"why", "log", "template", "tasks", "criteria", "questions", "notes", "only_in_file", "decisions"}
     whole = {name: value for name, value in handoff.items() if name not in separate and value is not None}
     fields = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out = [f"the rest of {name}" for name in fields.pop("shortened", [])]
     if handoff["template"] is not None and handoff["only_in_file"] is None:
         left_out.append(f"the file of this version, {handoff['template']}: it is not here, or is none")
     handoff = handoff | {"only_in_file": handoff["only_in_file"] or []}
-    fields |= {"notes": [], "tasks": [], "criteria": [], "questions": [], "only_in_file": [], "log": []}
+    fields |= {
+        "notes": [],
+        "decisions": [],
+        "tasks": [],
+        "criteria": [],
+        "questions": [],
+        "only_in_file": [],
+        "log": [],
+    }
     for name, rows in (
         ("notes", handoff["notes"]),  # first, because the receiver cannot find these out alone
+        ("decisions", handoff["decisions"]),
         ("questions", handoff["questions"]),
         ("criteria", handoff["criteria"]),
         ("tasks", handoff["tasks"]),

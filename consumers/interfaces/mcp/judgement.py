@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.mcp.entries import Judgement
+import msgspec
+
+from deedbook.consumers.handoffs.decisions import drafts_of
+from deedbook.consumers.interfaces.mcp.entries import Judgement, NewDecision
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.snapshots.act import act_on
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
@@ -37,6 +40,14 @@ def judged(
     decision = act_on(view, entry.ref, author=author, task=task)
     answer = {"action": decision.action, "may_act": decision.may_act}
     return answer | ({"review": decision.review.id, "answer": decision.review.verdict} if decision.review else {})
+
+
+def decided(author: Author, ledger: ToolLedger, entry: NewDecision) -> dict[str, Any]:
+    """Make a decision, which may replace others; return the fields of the answer."""
+    made = msgspec.structs.asdict(entry)
+    name, drafts = drafts_of(ledger.query_with, made.pop("text"), **made)
+    accepted = author.emit(*drafts)
+    return {"decision_id": name, "first_index": accepted[0].index, "last_index": accepted[-1].index}
 
 
 def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:

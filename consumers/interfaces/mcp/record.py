@@ -31,6 +31,7 @@ from deedbook.consumers.interfaces.mcp.arguments import as_list
 from deedbook.consumers.interfaces.mcp.entries import (
     ALONE,
     Alone,
+    NewDecision,
     StepEntry,
     Thoughts,
     Work,
@@ -38,7 +39,7 @@ from deedbook.consumers.interfaces.mcp.entries import (
     read_entry,
 )
 from deedbook.consumers.interfaces.mcp.fence import Own
-from deedbook.consumers.interfaces.mcp.judgement import judged
+from deedbook.consumers.interfaces.mcp.judgement import decided, judged
 from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.thoughts import search_thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
@@ -179,9 +180,11 @@ class RecordTool(Tools):
         return self._answer(events, report, dead_ends=dead_ends, is_repeat=is_repeat, warnings=warnings)
 
     def _record_alone(self, author: Author, entry: Alone, session_id: str | None, task: str) -> CallToolResult:
-        """Record an entry that is the only one of its call: a judgement, or thoughts to search."""
+        """Record an entry that is the only one of its call: a judgement, a decision, or thoughts to search."""
         if isinstance(entry, Thoughts):
             judgement = search_thoughts(self._ledger, entry)
+        elif isinstance(entry, NewDecision):
+            judgement = decided(author, self._ledger, entry)
         else:
             judgement = judged(author, self._ledger, entry, session_id, task)
         return self._answer([], None, is_repeat=False, judgement=judgement)

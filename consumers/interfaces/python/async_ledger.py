@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, overload
 
 from deedbook.consumers.interfaces.python.ledger import Ledger
-from deedbook.consumers.interfaces.python.nouns import Handoff, Noun, Reasoning, Session
+from deedbook.consumers.interfaces.python.nouns import Decision, Handoff, Noun, Reasoning, Session
 from deedbook.consumers.interfaces.python.proxy import AsyncPart, awaited
 from deedbook.consumers.interfaces.python.queries import AsyncQueries
 from deedbook.consumers.sdk.batch import Batch, collected
@@ -103,6 +103,10 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
         """Return a handoff by its id, also of one that you are about to create."""
         return AsyncHandoff(self, id)
 
+    def decision(self, id: str) -> AsyncDecision:  # noqa: A002
+        """Return a decision by its id, also of one that you are about to make."""
+        return AsyncDecision(self, id)
+
     def reasoning(self, id: str) -> AsyncReasoning:  # noqa: A002
         """Return a reasoning by its id; methods that read also take the ref of a version."""
         return AsyncReasoning(self, id)
@@ -113,6 +117,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
 
     publish = awaited(Ledger.publish)
     publish_from = awaited(Ledger.publish_from)
+    publish_drafts = awaited(Ledger.publish_drafts)
     compute = awaited(Ledger.compute)
     index_of = awaited(Ledger.index_of)
     get = awaited(Ledger.get)
@@ -283,6 +288,16 @@ class AsyncHandoff(_AsyncNoun):
     request_changes = awaited(Handoff.request_changes)
     cancel = awaited(Handoff.cancel)
     supersede = awaited(Handoff.supersede)
+
+
+class AsyncDecision(_AsyncNoun):
+    """A ``Decision`` whose verbs are awaited."""
+
+    _noun = Decision
+
+    show = awaited(Decision.show)
+    make = awaited(Decision.make)
+    withdraw = awaited(Decision.withdraw)
 
 
 class AsyncReasoning(_AsyncNoun):

@@ -1,4 +1,4 @@
-"""The ledger with the subjects' nouns: handoffs, reasoning, sessions, and the audit."""
+"""The ledger with the subjects' nouns: handoffs, decisions, reasoning, sessions, and the audit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.python.near_names import Spelled
-from deedbook.consumers.interfaces.python.nouns import Handoff, Reasoning, Session
+from deedbook.consumers.interfaces.python.nouns import Decision, Handoff, Reasoning, Session
 from deedbook.consumers.interfaces.python.queries import QueryingLedger
 from deedbook.ledger.errors import Refused
 
@@ -23,6 +23,10 @@ class Ledger(Spelled, QueryingLedger):
     def handoff(self, id: str) -> Handoff:  # noqa: A002 - the word that all use
         """Return a handoff by its id, also of one that you are about to create."""
         return Handoff(self, id)
+
+    def decision(self, id: str) -> Decision:  # noqa: A002
+        """Return a decision by its id, also of one that you are about to make."""
+        return Decision(self, id)
 
     def reasoning(self, id: str) -> Reasoning:  # noqa: A002
         """Return a reasoning by its id; methods that read also take the ref of a version."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 from deedbook.consumers.handoffs.content import creation, events_of, query_for
+from deedbook.consumers.handoffs.decisions import drafts_of
 from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer
 from deedbook.consumers.reasoning.links import check_drafts
@@ -25,6 +26,7 @@ from deedbook.consumers.sdk.batch import present_batch
 from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.consumers.sessions.report import correction, report_at_end
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import decision as decisions
 from deedbook.ledger.events import handoff as handoffs
 from deedbook.ledger.events import reasoning as reasonings
 from deedbook.ledger.events import session as sessions
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from deedbook.consumers.reasoning.compressor.transfer import DescribedBrief
     from deedbook.consumers.reasoning.validator.report import ValidationReport
     from deedbook.ledger.admission.decide import Accepted
-    from deedbook.ledger.client.author import Author
+    from deedbook.ledger.client.author import Author, Draft
+    from deedbook.projections.decisions.answers import ShownDecision
     from deedbook.projections.handoffs.answers import ShownHandoff, Why
     from deedbook.projections.reasoning.answers import ShownReasoning
     from deedbook.projections.reasoning.memory import ReasoningMemory
@@ -54,7 +57,9 @@ _lists = (
     "premises",
     "alternatives_considered",
     "assumptions",
+    "paths",
     "reasoning",
+    "supersedes",
     *handoffs.ReceiverNotes.__struct_fields__,
     "topics",
 )
@@ -306,6 +311,49 @@ class Handoff(Noun):
             return events_of(verb, ask(author.client, query_for(verb), {"id": self.id}), arguments, author)
 
         return self._ledger.publish_from(self.stream, make)
+
+
+class Decision(Noun):
+    """A decision about some files, which stands until somebody replaces or withdraws it."""
+
+    family = "decision"
+
+    def show(self) -> ShownDecision:
+        """Return the decision: its text, reason and paths, whether it stands, and what replaces it."""
+        return self._ledger.decisions.show(id=self.id)
+
+    def make(
+        self,
+        text: str,
+        *,
+        why: str = "",
+        paths: Sequence[str] = (),
+        contract: bool = False,
+        supersedes: Sequence[str] = (),
+    ) -> list[Accepted]:
+        """Tell every agent of the ledger what was decided about the files and folders in ``paths``.
+
+        A ``contract`` is a decision on which other parts of the project rely. ``supersedes`` are the ids of decisions
+        that it replaces: your own, or any if you are a reviewer or human.
+        """
+        _check_lists({"paths": paths, "supersedes": supersedes})
+
+        def drafts(author: Author) -> list[Draft]:
+            return drafts_of(
+                partial(ask, author.client),
+                text,
+                why=why,
+                paths=paths,
+                contract=contract,
+                supersedes=supersedes,
+                id_=self.id,
+            )[1]
+
+        return self._ledger.publish_drafts(drafts)
+
+    def withdraw(self, reason: str) -> list[Accepted]:
+        """Withdraw the decision, as its author, a reviewer or a human."""
+        return self._publish(decisions.DecisionWithdrawn(reason=reason))
 
 
 class Reasoning(Noun):

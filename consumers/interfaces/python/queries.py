@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TimelineEvent,
         Walk,
     )
+    from deedbook.projections.decisions.answers import Decision, DecisionPage, ShownDecision
     from deedbook.projections.handoffs.answers import (
         BoardColumns,
         ExistingHandoffs,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         Why,
     )
     from deedbook.projections.handoffs.lines import HandoffLine, HandoffPage, NewLine, References, UnannouncedHandoffs
+    from deedbook.projections.questions.answers import AskedQuestion, ShownQuestion
     from deedbook.projections.reasoning.answers import (
         ExistingReasonings,
         FullReasoning,
@@ -73,6 +75,12 @@ if TYPE_CHECKING:
     from deedbook.projections.snapshots.answers import GraphDomains, ShownSnapshot, SnapshotLine
     from deedbook.projections.thoughts.answers import ShownTree, TaskProof, ThoughtTask
     from deedbook.projections.validations.answers import LatestVerdict, ValidationLine, Validations
+
+    class DecisionPages(Paging[Decision, "AsyncDecisionPages"], DecisionPage, frozen=True, kw_only=True):
+        """A ``DecisionPage``; a loop over it goes over all following pages."""
+
+    class AsyncDecisionPages(AsyncPaging[Decision], DecisionPage, frozen=True, kw_only=True):
+        """A ``DecisionPage``; ``async for`` goes over it and all following pages."""
 
     class HandoffPages(Paging[HandoffLine, "AsyncHandoffPages"], HandoffPage, frozen=True, kw_only=True):
         """A ``HandoffPage``; a loop over it goes over all following pages."""
@@ -282,6 +290,45 @@ class AsyncCatalogQueries(AsyncFamily):
     why = awaited(CatalogQueries.why)
 
 
+class DecisionsQueries(QueryFamily):
+    """The queries ``decisions.…``."""
+
+    @asks("decisions.list")
+    def list(
+        self,
+        *,
+        after: int | None = None,
+        limit: int = 50,
+        paths: builtins.list[str] | None = None,
+        status: Literal["standing", "withdrawn", "superseded"] | None = None,
+        author: str | None = None,
+        contract: bool | None = None,
+        superseded_by: str | None = None,
+        as_of: int | str | None = None,
+    ) -> DecisionPages:
+        """Return decisions, newest first.
+
+        Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it.
+
+        ``limit``: Rows of a page. ``paths``: Files and folders of the project.
+        """
+
+    @asks("decisions.show")
+    def show(self, *, id: str, as_of: int | str | None = None) -> ShownDecision:
+        """Return a decision, with what replaced it, or why it was withdrawn.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
+
+
+class AsyncDecisionsQueries(AsyncFamily):
+    """The queries ``decisions.…``, awaited."""
+
+    _family = DecisionsQueries
+    list = awaited_pages(DecisionsQueries.list)
+    show = awaited(DecisionsQueries.show)
+
+
 class HandoffsQueries(QueryFamily):
     """The queries ``handoffs.…``."""
 
@@ -463,10 +510,11 @@ class HandoffsQueries(QueryFamily):
     def unread(
         self, *, agent: str, after: int = -1, limit: int = 500, as_of: int | str | None = None
     ) -> Pages[NewLine]:
-        """Return what others signed on the handoffs that concern an agent, in the order of the log.
+        """Return what others signed that concerns an agent, in the order of the log.
 
         The import of a handoff that claims to be over is no news. A handoff concerns its parties, who signed
-        something on it, and whom it waits for, such as for an answer.
+        something on it, and whom it waits for, such as for an answer. A question concerns who asked and who was
+        asked, and a decision every agent.
 
         The agent, and the entry ``after`` which lines are new; ``next`` of a page is the ``after`` of the following.
 
@@ -564,6 +612,43 @@ class AsyncKnowledgeQueries(AsyncFamily):
 
     _family = KnowledgeQueries
     graph = awaited(KnowledgeQueries.graph)
+
+
+class QuestionsQueries(QueryFamily):
+    """The queries ``questions.…``."""
+
+    @asks("questions.list")
+    def list(
+        self,
+        *,
+        after: int | None = None,
+        limit: int = 50,
+        status: Literal["open", "answered", "settled"] | None = None,
+        author: str | None = None,
+        receiver: str | None = None,
+        as_of: int | str | None = None,
+    ) -> Pages[AskedQuestion]:
+        """Return questions that are about no handoff, newest first.
+
+        Filters of a list, newest first.
+
+        ``limit``: Rows of a page.
+        """
+
+    @asks("questions.show")
+    def show(self, *, id: str, as_of: int | str | None = None) -> ShownQuestion:
+        """Return a question that is about no handoff, with its answer if there is one.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
+
+
+class AsyncQuestionsQueries(AsyncFamily):
+    """The queries ``questions.…``, awaited."""
+
+    _family = QuestionsQueries
+    list = awaited_pages(QuestionsQueries.list)
+    show = awaited(QuestionsQueries.show)
 
 
 class ReasoningsQueries(QueryFamily):
@@ -845,7 +930,9 @@ class SearchQueries(QueryFamily):
         self,
         *,
         text: str,
-        sort: builtins.list[Literal["handoff", "reasoning", "record", "review", "session", "snapshot", "tot"]]
+        sort: builtins.list[
+            Literal["decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "tot"]
+        ]
         | None = None,
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
@@ -1106,8 +1193,10 @@ class QueryingLedger(ReactingLedger):
     agents = cached_property(AgentsQueries)
     briefs = cached_property(BriefsQueries)
     catalog = cached_property(CatalogQueries)
+    decisions = cached_property(DecisionsQueries)
     handoffs = cached_property(HandoffsQueries)
     knowledge = cached_property(KnowledgeQueries)
+    questions = cached_property(QuestionsQueries)
     reasonings = cached_property(ReasoningsQueries)
     records = cached_property(RecordsQueries)
     reports = cached_property(ReportsQueries)
@@ -1135,8 +1224,10 @@ class AsyncQueries(AsyncProxy):
     agents = cached_property(AsyncAgentsQueries)
     briefs = cached_property(AsyncBriefsQueries)
     catalog = cached_property(AsyncCatalogQueries)
+    decisions = cached_property(AsyncDecisionsQueries)
     handoffs = cached_property(AsyncHandoffsQueries)
     knowledge = cached_property(AsyncKnowledgeQueries)
+    questions = cached_property(AsyncQuestionsQueries)
     reasonings = cached_property(AsyncReasoningsQueries)
     records = cached_property(AsyncRecordsQueries)
     reports = cached_property(AsyncReportsQueries)

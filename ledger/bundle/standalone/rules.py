@@ -1,4 +1,4 @@
-"""The rules of handoffs, reviews, sessions, reasonings, snapshots and records: who may append what in which state.
+"""The rules of handoffs, decisions, questions, reviews, sessions, reasonings, snapshots and records.
 
 The rules are tables (``schemas.json``, "rules"), which the published page ``proto/rules/README.md`` explains. This part
 has the order of the checks, what a stream remembers, and one method for each condition that the tables name.
@@ -25,7 +25,7 @@ AUTHORITY_FAMILIES = {"agent", "ledger"}  # the rules of agents and keys are in 
 
 @dataclass(frozen=True)
 class State:
-    """The state of a stream, and what it remembers. Only a handoff has more than an owner and steps.
+    """The state of a stream, and what it remembers. Only a handoff has more than an owner, a receiver and steps.
 
     ``lease`` is the time in which a claim holds; ``approval`` the index of the event that approved it, and its key.
     ``verification``, the ``waivers`` of the criteria and the ``handovers`` of the review are alike. ``completion`` has
@@ -305,6 +305,10 @@ class Decision:
         asked = (*state.asked, (self.author, self.data["to"]))
         return replace(state, questions=(*state.questions, "open"), asked=asked)
 
+    def with_addressee(self, state: State) -> State:
+        """Return the state with the agent that is asked."""
+        return replace(state, receiver=self.data["to"])
+
     def with_announcement(self, state: State) -> State:
         """Return the state as announced."""
         return replace(state, is_announced=True)
@@ -515,12 +519,20 @@ class Decision:
         return self.author in {self.state.asked[self.data["position"]][0], *self.names_of("reviewer")}
 
     def replacement_is_another(self) -> bool:
-        """The handoff that replaces this one is another."""
-        return f"handoff/{self.data['by']}" != self.event.stream
+        """The stream that replaces this one is another."""
+        return bool(self.replacement() != self.event.stream)
 
     def replacement_exists(self) -> bool:
-        """The handoff that replaces this one exists."""
-        return self.rules.read(f"handoff/{self.data['by']}", self.event.index).name != "none"
+        """The stream that replaces this one exists."""
+        return self.rules.read(self.replacement(), self.event.index).name != "none"
+
+    def replacement(self) -> str:
+        """Return the stream of the same family that replaces this one."""
+        return f"{self.event.stream.partition('/')[0]}/{self.data['by']}"
+
+    def author_is_owner_or_reviewer(self) -> bool:
+        """The author is the owner, or is a reviewer or human."""
+        return self.author == self.state.owner or bool(self.authority.roles_of(self.author) & REVIEWERS)
 
     def is_not_announced(self) -> bool:
         """The handoff is not announced."""

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 AGENTS: Final = ("alice", "bob", "rita", "carl", "dora", "rick", "hugo", "router", "ada")
-STREAMS: Final = {"handoff": 4, "session": 2, "reasoning": 2, "review": 2, "snapshot": 2, "record": 1}
+STREAMS: Final = {
+    "decision": 3,
+    "handoff": 4,
+    "question": 2,
+    "session": 2,
+    "reasoning": 2,
+    "review": 2,
+    "snapshot": 2,
+    "record": 1,
+}
 SELDOM: Final = {"record.imported", "handoff.logged", "handoff.rejected", "handoff.cancelled", "handoff.superseded"}
 SELDOM |= {"handoff.amended", "session.ended"}  # after most of these, little else can be done with a stream
 SNAPSHOT: Final = EXAMPLES["snapshot.taken"]
@@ -170,12 +179,19 @@ class RandomLog:
             return author, data | {"step": chance.randrange(1, 8)}
         if "target" in data:
             data["target"] = chance.choice(self.ids[-12:])
+        author = self.with_reference(row, present, author, data)
         if row.kind == "snapshot.taken" and self.is_likely(60):
             name = chance.choice([name for name in SNAPSHOT if name not in ("vectors", "context_source")])
             data[name] = "" if name == "context_summary" else data[name]
             if name != "context_summary":
                 del data[name]
         return author, data
+
+    def with_reference(self, row: Row, present: Any, author: str, data: dict[str, Any]) -> str:
+        """Let a decision name another one in its data; return the author, who answers a question to them."""
+        if row.kind == "decision.withdrawn":
+            data["by"] = "" if row.when else str(self.chance.randrange(STREAMS["decision"] + 1))
+        return (getattr(present, "receiver", "") or author) if row.kind == "question.answered" else author
 
     def extension(self) -> dict[str, Any]:
         """Return an extension of a reasoning, with numbers that are sometimes wrong."""

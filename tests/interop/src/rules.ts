@@ -390,6 +390,7 @@ class Decision {
         questions: [...state.questions, "open"],
         asked: [...state.asked, { by: event.author, to: data.to }],
       }),
+      addressee: () => ({ receiver: data.to }),
       announcement: () => ({ is_announced: true }),
       steps: () => ({ steps: [...state.steps, ...this.steps] }),
       retraction: () => ({ steps: state.steps.filter((step) => step !== data.step) }),
@@ -474,8 +475,8 @@ class Decision {
     return state.criteria.every((mark, at) => mark !== "waived" || this.counts(state.waivers[at]!, state));
   }
 
-  exists(name: string): boolean {
-    return this.ledger.at(`handoff/${name}`, this.event.accepted_ms).name !== "none";
+  exists(stream: string): boolean {
+    return this.ledger.at(stream, this.event.accepted_ms).name !== "none";
   }
 
   /** Return whether the completion of a handoff rests on no compromised key. */
@@ -575,12 +576,13 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
   waivers_count: (decision) => decision.waiversCount(),
   confirms_no_own_import: ({ state, author, senders, ledger }) =>
     state.importer === "" || !senders.includes(author) || ledger.hasRole(author, ["human"]),
-  dependencies_exist: (decision) => decision.state.depends_on.every((name) => decision.exists(name)),
+  dependencies_exist: (decision) => decision.state.depends_on.every((name) => decision.exists(`handoff/${name}`)),
   dependencies_are_done: (decision) =>
     decision.state.depends_on.every((name) => ["verified", decision.state.unlock_at].includes(decision.dependency(name))),
   criteria_are_met: ({ state }) => state.criteria.every((mark) => mark === "checked" || mark === "waived"),
   replacement_is_another: ({ data, name }) => data.by !== name,
-  replacement_exists: (decision) => decision.dependency(decision.data.by) !== "none",
+  replacement_exists: (decision) => decision.exists(`${decision.event.stream.split("/")[0]}/${decision.data.by}`),
+  author_is_owner_or_reviewer: ({ ledger, author, state }) => author === state.owner || ledger.hasRole(author, REVIEWING),
   is_not_announced: ({ state }) => !state.is_announced,
   receiver_is_named: ({ data, state }) => data.to === state.receiver,
   target_exists: ({ data, event, ledger }) => ledger.streamOf(data.target) === event.stream,

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import click
 
+from deedbook.consumers.handoffs.decisions import standing, touched_paths
 from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import NOTES, commands_on, with_commands
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.commands.decisions import print_standing
 from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -63,12 +65,16 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
 
 
 def read_whole(app: App, id_: str) -> dict[str, Any]:
-    """Return an answer of ``handoffs.show`` with the cited reasonings, and ``only_in_file``: see its function."""
+    """Return an answer of ``handoffs.show`` with the cited reasonings, and the ``decisions`` about its files.
+
+    ``only_in_file`` are the lines of its file that no field has.
+    """
     handoff = _with_citations(app, app.query("handoffs.show", id=id_))
     only: list[str] | None = []
     if handoff["template"] is not None:
         only = load("..handoffs.files.mapping:lines_only_in_file")(handoff, app.client().get_blob)
-    return {**handoff, "only_in_file": only}
+    about = standing(app.query_with, touched_paths(handoff["notes"]))
+    return {**handoff, "only_in_file": only, "decisions": about["items"]}
 
 
 def _with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
@@ -110,6 +116,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
         echo(quote_text(f"proposal {handoff['proposal']}"))
     _print_relations(handoff)
     _print_notes(handoff["notes"] | {"later": later(handoff)})
+    print_standing(handoff["decisions"])
     if handoff["task"]:
         echo(f"\nTask  {quote_text(handoff['task'], '  ')}")
     _print_lists(handoff)

@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.agent_names import read_agents
+from deedbook.consumers.handoffs.decisions import line_of, standing, touched_paths
 from deedbook.consumers.handoffs.files.mapping import arguments_of_file
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
@@ -74,7 +75,8 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **
         app.show("handoff_plan", {"id": name, "file": text, "warnings": warnings, **of_session}, lines)
         warn(() if app.as_json else warnings)
         return
-    emit(app, name, data, warnings=warnings, of_session=of_session)
+    about = standing(app.query_with, touched_paths(asdict(data.notes)))["items"]
+    emit(app, name, data, warnings=warnings, of_session=of_session, decisions=about)
 
 
 def _arguments_in(app: App, source: str, *, stores: bool) -> dict[str, Any]:
@@ -220,10 +222,12 @@ def emit(
     changes: Sequence[dict[str, Any]] = (),
     warnings: Sequence[str] = (),
     of_session: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    decisions: Sequence[dict[str, Any]] = (),
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and print the new status.
 
-    ``of_session`` says which notes were attached from the sender's session, and what was left out.
+    ``of_session`` says which notes were attached from the sender's session, and what was left out. ``decisions`` are
+    those about its files.
     """
     drafts = [
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
@@ -250,7 +254,7 @@ def emit(
     answer |= _gate_of(data, handoff)
     if tells_left:
         answer |= {"left": handoff["left"], "why": handoff["sentence"]}
-    more = {"changes": list(changes), "warnings": list(warnings), **of_session}
+    more = {"changes": list(changes), "warnings": list(warnings), "decisions": [*decisions], **of_session}
     answer |= {key: value for key, value in more.items() if value}
 
     def text() -> None:
@@ -258,6 +262,7 @@ def emit(
         for line in (*_gate_lines(answer), *content.told_changes(changes)):
             echo(f"  {line}")
         print_lines(*_session_lines(of_session))
+        print_lines(*(f"  about its files stands {line_of(row)}" for row in decisions))
         if tells_left:
             echo(answer["why"])
         print_citations(answer.get("reasoning", ()), "reasoning")

@@ -1,4 +1,4 @@
-"""`deed unread`: what others did on this agent's handoffs since it last looked."""
+"""`deed unread`: what others did that concerns this agent, since it last looked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ rows_max = 500
 @click.option("--peek", "peeks", is_flag=True, help="Show them, and show them again the next time.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Lines at a time.")
 def unread(app: App, *, peeks: bool, limit: int) -> None:
-    """Show once what others signed on your handoffs: those you take part in, and those that wait for you.
+    """Show once what others signed that concerns you: on your handoffs and questions, and every decision.
 
     The position of each agent is stored in the ledger's folder on this machine.
     """
@@ -41,6 +41,6 @@ def unread(app: App, *, peeks: bool, limit: int) -> None:
 
 
 def print_line(item: dict[str, Any]) -> None:
-    """Print one new line: when, on which handoff, who, and what."""
+    """Print one new line: when, on which handoff, decision or question, who, and what."""
     time, mark = output.when(item["accepted_ms"]), output.compromised_cell(item)
     echo(f"{time}  {item['id']}: {item['author']} {quote_text(item['text'])} {mark}".rstrip())

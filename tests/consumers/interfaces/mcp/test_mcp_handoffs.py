@@ -202,3 +202,21 @@ def test_question_holds_the_completion_until_who_asked_settles_it(own_home: Path
     assert (shown["mark"], shown["text"], shown["answer"]) == ("answered", "Which route?", "later")
     does("alice", action="settle", question_numbers=1)
     assert does("bob", action="complete").data["status"] == "completed"
+
+
+def test_decision_is_recorded_and_shown_with_the_handoff_that_touches_its_files(own_home: Path) -> None:
+    decision = {"type": "decision", "text": "One route", "paths": ["src/**"], "contract": True}
+
+    async def work(call: Caller) -> list[Any]:
+        made = (await call("record_reasoning", entries=[decision])).data
+        more = {"text": "Another", "paths": ["src/a.py"], "supersedes": [made["decision_id"]]}
+        await call("record_reasoning", entries=[{"type": "decision"} | more])
+        create = {"action": "create", "id": "d", "title": "D", "to": "bob", "reviewer": "critic"}
+        await call("handoff_act", **create, touches=["src/a.py: callers"])
+        return [made, (await call("handoff_act", action="show", id="d")).data]
+
+    made, shown = call_tools(own_home, work, agent="alice")
+    assert made["decision_id"] == "one-route"
+    (about,) = shown["handoff"]["decisions"]
+    assert about == {"id": "another", "author": "alice", "contract": False, "text": "Another", "paths": ["src/a.py"]}
+    assert "/handoff/decisions/0/text" in shown["others"]["fields"]

@@ -16,8 +16,8 @@ from deedbook_use import awaited, fresh, opened, refusal
 from deedbook import AsyncLedger, DeedbookError, Event, Ledger, Page
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.interfaces.python import nouns
-from deedbook.consumers.interfaces.python.async_ledger import AsyncHandoff, AsyncReasoning, AsyncSession
-from deedbook.consumers.interfaces.python.nouns import Handoff, Reasoning, Session
+from deedbook.consumers.interfaces.python.async_ledger import AsyncDecision, AsyncHandoff, AsyncReasoning, AsyncSession
+from deedbook.consumers.interfaces.python.nouns import Decision, Handoff, Reasoning, Session
 from deedbook.consumers.reasoning.operations import OPERATIONS as REASONING
 from deedbook.consumers.sdk.operations import Operation
 from deedbook.consumers.sessions.operations import OPERATIONS as SESSION
@@ -292,11 +292,28 @@ def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
     assert {verb for verb in OPERATIONS if not callable(getattr(Handoff, verb, None))} == set()
 
 
+def test_decision_is_made_replaced_and_withdrawn(place: Place) -> None:
+    old, new = fresh(), fresh()
+    with opened(place) as ledger:
+        ledger.decision(old).make("Tabs", paths=["src/"], contract=True)
+        assert len(ledger.decision(new).make("Spaces", why="diffs", paths=["src/a.py"], supersedes=[old])) == 2
+        shown = ledger.decision(old).show()
+        assert (shown.status, shown.superseded_by, shown.contract) == ("superseded", new, True)
+        assert new in [row.id for row in ledger.decisions.list(paths=["src"], status="standing")]
+        assert refusal(lambda: ledger.decision(old).withdraw("no")).code == "TRANSITION_NOT_ALLOWED"
+        assert refusal(lambda: ledger.decision(fresh()).make("x", paths="src")).code == "USAGE"  # type: ignore[arg-type]
+        with ledger.batch() as batch:
+            ledger.decision(new).withdraw("no more")
+            ledger.decision(fresh()).make("Nothing")
+        assert len(batch.accepted) == 2
+
+
 @pytest.mark.parametrize(
     ("blocking", "awaiting", "other"),
     [
         (Ledger, AsyncLedger, {"author", "client"}),
         (Handoff, AsyncHandoff, set()),
+        (Decision, AsyncDecision, set()),
         (Reasoning, AsyncReasoning, set()),
         (Session, AsyncSession, set()),
     ],

@@ -1,0 +1,78 @@
+"""Queries about decisions: those about some paths, and one with what it replaces."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from deedbook.projections.answers.query import (
+    ById,
+    ListArguments,
+    Listing,
+    Plain,
+    QueryContext,
+    Where,
+    json_list,
+    page_of,
+    page_rows_max,
+    with_json,
+)
+from deedbook.projections.answers.rows import RowSource
+from deedbook.projections.decisions.answers import Decision, DecisionPage, DecisionStatus, ShownDecision
+from deedbook.projections.decisions.fold import DecisionRow
+from deedbook.projections.decisions.paths import folders_of, keys_of
+
+paths_max: Final = 100
+Paths: TypeAlias = Annotated[
+    list[str], msgspec.Meta(max_length=paths_max, description="Files and folders of the project.")
+]
+LISTING: Final = Listing("SELECT d.* FROM decisions d", "decisions d", "d.made_index")
+_REPLACED: Final = (
+    "SELECT superseded_by AS by, id FROM decisions WHERE superseded_by IN (SELECT value FROM json_each(?)) ORDER BY id"
+)
+# A decision about a folder is about each file in it, and who asks for a folder finds those about files in it.
+_ABOUT: Final = (
+    "d.id IN (SELECT p.decision_id FROM decision_paths p WHERE p.path IN (SELECT value FROM json_each(?))"
+    " OR EXISTS (SELECT 1 FROM json_each(?) AS wanted WHERE substr(p.path, 1, length(wanted.value)) = wanted.value))"
+)
+
+
+class DecisionList(ListArguments, frozen=True):
+    """Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it."""
+
+    paths: Paths | None = None
+    status: DecisionStatus | None = None
+    author: str | None = None
+    contract: bool | None = None
+    superseded_by: str | None = None
+
+
+def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
+    """Return decisions, newest first."""
+    where = Where()
+    for column in ("status", "author", "contract", "superseded_by"):
+        where.equal(f"d.{column}", getattr(args, column))
+    if args.paths is not None:
+        keys = keys_of(args.paths)
+        around = list(dict.fromkeys(folder for key in keys for folder in folders_of(key)))
+        where.add(_ABOUT, json_list(around), json_list(f"{key}/" if key else "" for key in keys))
+    page, total, following = page_of(context, LISTING, where, args.after, args.limit)
+    replaced: dict[str, list[str]] = {row["id"]: [] for row in page}
+    for row in context.rows(_REPLACED, (json_list(replaced),)) if page else ():
+        replaced[row["by"]].append(row["id"])
+    return DecisionPage(
+        items=[Decision(**_fields(row, replaced[row["id"]])) for row in page], total=total, next=following
+    )
+
+
+def show_decision(source: RowSource, args: ById) -> ShownDecision:
+    """Return a decision, with what replaced it, or why it was withdrawn."""
+    name = source.id_of("decision", args.id)
+    row = msgspec.structs.asdict(source.states("decisions", DecisionRow, [name])[name])
+    replaced = source.view("decisions.list", {"superseded_by": name, "limit": page_rows_max}, DecisionPage)
+    return ShownDecision(**_fields(row, [decision.id for decision in replaced.items]))
+
+
+def _fields(row: dict[str, Any], supersedes: list[str]) -> Plain:
+    return with_json(row, "paths") | {"contract": bool(row["contract"]), "supersedes": supersedes}

@@ -1,0 +1,1 @@
+"""Questions about no handoff, as rows."""
