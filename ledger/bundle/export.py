@@ -9,8 +9,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
@@ -39,6 +41,7 @@ from deedbook.ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from deedbook.ledger.proof.checkpoint import parse_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.system.files import TEMPORARY, as_unavailable, replacing
+from deedbook.ledger.trust.history import ProvenEntry, StreamRequest
 
 
 class TreeHashes:
@@ -118,42 +121,9 @@ def export_bundle(
     for each entry. Equal logs give equal files. Raises Refused: ``NOT_FOUND`` for an unknown stream; the codes of a key
     file when the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
-    report = progress or (lambda _done, _total: None)
-    prepared = _prepare(client, stream, files, report)
-    size = prepared.manifest.size
-    with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
-        for name, content in prepared.members(client):
-            write(name, content)
-            if name.startswith("tile/entries/"):
-                done = min(size, layout.entry_range(name)["end"])
-                report(size + done, 2 * size)
-    return Exported(prepared.manifest, prepared.missing_blobs)
-
-
-def signed_file_of(client: Client, stream: str) -> bytes:
-    """Return one stream of the ledger as a signed file (``signed_file``). Raises Refused: as ``export_bundle``."""
-    prepared = _prepare(client, stream, {}, lambda _done, _total: None)
-    return encode_signed_file(prepared.manifest, dict(prepared.members(client)))
-
-
-class _Prepared(NamedTuple):
-    """All that the members of a bundle are made of."""
-
-    manifest: layout.Manifest
-    missing_blobs: list[str]
-    survey: _Survey
-    fixed: dict[str, bytes]
-
-    def members(self, client: Client) -> Iterator[tuple[str, bytes]]:
-        """Yield the members in the order of ``layout.member_names``."""
-        return _members(client, self.manifest, self.survey, self.fixed)
-
-
-def _prepare(
-    client: Client, stream: str | None, files: Mapping[layout.HomeFile, bytes], report: Callable[[int, int], None]
-) -> _Prepared:
     note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
+    report = progress or (lambda _done, _total: None)
     survey = _survey(client, checkpoint.size, stream, lambda done: report(done, 2 * checkpoint.size))
     indexes: list[int] = []
     members = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
@@ -182,7 +152,52 @@ def _prepare(
     )
     members |= {layout.home_name(name): content for name, content in files.items()}
     members[PAGE] = survey.page.encode(manifest)
-    return _Prepared(manifest, sorted(survey.needed - {*blobs}), survey, members)
+    with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
+        for name, content in _members(client, manifest, survey, members):
+            write(name, content)
+            if name.startswith("tile/entries/"):
+                done = min(checkpoint.size, layout.entry_range(name)["end"])
+                report(checkpoint.size + done, 2 * checkpoint.size)
+    return Exported(manifest, sorted(survey.needed - {*blobs}))
+
+
+def signed_file_of(client: Client, stream: str) -> bytes:
+    """Return one stream of the ledger as a signed file (``signed_file``), without reading the rest of the log.
+
+    Raises Refused: ``NOT_FOUND`` for an unknown stream; ``TOO_LARGE``; the codes of a key file when the checkpoint key
+    is missing.
+    """
+    note = client.checkpoint()
+    size, proven = parse_checkpoint(note).size, dict[int, ProvenEntry]()
+
+    def read_stream(name: str) -> list[int]:
+        # The first answer has all entries of authority; the later ones need not repeat them.
+        start, indexes = 0, list[int]()
+        request = StreamRequest(name, authority_start=size if proven else 0, size=size)
+        while True:
+            page = client.stream(request)
+            for entry in page.entries:
+                proven[entry.index] = entry
+                if _decode_head(entry.index, entry.data).stream == name:
+                    indexes.append(entry.index)
+            if page.next_index is None or page.next_index <= start:
+                return indexes
+            start = page.next_index
+            request = replace(request, start=start, authority_start=max(start, request.authority_start))
+
+    if not read_stream(stream):
+        raise Refused("NOT_FOUND", f"there is no stream {stream}", stream=stream)
+    authority = [index for index, entry in proven.items() if _decode_head(index, entry.data).kind in AUTHORITY_KINDS]
+    streams, indexes = select_streams(stream, authority, read_stream, lambda index: proven[index].data)
+    entries = [proven[index] for index in indexes]
+    return encode_signed_file(
+        client.ledger,
+        stream,
+        checkpoint=note,
+        ends=client.ends(size, streams),
+        entries=entries,
+        get_blob=lambda ref: _get_blob(client, ref),
+    )
 
 
 @contextmanager
@@ -264,23 +279,33 @@ def _survey(client: Client, size: int, stream: str | None, report: Callable[[int
 def _select_entries(client: Client, survey: _Survey, stream: str) -> tuple[list[str], list[int]]:
     """Return the streams in a bundle of ``stream``, and the indexes of its entries, those of authority included.
 
-    The rules decide which other streams belong to it: if the replay reads a stream of the log that is not included yet,
-    that stream is added, and the replay begins again.
+    See ``select_streams``.
     """
-    streams, entries = {stream}, dict[int, bytes]()
+    authority = [index for index, _, _ in survey.authority]
+    return select_streams(stream, authority, lambda name: survey.streams.get(name, ()), cache(client.entry))
+
+
+def select_streams(
+    stream: str, authority: Sequence[int], indexes_of: Callable[[str], Sequence[int]], read: Callable[[int], bytes]
+) -> tuple[list[str], list[int]]:
+    """Return the streams in a bundle of ``stream``, and the indexes of its entries, those of ``authority`` included.
+
+    The rules decide which other streams belong to it: if the replay reads a stream of the log that is not included yet,
+    that stream is added, and the replay begins again. ``indexes_of`` is empty for a stream that the log does not have.
+    """
+    streams, absent = {stream: indexes_of(stream)}, set[str]()
     while True:
-        of_streams = (index for name in streams for index in survey.streams.get(name, ()))
-        indexes = sorted({*(index for index, _, _ in survey.authority), *of_streams})
+        indexes = sorted({*authority, *(index for own in streams.values() for index in own)})
         part = PartialReplay()
         for index in indexes:
-            if index not in entries:
-                entries[index] = client.entry(index)
-            part.feed(index, entries[index], is_verified=True)
+            part.feed(index, read(index), is_verified=True)
         part.finish()
-        more = {gap.stream for gap in part.missing if gap.stream is not None} & survey.streams.keys() - streams
-        if not more:
+        named = {gap.stream for gap in part.missing if gap.stream is not None} - streams.keys() - absent
+        more = {name: indexes_of(name) for name in sorted(named)}
+        absent |= {name for name, own in more.items() if not own}
+        if absent >= more.keys():
             return sorted(streams), indexes
-        streams |= more
+        streams |= {name: own for name, own in more.items() if own}
 
 
 def _decode_head(index: int, data: bytes) -> BodyHead:

@@ -11,6 +11,7 @@ A body that is not on one line, or too deep inside of another document, is a JSO
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
@@ -34,12 +35,13 @@ from deedbook.ledger.format.codec import (
     encode_sorted,
     json_decoder,
 )
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, head_of, split_hashes
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, head_of
 from deedbook.ledger.format.merkle import leaf_hash, shared_hashes, shared_paths
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.limits import json_depth_max
 from deedbook.ledger.proof.checkpoint import parse_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
+from deedbook.ledger.trust.history import ProvenEntry
 
 signed_file_size_max_bytes: Final = 8 * 1024**2
 blob_included_max_bytes: Final = 1024**2
@@ -90,37 +92,39 @@ class SignedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 _decoder = json_decoder(SignedFile)
 
 
-def encode_signed_file(manifest: layout.Manifest, members: dict[str, bytes]) -> bytes:
-    """Return a bundle of one stream as a signed file, from its members.
+def encode_signed_file(
+    ledger: str,
+    stream: str,
+    *,
+    checkpoint: str,
+    ends: str,
+    entries: Sequence[ProvenEntry],
+    get_blob: Callable[[str], bytes | None],
+) -> bytes:
+    """Return the signed file of a stream: ``entries`` are all that a bundle of it has, each with its proof.
 
     Raises Refused: ``TOO_LARGE``: export such a stream as a tar.
     """
-    entries, paths = list[bytes](), dict[int, tuple[bytes, ...]]()
-    wanted = set[str]()
-    for index in manifest.indexes:
-        data, proof = (members[name] for name in layout.entry_names(index))
-        receipt = Receipt.parse(proof.decode())
-        paths[index] = receipt.path
-        entries.append(_entry_line(index, decode_entry(data), split_hashes(receipt.extra or b"")))
+    lines, wanted = list[bytes](), set[str]()
+    for proven in entries:
+        lines.append(_entry_line(proven.index, decode_entry(proven.data), proven.batch_path))
         with suppress(*UNREADABLE, Refused):
-            wanted |= {*_texts_of(read_event(index, data).data)}
-    contents = {ref: members[layout.blob_name(ref)] for ref in manifest.blobs if ref in wanted}
-    small = {ref: content for ref, content in contents.items() if len(content) <= blob_included_max_bytes}
-    lines = [
-        b'{"format":"deedbook-signed-1",',
-        b'"ledger":%b,"stream":%b,' % (encode_sorted(manifest.ledger), encode_sorted(manifest.stream)),
-        b'"checkpoint":%b,' % encode_sorted(members["checkpoint"].decode().split("\n")),
-        b'"ends":%b,' % encode_sorted(members["ends"].decode().split("\n")),
-        _list_of(b'"entries":', entries) + b",",
-        _list_of(b'"hashes":', [encode_sorted(encode_base64(value)) for value in shared_hashes(paths, manifest.size)])
-        + b",",
-        b'"blobs":{' + b",".join(_blob_lines(ref, content) for ref, content in sorted(small.items())) + b"}}\n",
+            wanted |= {*_texts_of(read_event(proven.index, proven.data).data)}
+    blobs = [(ref, get_blob(ref)) for ref in sorted(wanted)]
+    small = [(ref, blob) for ref, blob in blobs if blob is not None and len(blob) <= blob_included_max_bytes]
+    hashes = shared_hashes({proven.index: proven.path for proven in entries}, parse_checkpoint(checkpoint).size)
+    parts = [
+        BEGINNING + b'1",',
+        b'"ledger":%b,"stream":%b,' % (encode_sorted(ledger), encode_sorted(stream)),
+        b'"checkpoint":%b,' % encode_sorted(checkpoint.split("\n")),
+        b'"ends":%b,' % encode_sorted(ends.split("\n")),
+        _list_of(b'"entries":', lines) + b",",
+        _list_of(b'"hashes":', [encode_sorted(encode_base64(value)) for value in hashes]) + b",",
+        b'"blobs":{' + b",".join(_blob_lines(ref, blob) for ref, blob in small) + b"}}\n",
     ]
-    content = b"\n".join(lines)
+    content = b"\n".join(parts)
     if len(content) > signed_file_size_max_bytes:
-        message = (
-            f"{manifest.stream} would take more than {signed_file_size_max_bytes} bytes as text: export it as a tar"
-        )
+        message = f"{stream} would take more than {signed_file_size_max_bytes} bytes as text: export it as a tar"
         raise Refused("TOO_LARGE", message, limit=signed_file_size_max_bytes)
     return content
 

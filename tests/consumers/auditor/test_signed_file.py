@@ -10,6 +10,7 @@ import pytest
 from tampering import SESSION
 
 from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.ledger import limits
 from deedbook.ledger.bundle import Bundle, export_bundle, layout, signed_file_of
 from deedbook.ledger.bundle.signed_file import read_signed_entries, unsigned_entries
 from deedbook.ledger.errors import DeedbookError, Refused
@@ -99,6 +100,26 @@ def test_a_changed_entry_is_named_with_its_line(file: Path) -> None:
     lines[number] = lines[number].replace(b'"author":"', b'"author":"x')
     index = json.loads(lines[number].rstrip(b",\n"))["index"]
     assert unsigned_entries(b"".join(lines)) == [(index, number + 1)]
+
+
+@pytest.mark.parametrize("events_max", [1, 3, 500])
+def test_it_has_the_streams_that_the_rules_read_and_the_templates(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events_max: int
+) -> None:
+    template = ledger.put_blob("alice", b"# Handoff: a\n")
+    ledger.finish("a", verify=True, template=template)
+    ledger.finish("b", depends_on=["a"])
+    ledger.finish("other")
+    monkeypatch.setattr(limits, "range_events_max", events_max)  # entries come in pages
+    with ledger.client() as client:
+        (tmp_path / "b.json").write_bytes(signed_file_of(client, "handoff/b"))
+        export_bundle(client, tmp_path / "b.tar", stream="handoff/b")
+        with pytest.raises(Refused, match="no stream handoff/none"):
+            signed_file_of(client, "handoff/none")
+    with Bundle(tmp_path / "b.tar") as tar, Bundle(tmp_path / "b.json") as signed:
+        assert signed.manifest == tar.manifest
+        assert signed.read(layout.blob_name(template)) == b"# Handoff: a\n"
+    assert verify_bundle(tmp_path / "b.json").outcome == "VALID"
 
 
 @pytest.mark.parametrize("content", [b'{"format":"deedbook-signed-1"}', b'{"format":"deedbook-signed-1",', b"{}", b"x"])

@@ -19,6 +19,8 @@ from deedbook.ledger.bundle.signed_file import signed_file_size_max_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from calling import Deed
+
 FOLDER = "docs/handoffs"
 WATCH = ("handoff", "watch", FOLDER, "--once", "--as", "a")
 MAIN = ("--base", "origin/main")
@@ -389,6 +391,38 @@ def test_a_clone_reads_a_handoff_from_its_signed_file(clone: Callable[[str], Clo
     assert said.code == 0, said
     assert "[verified → b]" in said.out
     assert "make test: 12 passed" in said.out
+
+
+def test_an_approval_by_a_stolen_key_is_refused(
+    clone: Callable[[str], Clone], populated: Callable[[str], Path]
+) -> None:
+    here, home = clone("good"), populated("stolen")
+    other = Team(home.parent, home)
+    (other.project / FOLDER).mkdir(parents=True)
+    for step in (other.hand_over, other.start, other.complete, other.verify):
+        step("new")
+    since = json.loads(other.deed("log", "--limit", 1, "--json"))["data"]["items"][0]["index"]
+    other.deed("key", "compromised", "rita", "--since", since, "--reason", "stolen")
+    other.deed(*WATCH, "--signed", "--all")
+    for name in ("new.md", "new.deed.json"):
+        shutil.copy(other.project / FOLDER / name, here.path(name))
+    assert here.problems() == [("invalid", "new.deed.json", 1)]
+    assert "SUSPECT_KEY" in here.check(code=6)
+
+
+@pytest.mark.served
+def test_a_signed_file_comes_from_a_server_too(deed: Deed, tmp_path: Path) -> None:
+    id_ = f"from-{'server' if deed.is_remote else 'folder'}"
+    deed("handoff", "create", id_, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
+    deed("export", "--stream", f"handoff/{id_}", "--text", tmp_path / "x.json")
+    said = inside.deed("verify", "--bundle", tmp_path / "x.json", cwd=tmp_path)
+    assert (said.code, said.out.partition(":")[0]) == (0, "VALID"), said
+    deed("handoff", "watch", tmp_path, "--signed", "--once", "--as", "a")
+    root = (tmp_path / "ROOT").read_text().strip()
+    assert Clone(tmp_path).problems(".", "--root", root, code=5)[0][0] == "unapproved"
+    deed.refuses("NOT_FOUND", "export", "--stream", "handoff/none", "--text", tmp_path / "y.json")
+    deed.refuses("USAGE", "export", "--text", tmp_path / "y.json")
+    assert not (tmp_path / "y.json").exists()
 
 
 def test_the_signed_file_changes_only_with_its_handoff(team: Team) -> None:
