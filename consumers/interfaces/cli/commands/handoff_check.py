@@ -30,7 +30,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.files import read_file
-from deedbook.consumers.sdk.text import sanitize_line
+from deedbook.consumers.sdk.text import counted, sanitize_line
 from deedbook.ledger.bundle.signed_file import read_signed_entries, signed_file_size_max_bytes, unsigned_entries
 from deedbook.ledger.errors import DeedbookError, Exit, Refused
 from deedbook.ledger.events.authority import LedgerCreated
@@ -145,9 +145,8 @@ def _root_problems(folder: Path, files: BaseFiles | None, root: str) -> list[Fil
     except Refused as refusal:
         return [FileProblem("root", str(path), 1, refusal.message, _restored(path, files))]
     pinned = None if files is None else files.read(ROOT_FILE)
-    if content == pinned or (pinned is None and content is not None and root_in(content).startswith(root)):
-        return []
-    if content is None and pinned is None:
+    is_same = content == pinned or (files is not None and not files.is_changed(ROOT_FILE, content))
+    if is_same or (pinned is None and (content is None or root_in(content).startswith(root))):
         return []
     text = "the pinned root was removed" if content is None else f"it pins another root than {root}"
     return [FileProblem("root", str(path), 1, text, _restored(path, files))]
@@ -299,7 +298,7 @@ def _conclude(app: App, base: str | None, checked: list[_Checked], problems: lis
             echo(gate)
         since = "" if base is None else f" that changed since {base}"
         refused = sum(bool(row.problems) for row in checked)
-        echo(f"{len(checked)} handoff file(s){since}: {len(checked) - refused} good, {refused} refused")
+        echo(f"{counted(len(checked), 'handoff file')}{since}: {len(checked) - refused} good, {refused} refused")
 
     app.show("handoff_files", data, text)
     if problems:

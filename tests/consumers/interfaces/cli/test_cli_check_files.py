@@ -156,12 +156,12 @@ def test_a_good_pull_request_is_accepted(clone: Callable[[str], Clone]) -> None:
         f"ok  {FOLDER}/half.md: verified",
         f"ok  {FOLDER}/new.md: verified",
         "gate: open (the keys of ada, rita and root have no passphrase)",
-        "2 handoff file(s) that changed since origin/main: 2 good, 0 refused",
+        "2 handoff files that changed since origin/main: 2 good, 0 refused",
     ]
 
 
 def test_a_pull_request_that_touches_no_handoff_is_accepted(clone: Callable[[str], Clone]) -> None:
-    assert "0 handoff file(s)" in clone("main").check()
+    assert "0 handoff files" in clone("main").check()
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,23 @@ def test_a_shortened_history_is_refused(clone: Callable[[str], Clone]) -> None:
 
 
 def test_a_branch_that_is_behind_shortens_nothing(clone: Callable[[str], Clone]) -> None:
-    assert "0 handoff file(s)" in clone("main").check("--base", "origin/good")
+    assert "0 handoff files" in clone("main").check("--base", "origin/good")
+
+
+def test_a_branch_from_before_the_root_was_pinned_is_judged_by_it(clone: Callable[[str], Clone]) -> None:
+    here = clone("main")
+    git(here.folder, "checkout", "-q", "--orphan", "early")
+    git(here.folder, "rm", "-q", "-r", "--cached", ".")
+    shutil.rmtree(here.folder / FOLDER)
+    git(here.folder, "commit", "-q", "--allow-empty", "-m", "early")
+    git(here.folder, "checkout", "-q", "-b", "later")
+    for name in ("ROOT", "half.md", "half.deed.json"):
+        here.path(name).parent.mkdir(parents=True, exist_ok=True)
+        here.path(name).write_text(git(here.folder, "show", f"origin/good:{FOLDER}/{name}"))
+    git(here.folder, "add", FOLDER)
+    git(here.folder, "commit", "-q", "-m", "later")
+    git(here.folder, "checkout", "-q", "early")
+    assert "0 handoff files" in here.check("--base", "later")
 
 
 def test_removed_files_are_refused(clone: Callable[[str], Clone]) -> None:
