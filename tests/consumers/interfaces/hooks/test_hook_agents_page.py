@@ -13,7 +13,7 @@ from harness_place import Place
 from deedbook.consumers.interfaces.hooks.prime import agents_page
 
 README = Path(__file__).parents[4] / "consumers" / "interfaces" / "README.md"
-SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "done", "REVIEWER": "rita", "ID": "expire"}
+SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "done", "NAME": "ben", "REVIEWER": "rita", "ID": "expire"}
 HEREDOC = re.compile(r"- <<'END'\n(.*?)\nEND\n", re.DOTALL)
 
 
@@ -24,11 +24,11 @@ def inline(part: str) -> list[str]:
 
 
 def example(number: int, place: Place) -> list[list[str]]:
-    """Return the words of each command of a worked example, as a shell reads them; its entries stand in a file."""
+    """Return the words of each command of a worked example, as a shell reads them; its standard input is a file."""
     block: str = re.findall(r"```sh\n(.*?)```", agents_page(), re.DOTALL)[number]
-    if found := HEREDOC.search(block):
-        (place.project / "entries").write_text(found[1] + "\n")
-        block = HEREDOC.sub("entries\n", block)
+    for count, text in enumerate(HEREDOC.findall(block)):
+        (place.project / f"file{count}").write_text(re.sub(r"REVIEWER|NAME", lambda word: SAID[word[0]], text) + "\n")
+        block = HEREDOC.sub(f"file{count}\n", block, count=1)
     return [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
 
 
@@ -58,14 +58,14 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         "TTL = 3600\nCACHE = {}\n\n\ndef check(token):\n    entry = CACHE\n    return entry\n"
     )
     place.run("git", "init", "-q", ".")
-    init, add_agent = inline("Set DEEDBOOK_AGENT")
+    (init,) = inline("Set DEEDBOOK_AGENT")
     follow(place, "", f"{init} --unprotected --name rita")  # a person is asked for a passphrase and a name instead
     for name in ("ann", "ben"):
-        follow(place, "", add_agent, NAME=name)
+        place.deed("agent", "add", name)
     for command in inline("Begin"):
         follow(place, "ann", command)
     for words in example(0, place):
-        printed = follow(place, "ann", words, NAME="ben")
+        printed = follow(place, "ann", words)
         assert "warning" not in printed, printed
     _let_reviewer_act(place)
 
@@ -74,10 +74,11 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     shown = follow(place, "ben", inline("Continue")[1]) + follow(place, "ben", example(1, place)[0])
     for told in (
         "tested by: python -m unittest",
-        "touches: src/login.py",
+        "found: TTL is never read (src/auth.py:1:TTL)",
+        "touches: src/auth.py",
         "trap: tests stop the clock",
         "tried: Clearing CACHE on a timer: each worker has its own",
-        "trap: not known: Who fills CACHE?",
+        "not known: Who fills CACHE?",
         "CONCLUSION: Compare the age with TTL",
     ):
         assert told in shown
@@ -92,9 +93,6 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     handoff = place.data("handoff", "show", "expire")
     assert (handoff["status"], [task["done"] for task in handoff["tasks"]]) == ("verified", [True])
 
-    (retract,) = inline("An entry is wrong")
-    (finding,) = place.data("session", "show", place.data("session", "list")["items"][0]["id"])["findings"]
-    follow(place, "ann", retract, ENTRY=str(finding["event_index"]))
     assert place.data("report", "query")["total_found"] == 1
     assert place.deed("verify")
 
