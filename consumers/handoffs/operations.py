@@ -220,7 +220,8 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
                 "evidence",
                 "--evidence",
                 "texts",
-                "The evidence: a command and its result. Give it once for all, or once for each criterion.",
+                "The evidence: a command and its result, or why a task was done otherwise. "
+                "Give it once for all, or once for each criterion.",
             ),
             Argument("all_open", "--all", "flag", "All open tasks and criteria."),
             Argument("undo", "--undo", "flag", "Remove the tick."),

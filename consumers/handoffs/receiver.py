@@ -25,6 +25,7 @@ from deedbook.ledger.home.environment import present_session
 derived_max: Final = 12
 later_max: Final = 5
 note_max_chars: Final = 400
+waiting_read_max: Final = 5
 EVERY_TOPIC: Final = "all"
 _WANTED: Final = {
     "reproduce": 'how to see the problem (--reproduce "GET /x answers 500")',
@@ -64,7 +65,7 @@ def session_notes(
     notes: dict[str, dict[str, None]] = {}
     for record in records:
         for kind, text in record.notes if record.topic in chosen else ():
-            notes.setdefault(kind, {})[shorten(" ".join(replace_line_breaks(text).split()), note_max_chars)] = None
+            notes.setdefault(kind, {})[_note(text)] = None
     kinds = ReceiverNotes.__struct_fields__
     derived = {kind: list(notes[kind])[-derived_max:] for kind in kinds if kind in notes}
     return SessionNotes(derived, {topic: counts[topic] for topic in sorted(counts.keys() - chosen)})
@@ -145,13 +146,36 @@ def _records(session: Mapping[str, Any]) -> Iterator[_Record]:
         yield _Record(unknown["topic"], [("not_known", unknown["unknown"])])
     for failed in _standing(session["dead_ends"]):
         kind = "argued" if failed["basis"] == "argued" else "tried"
-        yield _Record(failed["topic"], [(kind, f"{failed['approach']}: {failed['why_failed']}")])
+        yield _Record(failed["topic"], [(kind, _attempt(failed))])
     for tool in session["tools"]:
         text = f"{tool['tool']} {tool['purpose']}".strip()
         if _STORED in text:
             yield _Record(tool["topic"], [("artifacts", text)])
         elif _TEST.search(text):
             yield _Record(tool["topic"], [("tested_by", tool["tool"])])
+
+
+def _attempt(dead_end: Mapping[str, Any]) -> str:
+    return f"{dead_end['approach']}: {dead_end['why_failed']}"
+
+
+def _note(text: str) -> str:
+    return shorten(" ".join(replace_line_breaks(text).split()), note_max_chars)
+
+
+def without_noted(
+    view: Ask, items: Sequence[Mapping[str, Any]], dead_ends: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return dead ends without those that a waiting handoff lists: its receiver reads them there.
+
+    ``items`` are those of ``handoffs.next``; the first ``waiting_read_max`` are read.
+    """
+    if not dead_ends:
+        return []
+    names = [item["id"] for item in items if item["kind"] == "handoff" and item["action"] in {"claim", "continue"}]
+    notes = [view("handoffs.show", {"id": name})["notes"] for name in names[:waiting_read_max]]
+    noted = {text for note in notes for kind in ("tried", "argued") for text in note[kind]}
+    return [dead_end for dead_end in dead_ends if _note(_attempt(dead_end)) not in noted]
 
 
 def _standing(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

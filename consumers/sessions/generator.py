@@ -175,9 +175,11 @@ def warnings_of(session: Mapping[str, Any], inputs: ReportInputs, count: int) ->
         warnings.append(
             f"only {count} of the recommended {findings_few} to {findings_many} findings: the next agent learns little"
         )
-    if count > findings_many:
+    topics = len({finding["topic"] for finding in session["findings"]})
+    if count > findings_many * max(topics, 1):
+        of_topic = " of a topic" if topics > 1 else ""
         warnings.append(
-            f"{count} findings, but readers remember {findings_few} to {findings_many}: choose the key ones"
+            f"{count} findings, but readers remember {findings_few} to {findings_many}{of_topic}: choose the key ones"
         )
     recorded = uncorrected_part(session)
     for name, value in (("finding", inputs.key_findings), ("unknown", inputs.remaining_unknowns)):

@@ -21,6 +21,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.operations import with_commands
+from deedbook.consumers.handoffs.receiver import without_noted
 from deedbook.consumers.handoffs.unread import COMMAND as UNREAD
 from deedbook.consumers.handoffs.unread import line_of, peek
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
@@ -281,7 +282,7 @@ def _related(
     if topic.strip():
         related = view("search.related", {"task": topic, "limit": dead_ends_max, "session": present})
     lines: dict[str, str] = {}
-    for row in related["dead_ends"]:
+    for row in without_noted(view, waiting["items"], related["dead_ends"]):
         line = sanitize_line(dead_end_text(row))
         lines.setdefault(line, f"- {said_by(row)}, {age(row['happened_ms'], now)}, {row['near']}: {line}")
     items = [_Item(others=line) for line in lines.values()]

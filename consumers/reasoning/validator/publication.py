@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
+from shlex import quote
 from typing import Any, Final
 
 import msgspec
@@ -83,9 +84,14 @@ def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: boo
     try:
         index, is_new = publish(author, view, validated)
     except Refused as refusal:
-        if must or refusal.code not in ("NOT_AUTHORIZED", "SELF_APPROVAL"):
+        why = {
+            "SELF_APPROVAL": "nobody vouches for their own reasoning",
+            "NOT_AUTHORIZED": f"{author.name} has none of the roles reviewer, human and service",
+        }.get(refusal.code)
+        if must or why is None:
             raise
-        return {"not_published": refusal.message}
+        command = f"`deed reasoning validate {quote(validated.reasoning_id)} --as NAME`"
+        return {"not_published": f"{why}: a reviewer publishes it with {command}"}
     return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
 
 

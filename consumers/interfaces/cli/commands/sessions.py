@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 from msgspec.structs import asdict
 
+from deedbook.consumers.handoffs.receiver import without_noted
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
@@ -74,6 +75,8 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
     # Asked before anything is signed: where the views fail, no session has begun whose id nobody was told.
     similar = {"task": data.task, "limit": dead_ends_max}
     dead_ends = app.query("search.related", **similar)["dead_ends"] if data.task.strip() else []
+    waiting = app.query("handoffs.next", agent=author.name)["items"] if dead_ends else []
+    dead_ends = without_noted(app.query_with, waiting, dead_ends)
     try:
         accepted = author.emit(Draft(stream=f"session/{name}", data=data))[0]
     except Refused as refusal:

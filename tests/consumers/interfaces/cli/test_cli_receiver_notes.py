@@ -170,6 +170,16 @@ def test_one_criterion_or_task_is_edited(deed: Deed, fresh: Fresh) -> None:
     deed.refuses("INVALID_FIELD", "handoff", "amend", name, "--edit-criterion", "4", "x", "--as", "a")
 
 
+def test_dead_end_that_a_handoff_tells_is_told_to_its_receiver_once(giver: Deed) -> None:
+    words = ("--as", "kuro", "--to", "ben", "--reviewer", "rita", "--title", "Quoting of row addresses")
+    giver("handoff", "create", "row-url", *words)
+    giver("handoff", "approve", "row-url", *giver.as_read("row-url"), "--as", "rita")
+    start = ("session", "start", "--task", "Quoting of row addresses")
+    assert giver.data(*start, "--as", "ben")["dead_ends"] == []
+    assert "Quoting: twice" not in giver("prime", "--task", "Quoting of row addresses", "--as", "ben")
+    assert [row["approach"] for row in giver.data(*start, "--as", "kuro")["dead_ends"]] == ["Quoting"]
+
+
 FILE = """# Handoff: Piped
 
 ## Meta

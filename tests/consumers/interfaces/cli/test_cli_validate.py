@@ -35,7 +35,7 @@ def test_validate_passes_then_names_the_stale_evidence(
     assert (data["passed"], data["published"], data["tree"]["sort"]) == (True, None, "folder")
     size = alone.size()
     assert (
-        "a is the owner of r and may not sign reasoning.validated"
+        "nobody vouches for their own reasoning: a reviewer publishes it with `deed reasoning validate r --as NAME`"
         in alone.data("reasoning", "validate", "r", "--tree", project, "--as", "a")["not_published"]
     )
     alone.refuses("SELF_APPROVAL", "reasoning", "validate", "r", "--tree", project, "--as", "a", "--publish")
