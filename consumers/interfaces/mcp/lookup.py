@@ -182,12 +182,14 @@ class LookupTools(Tools):
             str, Field(min_length=1, max_length=1_000, description="Words to search for, e.g. token expiry.")
         ],
         sort: Annotated[
-            list[Sort] | None, BeforeValidator(as_list), Field(max_length=8, description="Only these stream types.")
+            Annotated[list[Sort], Field(max_length=8)] | None,
+            BeforeValidator(as_list),
+            Field(description="Only these stream types."),
         ] = None,
         kind: Annotated[
-            list[Id] | None,
+            Annotated[list[Id], Field(max_length=8)] | None,
             BeforeValidator(as_list),
-            Field(max_length=8, description="Only these event kinds, e.g. finding.logged."),
+            Field(description="Only these event kinds, e.g. finding.logged."),
         ] = None,
         author: Annotated[Id | None, Field(description="Only events that this agent signed.")] = None,
         tag: Routed = None,

@@ -6,7 +6,8 @@ at once with their progress.
 
 Caching: an answer about the past (``as_of=INDEX``) never changes, so clients may cache it. An answer about now also
 changes with time, because leases and keys expire: clients revalidate it each time, and an ETag saves the transfer.
-Tiles are those of C2SP tlog-tiles, under the paths of an exported folder, and never change.
+Tiles are those of C2SP tlog-tiles, under the paths of an exported folder, and never change. Only those of a public log
+may be stored by a cache that readers share, such as a reverse proxy: it would give them to readers without a token.
 """
 
 from __future__ import annotations
@@ -184,9 +185,10 @@ class ApiRequest(NamedTuple):
 class Api:
     """The answers about one ledger; ``close`` it with its server."""
 
-    def __init__(self, client: LocalClient, followers: Followers) -> None:
+    def __init__(self, client: LocalClient, followers: Followers, *, is_public: bool = False) -> None:
         """Answer from the log of a node's ``client``, and from a view reader of its own."""
         self._node, self._followers = client, followers
+        self._tile_cache = _PUBLIC_IMMUTABLE if is_public else _IMMUTABLE
         self._client = LocalClient(client.settings, log=client.log, views=lambda *_: self._reader)
         self._reader = Reader(self._client, client.settings)
         self.rebuild = Rebuild(client, client.settings)
@@ -348,7 +350,7 @@ class Api:
                 with self._node.log.snapshot() as snapshot:
                     is_leaf = level == "entries"
                     tile = snapshot.entry_bundle(number, width) if is_leaf else snapshot.tile(int(level), number, width)
-                return request.answer(tile, BYTES, _PUBLIC_IMMUTABLE, "tile")
+                return request.answer(tile, BYTES, self._tile_cache, "tile")
         raise Refused("NOT_FOUND", "there is no such tile")
 
 

@@ -150,7 +150,7 @@ class Web:
     ) -> None:
         trust.demand(client.settings.home, client)
         self.followers = Followers()
-        self.api = Api(client, self.followers)
+        self.api = Api(client, self.followers, is_public=is_public)
         self._client = client
         self._tokens = Tokens(client.settings.home)
         self._threads = ThreadPoolExecutor(questions_running_max, thread_name_prefix="deedbook-web")

@@ -73,7 +73,7 @@ class Caller:
         """Call a tool; its answer is small and says the same twice, or it is an error with a code of ours."""
         result = await self.client.call_tool(tool, arguments)
         answer = read_answer([content.text for content in result.content], result.structured_content)
-        assert count_tokens(json_text(answer)) <= max(answer_tokens_max, arguments.get("limit", 0) * 250)
+        assert count_tokens(json_text(answer)) <= max(answer_tokens_max, (arguments.get("limit") or 0) * 250)
         if result.is_error:
             assert answer.keys() - {"others"} == {"code", "message", "recoverable", "details"}
             assert answer["code"] in CODES

@@ -139,6 +139,23 @@ def test_refusals_name_what_is_near(shared_home: Path) -> None:
     call_tools(shared_home, work)
 
 
+def test_null_for_an_argument_is_no_argument_or_a_typed_error(shared_home: Path) -> None:
+    """Clients with strict schemas send every argument, and null for those that they do not use."""
+
+    async def work(call: Caller) -> dict[tuple[str, str], str]:
+        tools = (await call.client.list_tools()).tools
+        needed = {"search": {"text": "x"}}
+        return {
+            (tool.name, name): (await call(tool.name, **(needed.get(tool.name, {}) | {name: None}))).error.get("code")
+            for tool in tools
+            for name in tool.input_schema["properties"]
+        }
+
+    codes = call_tools(shared_home, work)
+    assert "UNEXPECTED" not in codes.values(), codes
+    assert (codes["search", "sort"], codes["search", "kind"]) == (None, None)
+
+
 def test_arguments_beyond_their_size_are_refused_by_their_size(shared_home: Path) -> None:
     async def work(call: Caller) -> None:
         done = await call("handoff_act", action="log", id="h", artifacts=["x" * arguments_size_max_bytes])

@@ -72,6 +72,13 @@ def test_a_public_log_shows_tiles_and_checkpoint_and_nothing_else(home: Path) ->
         assert reading.client.get("/v1/agents/list").status_code == 401
 
 
+def test_no_cache_that_readers_share_may_keep_what_needs_a_token(reading: Reading) -> None:
+    for path in (*OURS, "/tile/0/000.p/1", "/tile/entries/000.p/1", "/checkpoint"):
+        answer = reading.get(path)
+        assert answer.status_code == 200, answer.text
+        assert "public" not in answer.headers["cache-control"], path  # RFC 9111, section 3.5
+
+
 def test_a_scraper_needs_no_agent(own: Own) -> None:
     kept, counts = Tokens(own.reading.home).create("prometheus", "metrics", LATER_MS)
     assert own.reading.client.get("/metrics", headers=bearer(counts)).status_code == 200
