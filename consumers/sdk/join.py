@@ -34,7 +34,7 @@ from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.format.identity import Key, open_key, read_key_file, write_key
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
-from deedbook.ledger.home.home import Home, new_bus_key, public_bus_key
+from deedbook.ledger.home.home import Home, check_own_folder, make_own_folder, new_bus_key, public_bus_key
 from deedbook.ledger.home.membership import BEGUN_FILE, Membership, read_membership, write_membership
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE_ROLE
 from deedbook.ledger.lifecycle.clock import clock_text
@@ -70,6 +70,7 @@ def join(
     invitation is of another ledger. Unavailable: ``BUS_UNAVAILABLE``; repeat the call.
     """
     membership = Membership(invitation.ledger, invitation.root, server.split(","), invitation.name)
+    check_own_folder(home.path)
     with as_unavailable(home.path):
         home.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
     with lock_folder(home.keys):  # one process at a time: two would overwrite each other's keys
@@ -108,7 +109,7 @@ def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
         )
         message = f"{trust.quoted_path(home.path)} is already {whose}: join in another folder (--home DIR)"
         raise Refused("LEDGER_EXISTS", message, folder=str(home.path))
-    (home.path / ".gitignore").write_text("*\n", "ascii")
+    make_own_folder(home.path)
     write_whole(home.path / BEGUN_FILE, mark.encode())
 
 

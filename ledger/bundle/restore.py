@@ -33,7 +33,7 @@ from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.identity import open_sealed_files, read_key_file, write_private
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import read_config
-from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.home import Home, make_own_folder
 from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.log.environment import FILE
@@ -235,8 +235,9 @@ def restore(
         work.check_files()
         work.open_keys(passphrase() if KEYS in bundle.manifest.files else None)
         is_new = not home.path.exists()
+        if present is None:
+            make_own_folder(home.path)
         with as_unavailable(home.path):
-            home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for leftover in home.path.glob(f"{TEMPORARY}*"):
                 if leftover.is_dir() and not leftover.is_symlink():
                     shutil.rmtree(leftover, ignore_errors=True)
@@ -341,7 +342,6 @@ def _put_in_place(
     finally:
         blobs.close()
     written, kept = work.put_files()
-    (home.path / ".gitignore").write_text("*\n", "ascii")
     replaced = _exchange(home, folder / "log" / FILE, present)
     size = 0 if present is None else present.size
     return RestoreResult(

@@ -10,7 +10,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.format.identity import Key, ledger_id, open_key, read_key_file, write_key
 from deedbook.ledger.home import trust
-from deedbook.ledger.home.home import Home, new_bus_key
+from deedbook.ledger.home.home import Home, make_own_folder, new_bus_key
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.log.data_file import check_data_file
@@ -63,9 +63,8 @@ def create_ledger(
     """
     CheckpointKey(origin, bytes(32))  # refuses an origin that cannot name a key, before anything is written
     check_is_new(home)
+    make_own_folder(home.path)
     with as_unavailable(home.path):
-        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (home.path / ".gitignore").write_text("*\n", "ascii")
         (home.path / "log").mkdir(exist_ok=True)
     with Log(home.path, map_size=map_size, create=True) as log:
         with log.snapshot() as snapshot:

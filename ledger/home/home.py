@@ -38,12 +38,44 @@ from deedbook.ledger.format.identity import (
     write_private,
 )
 from deedbook.ledger.home import trust
-from deedbook.ledger.home.location import VIEWS_FILE
+from deedbook.ledger.home.location import GIT_FOLDER, VIEWS_FILE
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, covers, is_delegable, to_ms
 from deedbook.ledger.log.environment import FILE
 from deedbook.ledger.proof.checkpoint import CheckpointKey
+from deedbook.ledger.system.files import as_unavailable, read_regular, write_whole
 
+_IGNORE_FILE: Final = ".gitignore"
+_IGNORE_ALL: Final = b"*\n"
+_ignore_file_max_bytes: Final = 1024**2
 _SEED: Final = re.compile("SU[A-D][A-Z2-7]{55}")
+
+
+def check_own_folder(path: Path) -> None:
+    """Check that a folder, which may be missing, can become that of a ledger: links and files of others would suffer.
+
+    A clone or an archive may bring the folder. Through a link in it, keys would be written where git shares them, and a
+    file elsewhere would be replaced. Raises Refused: ``INVALID_FORMAT``. Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    with as_unavailable(path, "cannot be read"):
+        link = next((entry for entry in path.iterdir() if entry.is_symlink()), None) if path.is_dir() else None
+        if link is not None:
+            message = f"{trust.quoted_path(link)} is a link, so a part of the ledger would be written elsewhere"
+            raise Refused("INVALID_FORMAT", f"{message}. Delete it first.", path=str(link))
+        if (path / GIT_FOLDER).exists():
+            message = f"{trust.quoted_path(path)} is a git repository, and a ledger needs a folder of its own"
+            raise Refused("INVALID_FORMAT", f"{message}, such as .deedbook in it", folder=str(path))
+        ignored = read_regular(path / _IGNORE_FILE, size_max_bytes=_ignore_file_max_bytes)
+    if ignored not in (None, _IGNORE_ALL):
+        message = f"{trust.quoted_path(path / _IGNORE_FILE)} has other content than `*`, but git must ignore a ledger"
+        raise Refused("INVALID_FORMAT", f"{message}. Delete it, or choose a folder of its own.", folder=str(path))
+
+
+def make_own_folder(path: Path) -> None:
+    """Make the folder of a ledger, which git ignores. Raises: as ``check_own_folder``."""
+    check_own_folder(path)
+    with as_unavailable(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path / _IGNORE_FILE, _IGNORE_ALL, mode=0o644)
 
 
 class Home(msgspec.Struct, frozen=True):

@@ -33,7 +33,7 @@ from deedbook.ledger.events.authority import Role
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import check_name, read_config
-from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.home import Home, check_own_folder
 from deedbook.ledger.home.location import GIT_FOLDER, new_home, present_folder, resolved
 from deedbook.ledger.home.settings import check_folder
 from deedbook.ledger.home.trust import fingerprint
@@ -149,6 +149,7 @@ def check_is_ours(home: Home) -> None:
     if home.path.exists():
         check_folder(resolved(home.path), is_named=True)
     check_is_new(home)
+    check_own_folder(home.path)
     if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
         raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
 

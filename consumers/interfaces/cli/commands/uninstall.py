@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -24,9 +25,17 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
-from deedbook.ledger.home.location import find_home, present_folder, resolved
+from deedbook.ledger.home.location import FOLDER, find_home, present_folder, resolved
 from deedbook.ledger.service.server import unserved
-from deedbook.ledger.system.files import as_unavailable
+from deedbook.ledger.system.files import TEMPORARY, as_unavailable
+
+_named_max: Final = 3
+_OWN_NAME: Final = re.compile(
+    r"\.gitignore|witnessed|(?:chains|client|config)\.toml|(?:dashboard|tokens)\.json"
+    r"|keys|log|blobs|bus|cache|logs|replaced|setup-kept|spool|subscribers"
+    r"|[\w.-]+\.(?:begun|lock|log|secret|token)|[\w.-]+\.db(?:-[a-z]+)?|" + re.escape(TEMPORARY) + ".*"
+)
+"""The names of what Deedbook makes in a ledger's folder."""
 
 
 class Left(NamedTuple):
@@ -88,6 +97,10 @@ def _check_deletion(app: App, home: Home | None, *, yes: bool) -> None:
     if home is None or not home.is_local():
         raise Refused("NOT_FOUND", "there is no ledger in this folder or above it, so there is none to delete")
     trust.demand(home.path)
+    if others := _names_of_others(home.path):
+        named = ", ".join(others[:_named_max]) + (", …" if len(others) > _named_max else "")
+        message = f"{trust.quoted_path(home.path)} also holds files that Deedbook did not make: {named}"
+        raise Refused("USAGE", f"{message}. Nothing was deleted: move them away first.", others=others[:_named_max])
     if yes:
         return
     what = f"{home.path} with its keys and {_entries(app)}"
@@ -95,6 +108,13 @@ def _check_deletion(app: App, home: Home | None, *, yes: bool) -> None:
         raise Refused("USAGE", f"this deletes {what}. Without a terminal, add --yes")
     if not click.confirm(f"Delete {what}? Nobody can bring them back.", default=False, err=True):
         raise Refused("USAGE", "nothing was deleted")
+
+
+def _names_of_others(folder: Path) -> list[str]:
+    """Return the names of files in a ledger's folder that are not of Deedbook: `--home` may name a project's folder."""
+    if folder.name == FOLDER:
+        return []
+    return sorted(entry.name for entry in folder.iterdir() if _OWN_NAME.fullmatch(entry.name) is None)
 
 
 def _entries(app: App) -> str:
@@ -120,7 +140,8 @@ def _delete(app: App, home: Home) -> Path:
 
 def _left_of_ledger(app: App, home: Home) -> Iterator[Left]:
     if not home.is_local():  # of a machine that joined: the ledger itself is elsewhere
-        yield Left(f"{home.path}, with the keys of the agents of this machine", f"rm -r {trust.quoted_path(home.path)}")
+        own = home.path / "keys" if _names_of_others(home.path) else home.path
+        yield Left(f"{home.path}, with the keys of the agents of this machine", f"rm -r {trust.quoted_path(own)}")
         return
     yield Left(f"the ledger in {home.path}, with its keys and {_entries(app)}", "deed uninstall --delete-ledger")
 

@@ -94,6 +94,45 @@ def test_uninstall_restores_every_byte_and_names_the_ledger_which_stays_unless_i
     assert "No harness is set up" in here("uninstall")
 
 
+@pytest.mark.parametrize("name", [".gitignore", "keys", "log"])
+def test_link_in_the_folder_that_a_clone_brought_is_refused_and_not_followed(
+    here: Deed, project: Path, tmp_path: Path, name: str
+) -> None:
+    target = tmp_path / "elsewhere"
+    if name == ".gitignore":
+        target.write_text("precious\n", "ascii")
+    else:
+        target.mkdir()
+    (project / ".deedbook").mkdir()
+    (project / ".deedbook" / name).symlink_to(target)
+    before = everything(tmp_path)
+    refusal = here.refuses("INVALID_FORMAT", "init", "--unprotected")
+    assert f"{name} is a link" in refusal["message"]
+    here.refuses("INVALID_FORMAT", "init", "--unprotected", "--dry-run")
+    assert everything(tmp_path) == before
+
+
+def test_folder_of_a_project_becomes_no_ledger(here: Deed, project: Path) -> None:
+    assert "is a git repository" in here.refuses("INVALID_FORMAT", "--home", ".", "init", "--unprotected")["message"]
+    shutil.rmtree(project / ".git")
+    (project / ".gitignore").write_text("build/\n", "ascii")
+    assert ".gitignore has other" in here.refuses("INVALID_FORMAT", "--home", ".", "init", "--unprotected")["message"]
+    assert (project / ".gitignore").read_text("ascii") == "build/\n"
+    assert not (project / "keys").exists()
+
+
+def test_files_of_others_in_the_folder_of_a_ledger_are_not_deleted(here: Deed, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    here("--home", folder, "init", "--name", "none", "--unprotected")
+    (folder / "main.py").write_text("print()\n", "ascii")
+    refusal = here.refuses("USAGE", "--home", folder, "uninstall", "--delete-ledger", "--yes")
+    assert refusal["details"]["others"] == ["main.py"]
+    assert Home(folder).is_local()
+    (folder / "main.py").unlink()
+    assert here.data("--home", folder, "uninstall", "--delete-ledger", "--yes")["deleted"] == str(folder)
+    assert not folder.exists()
+
+
 def test_folder_of_a_machine_that_joined_is_named_as_keys(here: Deed, project: Path) -> None:
     here("init", "--unprotected")
     shutil.rmtree(project / ".deedbook/log")

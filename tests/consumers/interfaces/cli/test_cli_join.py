@@ -192,6 +192,16 @@ def test_folder_of_somebody_is_never_joined_in(served: Place, admin: Callable[..
     assert elsewhere("agent", "list", "--home", elsewhere.folder / "second")["total"] > 0
 
 
+def test_keys_are_not_made_through_a_link_that_a_clone_brought(admin: Callable[..., Any], elsewhere: Shell) -> None:
+    shared = elsewhere.folder / "docs"
+    shared.mkdir()
+    elsewhere.home.mkdir()
+    (elsewhere.home / "keys").symlink_to(shared)
+    code = admin("agent", "invite", next(_names))["code"]
+    assert "keys is a link" in elsewhere.refuses("INVALID_FORMAT", "join", code)["message"]
+    assert [*shared.iterdir()] == []
+
+
 def test_invitation_that_is_over_says_what_to_do(admin: Callable[..., Any], elsewhere: Shell) -> None:
     name = next(_names)
     spent, taken_back = (admin("agent", "invite", name)["code"] for _ in range(2))
