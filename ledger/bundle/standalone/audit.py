@@ -17,7 +17,7 @@ from blake3 import blake3
 from deedbook.ledger.bundle.standalone.authority import AUTHORITY, Authority
 from deedbook.ledger.bundle.standalone.form import BATCH_BYTES_MAX, Entry, Event, Kinds, read_entry, read_json
 from deedbook.ledger.bundle.standalone.members import HOME, Members
-from deedbook.ledger.bundle.standalone.page import Page, escape, when
+from deedbook.ledger.bundle.standalone.page import Page, details, escape, when
 from deedbook.ledger.bundle.standalone.proofs import (
     BATCH,
     ENDS,
@@ -47,6 +47,8 @@ FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "in
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
 REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
+CITING = ("artifacts", "evidence")
+NAMES_MAX = 5
 REF_IN_TEXT = re.compile(r"(?:blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 
 
@@ -77,6 +79,7 @@ class Audit:
 
     ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before it.
     ``needed`` are the blobs that entries need, each with its first index; no entry names the ``unreferenced`` ones.
+    ``cited`` are the refs of a file or event that entries give as evidence or result, each with its first entry.
     ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
     ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
     cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``leaves`` are
@@ -116,6 +119,7 @@ class Audit:
         self.is_page_checked = False
         self.size: int = self.manifest["size"]
         self.needed: dict[str, int] = {}
+        self.cited: dict[str, tuple[int, str]] = {}
         self.unreferenced = set(self.manifest["blobs"])
 
     def add_problem(self, index: int | None, message: str, code: str) -> None:
@@ -177,11 +181,19 @@ class Audit:
             raise
         for ref in self.kinds.blobs_of(event):
             self.needed.setdefault(ref, index)
+        self.note_cited(index, event)
         if self.unreferenced:
             self.unreferenced -= set(REF_IN_TEXT.findall(json.dumps(event.data, ensure_ascii=False)))
         if proof is not None:
             self.check_proof(index, entry, data, *proof)
         return event
+
+    def note_cited(self, index: int, event: Event) -> None:
+        """Note the refs that an event gives as evidence or result."""
+        for value in (event.data.get(name) for name in CITING):
+            for ref in REF_IN_TEXT.findall(details(value)):
+                if ref.startswith("blake3:"):  # others may also name versions and graphs
+                    self.cited.setdefault(ref, (index, f"{event.kind} by {event.author} on {event.stream}"))
 
     def decide(self, event: Event) -> None:
         """Check whether the author may append an event, and apply it. A refused event changes nothing."""
@@ -501,6 +513,24 @@ class Audit:
             for name, signed in events[-SUSPECTS_MAX:]
         ]
 
+    def unapproved(self) -> list[str]:
+        """Return the line about the newest handoffs that nobody has approved: VALID does not say that somebody did."""
+        subjects = self.page.subjects["handoff"].items()
+        names = [name for name, subject in subjects if "approved" not in subject.decisions]
+        listed = ", ".join(f"handoff/{name}" for name in reversed(names[-NAMES_MAX:]))
+        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+        return [f"approved by nobody: {listed}{more}"] if names else []
+
+    def absent(self) -> list[str]:
+        """Return lines about evidence and results that are not here. They may be elsewhere, so nothing is wrong."""
+        here = {*self.manifest["blobs"], *self.needed}
+        lines = [
+            f"entry {index}: names {ref}, and this bundle has no such file or event: {event}"
+            for ref, (index, event) in self.cited.items()
+            if ref not in here and ref not in self.rules.ids
+        ]
+        return lines[-SUSPECTS_MAX:]
+
     def gate(self) -> str:
         """Return the line about the gate."""
         is_known = self.has_all_authority and not self.problems and (self.trusted_size or 0) <= self.size
@@ -522,7 +552,9 @@ class Audit:
         stream = self.manifest["stream"]
         scope = "whole log" if stream is None else f"stream {stream} and authority as of head {self.size}"
         summary = f"{self.signatures} signatures, tree of {self.size}, rules, checkpoint ({scope}; {trust})"
-        needs = {f"blobs/{ref.replace(':', '/')}": f" (entry {index} needs it)" for ref, index in self.needed.items()}
+        wants = {ref: f" (entry {index} names it)" for ref, (index, _) in self.cited.items()}
+        wants |= {ref: f" (entry {index} needs it)" for ref, index in self.needed.items()}
+        needs = {f"blobs/{ref.replace(':', '/')}": text for ref, text in wants.items()}
         missing = [*self.uncompared(), *(name + needs.get(name, "") for name in self.missing)]
         reasons = [f"missing {'; '.join(missing[:5])}"] if missing else []
         reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
@@ -594,7 +626,8 @@ def main(arguments: list[str] | None = None) -> int:
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
     exit_code, line = audit.verdict(options.root, options.accept)
-    print("\n".join(map(escape, (*audit.suspects(), *audit.newest(), audit.gate()))))
+    notes = (*audit.suspects(), *audit.absent(), *audit.unapproved(), *audit.newest(), audit.gate())
+    print("\n".join(map(escape, notes)))
     print(escape(line))
     return exit_code
 

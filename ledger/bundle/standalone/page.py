@@ -50,9 +50,11 @@ python3 verify.py --root FINGERPRINT</pre>
 got from another source instead: anybody can make a complete ledger with keys of their own. If you do not trust the
 sender, take the program from another source, too: <code>pip install deedbook-verify</code>, then <code>deedbook-verify
 .</code> with the same option.</p>
-<p>The last line is the verdict. VALID: everything in this bundle is correct. SUSPECT_KEY: some events were signed with
-a key that was reported stolen. PARTIAL: what is here is correct, and something is missing. HISTORY_CHANGED: the bundle
-contradicts your checkpoint. INVALID: something is wrong.</p></div>"""
+<p>The last line is the verdict. VALID: every signature is right, every event was permitted, and nothing was changed. It
+does not mean that a handoff was approved, or its result accepted: this page says that of each, below. SUSPECT_KEY: some
+events were signed with a key that was reported stolen. PARTIAL: what is here is correct, and something is missing.
+HISTORY_CHANGED: the bundle contradicts your checkpoint. INVALID: something is wrong. The lines before the verdict name
+handoffs that nobody approved, and evidence that is not in this bundle.</p></div>"""
 POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()}'"
 
 
@@ -335,6 +337,7 @@ class Page:
             )
         missing = sorted(self.needed - {*manifest["blobs"]})
         listed = "".join(f"<br><code>{safe(ref)}</code>" for ref in missing[:REFS_MAX])
+        absent = f"{len(missing)}, without which an entry is incomplete{listed}"
         rows = [
             ["ledger", f"<code>{safe(manifest['ledger'])}</code>"],
             ["fingerprint of the root key", f"<code>{fingerprint}</code>"],
@@ -343,7 +346,7 @@ class Page:
             ["last entry here", self.signer(self.last)],
             ["content", content],
             ["entries left out", lacking],
-            ["large contents (blobs) left out", f"{len(missing)}, without which an entry is incomplete{listed}"],
+            ["large contents (blobs) left out", absent if missing else "none without which an entry is incomplete"],
         ]
         later = (
             "<p>Without a checkpoint, VALID does not exclude that the ledger has newer entries, which the sender left "

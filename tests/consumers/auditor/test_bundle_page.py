@@ -20,7 +20,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.events.authority import KeyCompromised, Role, RoleGranted
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCreated
 from deedbook.ledger.events.session import FindingLogged
-from deedbook.ledger.format.envelope import decode_entry, pae
+from deedbook.ledger.format.envelope import decode_entry, event_id, pae
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.handoff import compute_version
 
@@ -159,6 +159,34 @@ def test_verdict_names_the_newest_entry_unless_a_checkpoint_does(forge: Forge, t
     assert said not in alone(path, "--checkpoint", forge.checkpoint()).text
 
 
+def test_lines_before_the_verdict_name_handoffs_that_nobody_approved(forge: Forge, tmp_path: Path) -> None:
+    before = alone(forge.export(tmp_path / "before.tar"))
+    forge.hand_over("unseen")
+    after = alone(forge.export(tmp_path / "after.tar"))
+    assert [before.word, after.word] == ["VALID", "VALID"]
+    assert "approved by nobody" not in before.text
+    assert "approved by nobody: handoff/unseen\n" in after.text
+    for number in range(6):
+        forge.hand_over(f"h{number}")
+    named = "handoff/h5, handoff/h4, handoff/h3, handoff/h2, handoff/h1 and 2 more\n"
+    assert f"approved by nobody: {named}" in alone(forge.export(tmp_path / "many.tar")).text
+
+
+def test_evidence_that_a_bundle_lacks_is_named(forge: Forge, tmp_path: Path) -> None:
+    """Whoever packed it may have left a file out together with its line in the manifest."""
+    forge.emit("alice", SESSION, FindingLogged(finding="an event is evidence, too", evidence=[forge.put_blob(b"log")]))
+    event = event_id(pae(decode_entry(forge.entries[-1]).body))
+    ref, at = forge.put_blob(b"312 passed"), len(forge.entries)
+    forge.emit("alice", SESSION, FindingLogged(finding="it works", evidence=[f"see {ref}", event]))
+    whole = alone(forge.export(tmp_path / "whole.tar"))
+    assert (whole.word, "this bundle has no such" in whole.text) == ("VALID", False)
+    del forge.blobs[ref]
+    lacking = alone(forge.export(tmp_path / "lacking.tar"))
+    line = f"entry {at}: names {ref}, and this bundle has no such file or event: finding.logged by alice on {SESSION}\n"
+    assert line in lacking.text
+    assert lacking.text.count("this bundle has no such") == 1
+
+
 def test_both_verifiers_name_the_entry_and_the_person_of_work_without_approval(forge: Forge, tmp_path: Path) -> None:
     forge.hand_over("unseen")
     forge.emit("bob", "handoff/unseen", HandoffClaimed())
@@ -227,6 +255,7 @@ def test_a_missing_blob_is_named(forge: Forge, tmp_path: Path) -> None:
     forge.hand_over("filed", criteria=["it is checked"], template=ref)
     path = forge.export(tmp_path / "lacking.tar")
     assert f"1, without which an entry is incomplete {ref}" in Markup(page_of(path)).text
+    assert "none without which an entry is incomplete" in Markup(page_of(Forge().export(tmp_path / "whole.tar"))).text
     assert [alone(path).word, ours(path).word] == ["PARTIAL", "PARTIAL"]
     assert "index.html not checked" not in alone(path).text
 
