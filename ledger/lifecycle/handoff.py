@@ -41,6 +41,8 @@ MET: Final = frozenset({"checked", "waived"})
 # The search for a cycle visits at most so many handoffs. Beyond it the handoff is refused, never half-checked.
 dependencies_walked_max: Final = 100_000
 questions_max: Final = 1_000
+questions_of_author_max: Final = 100
+"""One agent has at most so many questions about a handoff that are not settled, so that it leaves room for others."""
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
@@ -413,9 +415,16 @@ def _questions_are_settled(question: Question[HandoffState]) -> Unmet | None:
 
 
 def _questions_are_bounded(question: Question[HandoffState]) -> Unmet | None:
-    if question.state is None or len(question.state.questions) < questions_max:
+    state, author, name = question.state, question.event.author, question.event.name
+    if state is None:
         return None
-    return Unmet(f"{question.event.name} has {questions_max} questions, and takes no more", {"limit": questions_max})
+    if len(state.questions) >= questions_max:
+        return Unmet(f"{name} has {questions_max} questions, and takes no more", {"limit": questions_max})
+    pairs = zip(state.questions, state.asked, strict=True)
+    if sum(mark != "settled" and asked.by == author for mark, asked in pairs) < questions_of_author_max:
+        return None
+    message = f"{questions_of_author_max} questions of {author} about {name} are not settled: settle some of them first"
+    return Unmet(message, {"limit": questions_of_author_max})
 
 
 def _question_is_to_author(question: Question[HandoffState]) -> Unmet | None:

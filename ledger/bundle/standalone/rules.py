@@ -17,6 +17,7 @@ from deedbook.ledger.bundle.standalone.proofs import need
 
 DEPENDENCIES_MAX = 100_000
 QUESTIONS_MAX = 1_000
+QUESTIONS_OF_AUTHOR_MAX = 100
 REVIEWERS = {"reviewer", "human"}
 EMPTY: list[Any] = [None, "", []]
 CONTENT = "HandoffContent"
@@ -503,8 +504,10 @@ class Decision:
         return all(mark == "settled" or to != self.state.receiver for mark, (_, to) in pairs)
 
     def questions_are_bounded(self) -> bool:
-        """The handoff has fewer questions than the limit."""
-        return len(self.state.questions) < QUESTIONS_MAX
+        """The handoff has fewer questions than the limit, and fewer of the author that are not settled."""
+        pairs = zip(self.state.questions, self.state.asked, strict=True)
+        own = sum(mark != "settled" and asked[0] == self.author for mark, asked in pairs)
+        return len(self.state.questions) < QUESTIONS_MAX and own < QUESTIONS_OF_AUTHOR_MAX
 
     def asks_another(self) -> bool:
         """The author does not ask themselves."""

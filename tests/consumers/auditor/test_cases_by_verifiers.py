@@ -92,13 +92,17 @@ def test_dependencies_are_followed_up_to_a_limit(
     assert (ours(path).codes, alone(path).codes) == (codes, codes)
 
 
-def test_handoff_takes_questions_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["questions_max", "questions_of_author_max"])
+def test_handoff_takes_questions_up_to_a_limit(limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = ForgeRunner()
     story = Story(runner, "")
-    for line in lines_of("handoff", "pending", *["eve handoff.question_asked h1 to=bob"] * 3):
+    asked = "eve handoff.question_asked h1 to=bob"
+    settled = [asked, "eve handoff.question_settled h1 position=0"] if limit == "questions_of_author_max" else []
+    of_other = ["alice handoff.question_asked h1 to=bob"] if settled else []
+    for line in lines_of("handoff", "pending", *settled, *of_other, *[asked] * 3):
         story.tell(line)
-    monkeypatch.setattr(handoff, "questions_max", 2)
-    monkeypatch.setattr(program(), "QUESTIONS_MAX", 2)
+    monkeypatch.setattr(handoff, limit, 2)
+    monkeypatch.setattr(program(), limit.upper(), 2)
     path = runner.forge.export(tmp_path / "log.tar")
     codes = {runner.size() - 1: {"TOO_LARGE"}}
     assert (ours(path).codes, alone(path).codes) == (codes, codes)

@@ -99,6 +99,7 @@ const CONTENT = [
 ];
 const DEPENDENCIES_MAX = 100_000;
 const QUESTIONS_MAX = 1_000;
+const QUESTIONS_OF_AUTHOR_MAX = 100;
 
 const isEmpty = (value: unknown): boolean =>
   value === undefined || value === null || value === "" || (Array.isArray(value) && value.length === 0);
@@ -560,7 +561,10 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
   result_is_current: ({ data, state }) => state.completion !== null && data.result === resultOf(state.version, state.completion.id),
   questions_are_settled: ({ state }) =>
     state.questions.every((mark, at) => mark === "settled" || state.asked[at]!.to !== state.receiver),
-  questions_are_bounded: ({ state }) => state.questions.length < QUESTIONS_MAX,
+  questions_are_bounded: ({ state, author }) =>
+    state.questions.length < QUESTIONS_MAX &&
+    state.questions.filter((mark, at) => mark !== "settled" && state.asked[at]!.by === author).length <
+      QUESTIONS_OF_AUTHOR_MAX,
   asks_another: ({ data, author }) => data.to !== author,
   question_is_to_author: ({ data, state, author }) => state.asked[data.position]!.to === author,
   question_is_of_author: (decision) =>
