@@ -8,11 +8,13 @@
 If a graph has no dependencies, no step can be called dispensable, so every step is critical. If only the conclusion has
 none, every step that infers is critical, and so are the steps that it rests on. If no step states the conclusion, it is
 taken to rest on the steps where the dependencies end; if these lead to fewer than half of the steps, nobody knows what
-it rests on, and every step is critical.
+it rests on, and every step is critical. A bare heading states nothing and is never critical, unless nothing else is: it
+is short, so a brief of a structured text would otherwise consist of headings.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -35,6 +37,7 @@ REMARK_WEIGHT: Final = 0.5
 
 _repeat_share: Final = 0.8
 _weak_confidence: Final = 0.5
+_HEADING: Final = re.compile(r"#{1,6}[ \t][^\n]*|[|:\- ]+")
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -122,8 +125,19 @@ def _stating_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
     return [step for step in stated if step.type == "conclusion"] or typed or stated
 
 
+def is_heading(step: ReasoningStep) -> bool:
+    """Return whether a step is only a Markdown heading or the rule of a table, as in imported texts."""
+    return _HEADING.fullmatch(fact_text(step)) is not None
+
+
 def critical_numbers(memory: ReasoningMemory) -> set[int]:
     """Return the numbers of the critical steps (see the module docstring)."""
+    headings = {step.step_number for step in memory.steps if is_heading(step)}
+    critical = _critical_numbers(memory)
+    return critical - headings or critical
+
+
+def _critical_numbers(memory: ReasoningMemory) -> set[int]:
     everything = {step.step_number for step in memory.steps}
     if not any(memory.dependencies.values()):
         return everything

@@ -25,3 +25,11 @@ def test_steps_where_links_end_carry_a_conclusion_only_if_they_lead_to_half_of_t
     steps = [ReasoningStep(step_number=number, type="observation", content=f"Step {number}") for number in EVERY]
     memory = ReasoningMemory("", "", "t", conclusion, steps, dependencies)
     assert critical_numbers(memory) == critical
+
+
+def test_a_bare_heading_is_critical_only_if_nothing_else_is() -> None:
+    texts = ["## Design", "The pool is closed too early", "|---|:--|", "# 1 is the first number\nand 2 follows"]
+    steps = [ReasoningStep(number, "observation", text) for number, text in enumerate(texts, 1)]
+    memory = ReasoningMemory("", "", "t", "", steps, {2: [1], 4: [2]})
+    assert critical_numbers(memory) == {2, 4}
+    assert critical_numbers(ReasoningMemory("", "", "t", "", steps[:1], {})) == {1}
