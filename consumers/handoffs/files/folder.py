@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from deedbook.consumers.handoffs.files import sync
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered, refuted_reasonings
 from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits, review_in
 from deedbook.consumers.handoffs.files.signed import signed_name, write_signed
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.refuted_mark import with_marks, without_marks
 from deedbook.consumers.handoffs.files.syntax.remark import split_remark, with_remark, with_status_of
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
 from deedbook.consumers.sdk.text import json_text
@@ -90,7 +91,7 @@ class Folder:
         handoff = self._answered(id_)
         if handoff is None:
             if content is not None:
-                self._adopt(id_, content)
+                self._adopt(id_, without_marks(content))
         elif content is not None or handoff["format"] != TABLE_FORMAT:
             self._compare(handoff, file_now(handoff, self._template(handoff)), content)
 
@@ -112,7 +113,7 @@ class Folder:
             elif stage_of(handoff["status"]) != "over":
                 command = shlex.join(("deed", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
                 self._say(id_, sync.Notice("deleted", id_, f"the file was deleted; restore it with {command}"))
-        elif plain == now and not remark:
+        elif plain == now and not remark and content == self._marked(handoff, now):
             self._agree(handoff, now)
             self._say_claim(handoff, now)
         elif plain in (now, agreed.base):
@@ -193,7 +194,7 @@ class Folder:
         kept = None if typed else _kept(handoff, remark, before.content, target)
         if typed:
             target = with_status_of(target, now)
-        target = _remarked(target, typed or kept)
+        target = self._remarked(handoff, target, typed or kept)
         if target != content and not write_file(self.path / file_name(id_), target, expected=content):
             return  # somebody saved it again meanwhile: the next check takes that edit, on the signed base
         if read_file(self._beside(id_)) == ledger.content:
@@ -288,7 +289,7 @@ class Folder:
         id_ = handoff["id"]
         plain, remark = (b"", "") if expected is None else split_remark(expected)
         kept = _kept(handoff, remark, plain, now)
-        target = _remarked(now, kept)
+        target = self._remarked(handoff, now, kept)
         if target != expected and not write_file(self.path / file_name(id_), target, expected=expected):
             return
         examined, reported = "", ""
@@ -299,6 +300,14 @@ class Folder:
             self._tell(sync.Notice("written", id_, file_name(id_)))
         if kept:
             self._say(id_, sync.held_notice(id_, kept))
+
+    def _remarked(self, handoff: dict[str, Any], content: bytes, edit: HeldEdit | None) -> bytes:
+        remarked = with_remark(content, edit.text if edit else "")
+        return self._marked(handoff, remarked)
+
+    def _marked(self, handoff: dict[str, Any], content: bytes) -> bytes:
+        """Return a file with marks of refuted reasonings; beside a signed file, a file says only what is signed."""
+        return content if self._context.is_signed else with_marks(content, refuted_reasonings(self._answer, handoff))
 
     def _agree(self, handoff: dict[str, Any], now: bytes) -> None:
         agreed = sync.FileState(now, handoff["updated_index"])
@@ -359,10 +368,6 @@ def _kept(handoff: dict[str, Any], remark: str, before: bytes, after: bytes) -> 
         return None
     old, new = parse(before).status, parse(after).status
     return review_in(EditedHandoff.of(handoff), remark) if old and new and old.word == new.word else None
-
-
-def _remarked(content: bytes, edit: HeldEdit | None) -> bytes:
-    return with_remark(content, edit.text if edit else "")
 
 
 def _has_only_content(file: HandoffFile) -> bool:

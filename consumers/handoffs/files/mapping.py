@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,14 +21,17 @@ from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile, StatusText
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, text_of
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.refuted_mark import without_marks
 from deedbook.consumers.handoffs.files.syntax.sections import cited_names, is_handoff_id
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import replace_line_breaks, shorten
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
 from deedbook.ledger.format.codec import converted, encode_canonical
+from deedbook.projections.briefs.prompt import short_ref
 from deedbook.projections.handoffs.fold import NOT_IN_FILES, fold
 from deedbook.projections.handoffs.next import criteria_of
 from deedbook.projections.handoffs.record import HandoffRecord
@@ -179,7 +182,20 @@ def file_name(id_: str) -> str:
 
 def file_now(handoff: dict[str, Any], template: bytes | None) -> bytes:
     """Return the file's bytes for an answer of ``handoffs.show`` and the blob of its template. Raises as ``revise``."""
-    return rendered(handoff, None if template is None else fitting(content_from(handoff), parse(template)))
+    file = None if template is None else parse(without_marks(template))
+    return rendered(handoff, None if file is None else fitting(content_from(handoff), file))
+
+
+def refuted_reasonings(ask: Ask, handoff: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cited refs whose conclusion rests on a refuted assumption, each with a text that says so."""
+    refuted: dict[str, str] = {}
+    for ref in handoff["reasoning_refs"]:
+        verdict = or_none(ask, "validations.latest", {"id": ref})
+        grounds = [row for row in ([] if verdict is None else verdict["refuted"]) if row["is_ground"]]
+        for row in grounds[:1]:
+            by = f"{row['by']} refuted (entry {row['event_index']})"
+            refuted[ref] = f"{short_ref(ref)} rests on an assumption (step {row['step']}) that {by}"
+    return refuted
 
 
 def fitting(wanted: HandoffContent, template: HandoffFile) -> HandoffFile:

@@ -38,6 +38,9 @@ _notify_timeout_ms: Final = 200
 _RESCAN: Final = "\0rescan"
 
 
+_SETTLED: Final = "reasoning.assumption_settled"
+
+
 class Watcher:
     """Keeps one folder in step, and reports what it did and what it left undone."""
 
@@ -160,12 +163,16 @@ class Watcher:
             self._tell(Notice("waiting", id_, text))
 
     def _follow_log(self, stop: threading.Event) -> None:
-        for item in follow(self._client, self._position, kinds=sorted(HANDLED), stop=stop, wait_s=follow_wait_s):
+        kinds = sorted({*HANDLED, _SETTLED})
+        for item in follow(self._client, self._position, kinds=kinds, stop=stop, wait_s=follow_wait_s):
             self._waiting.pop("log", None)
             if isinstance(item, int):
                 self._queue.put(("", item))
             elif item.stream.startswith("handoff/"):
                 self._queue.put((item.name, item.index))
+            elif item.kind == _SETTLED:  # files say of a reasoning that its assumption was refuted
+                for id_ in self._store.ids():
+                    self._queue.put((id_, item.index))
             self._position = item if isinstance(item, int) else item.index + 1
 
     def _follow_files(self, stop: threading.Event) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.lines import apply_edits, join_lines, text_of
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.refuted_mark import without_marks
 from deedbook.consumers.handoffs.files.syntax.writer import replace_at
 
 _MARK: Final = "← not signed: "
@@ -21,10 +22,11 @@ _REMARK: Final = re.compile(rf"[ \t]*{_MARK}(.*)\Z")
 
 
 def split_remark(content: bytes) -> tuple[bytes, str]:
-    """Return a file without the remark beside its status, and the remark's text; empty if it has none.
+    """Return a file without the remark beside its status and marks of reasonings, and the remark's text, if any.
 
     Raises Refused: as ``parse``.
     """
+    content = without_marks(content)
     if _MARK.encode() not in content:
         return content, ""
     file = parse(content)

@@ -215,6 +215,7 @@ _STATUS: Final = re.compile(
     r"[\W_]*(in[ _-]progress(?![A-Za-z])|[A-Za-z](?:[A-Za-z_-]*[A-Za-z])?|[^\W_]+)", re.IGNORECASE
 )
 _OF_LINES: Final = ("Depends-on", "Reasoning")
+REFUTED_MARK: Final = "← refuted: "
 _ID_PARTS: Final = re.compile(r"[,，、\n]")
 _ID_LINK: Final = re.compile(r"\[[^\]]*\]\(([^)]*)\)")
 _ID_FILE: Final = re.compile(r"(.+?)\.md(?=$|[\s(（`])", re.IGNORECASE)
@@ -320,7 +321,8 @@ def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...]
 
 def cited_names(entry: document.MetaEntry | None) -> list[str]:
     """Return the refs and ids that the field ``Reasoning`` names."""
-    names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
+    parts = [part.partition(REFUTED_MARK)[0] for part in _ID_PARTS.split(entry.value)] if entry else []
+    names = [part.strip().strip("`<>").strip() for part in parts]
     return [name for name in names if not document.is_none(name)]
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import click
 
 from deedbook.consumers.handoffs.files.folder import Folder
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now, refuted_reasonings
 from deedbook.consumers.handoffs.files.signed import ROOT_FILE, is_signed_folder, pin_root
 from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.refuted_mark import with_marks
 from deedbook.consumers.handoffs.files.watcher import Watcher
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.logs import configure_logging
@@ -44,6 +45,8 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
         handoff = app.query("handoffs.show", id=id_)
         template = None if handoff["template"] is None else app.client().get_blob(handoff["template"])
         content, name = file_now(handoff, template), file_name(handoff["id"])
+        if out is None or not is_signed_folder(out.parent):  # there, a file says only what is signed
+            content = with_marks(content, refuted_reasonings(app.query_with, handoff))
     if out is not None:
         write_file(out, content)
         app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, str(out))

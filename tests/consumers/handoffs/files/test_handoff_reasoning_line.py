@@ -12,7 +12,9 @@ from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.mapping import content_of_file
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.refuted_mark import with_marks, without_marks
 from deedbook.consumers.handoffs.files.syntax.writer import Progress, render
+from deedbook.ledger.events import reasoning
 from deedbook.ledger.events.handoff import reasoning_refs_max
 
 if TYPE_CHECKING:
@@ -100,4 +102,60 @@ def test_who_hands_a_file_over_signs_its_reasoning_and_who_edits_it_amends(folde
     folder.edit((f"- Reasoning: {ONE}, {OTHER}\n", ""))
     alice.reconcile()
     assert folder.shown()["reasoning_refs"] == []
+    folder.assert_in_step(alice, folder.hand("bob"))
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("line", "marked"),
+    [
+        (LINE, f"{LINE} ← refuted: one; other"),
+        (f"* **Reasoning:** `{ONE}`", f"* **Reasoning:** `{ONE}` ← refuted: one"),
+        (
+            f"- Reasoning:\n  - {ONE}\n  - {OTHER}",
+            f"- Reasoning:\n  - {ONE} ← refuted: one\n  - {OTHER} ← refuted: other",
+        ),
+    ],
+)
+def test_a_mark_is_no_part_of_the_line(line: str, marked: str, ending: str) -> None:
+    content = with_line(line).replace(b"\n", ending.encode())
+    written = with_marks(content, {ONE: "one", OTHER: "other"})
+    assert written == with_line(marked).replace(b"\n", ending.encode())
+    assert without_marks(written) == content
+    assert parse(written).reasoning_refs == parse(content).reasoning_refs
+    assert not [problem for problem in parse(written).problems if "Reasoning" in problem.text]
+
+
+def test_a_text_that_looks_like_a_mark_elsewhere_is_content() -> None:
+    quoted = FILE.replace(b"## Task\n", f"## Task\n{ONE} ← refuted: quoted\n".encode())
+    assert without_marks(quoted) == quoted
+
+
+def test_a_refuted_reasoning_is_marked_in_every_pass_and_is_no_edit(folder: SyncedFolder) -> None:
+    steps = [reasoning.Step(1, "assumption", "Logs are not encrypted"), reasoning.Step(2, "inference", "It is leaked")]
+    folder.ledger.emit("alice", "reasoning/leak", reasoning.ReasoningStarted(task="Is it leaked?"))
+    folder.ledger.emit("alice", "reasoning/leak", reasoning.ReasoningExtended(steps=steps, dependencies={2: [1]}))
+    folder.ledger.emit("alice", "reasoning/leak", reasoning.ReasoningConcluded(conclusion="It is leaked"))
+    ref = folder.answer("reasoning.show", {"id": "leak"})["ref"]
+    alice = folder.hand("alice")
+    folder.file().write_text(NEW.replace("- To: bob", f"- To: bob\n- Reasoning: {ref}"))
+    alice.reconcile()
+    refuting = reasoning.AssumptionSettled(step=1, holds=False, how="encrypted since May")
+    entry = folder.ledger.emit("bob", "reasoning/leak", refuting).index
+    mark = (
+        f"- Reasoning: {ref} ← refuted: {ref[7:19]} rests on an assumption (step 1) that bob refuted (entry {entry})\n"
+    )
+    assert alice.reconcile() == ["written: h.md"]
+    assert mark in folder.text()
+    assert alice.reconcile() == []
+    folder.edit(("Make it warm.", "Make it hot."))
+    assert alice.reconcile() == ["signed: handoff.amended"]
+    assert mark in folder.text()
+    assert folder.shown()["reasoning_refs"] == [ref]
+    folder.edit((f" rests on an assumption (step 1) that bob refuted (entry {entry})", " is fine"))
+    assert alice.reconcile() == ["written: h.md"]
+    assert mark in folder.text()
+    folder.ledger.emit("bob", "reasoning/leak", reasoning.AssumptionSettled(step=1, holds=True, how="not all of them"))
+    assert alice.reconcile() == ["written: h.md"]
+    assert f"- Reasoning: {ref}\n" in folder.text()
     folder.assert_in_step(alice, folder.hand("bob"))

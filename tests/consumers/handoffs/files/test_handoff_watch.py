@@ -18,6 +18,7 @@ from deedbook.consumers.sdk.files import read_file, settled_for_s, write_file
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events import reasoning
 from deedbook.ledger.system.files import read_all
 
 if TYPE_CHECKING:
@@ -159,6 +160,21 @@ def test_edit_and_event_meet_while_it_runs(folder: SyncedFolder, running: tuple[
     assert (folder.size(), folder.file().stat().st_ino) == (size, inode)
     # The event may come before the watcher has read the ledger again after its signing: then one write does for both.
     assert [one.what for one in running[1].told] in (["signed", "written"], ["signed"])
+
+
+def test_a_reasoning_that_is_refuted_while_it_runs_is_marked(
+    folder: SyncedFolder, running: tuple[Running, Hand]
+) -> None:
+    step = reasoning.Step(1, "assumption", "Logs are not encrypted")
+    folder.ledger.emit("alice", "reasoning/leak", reasoning.ReasoningStarted(task="Is it leaked?"))
+    folder.ledger.emit("alice", "reasoning/leak", reasoning.ReasoningExtended(steps=[step]))
+    folder.ledger.emit("alice", "reasoning/leak", reasoning.ReasoningConcluded(conclusion="It is leaked"))
+    ref = folder.answer("reasoning.show", {"id": "leak"})["ref"]
+    folder.ledger.hand_over("cited", reasoning_refs=[ref])
+    wait_until(lambda: folder.file("cited").exists(), "the file")
+    settled = reasoning.AssumptionSettled(step=1, holds=False, how="encrypted since May")
+    folder.ledger.emit("bob", "reasoning/leak", settled)
+    wait_until(lambda: "← refuted: " in folder.text("cited"), "the mark in the file")
 
 
 def test_folder_that_vanishes_is_waited_for(
