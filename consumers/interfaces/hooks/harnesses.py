@@ -5,7 +5,9 @@ Read from their documentation, November 2026:
 - Claude Code: "Hooks reference" and "MCP", code.claude.com/docs/en/hooks and /mcp (text of 2026-10-08). The servers of
   one user in one project are in .claude.json, under the project's path. Timeouts are seconds. The model reads
   standard output of SessionStart. Exit code 2 blocks Stop and PreCompact. SessionEnd hooks share 1.5 s, or the longest
-  timeout in the settings. A fork keeps the conversation it was forked from.
+  timeout in the settings. A fork keeps the conversation it was forked from. PreToolUse has a matcher of tool names, and
+  its ``additionalContext`` is added before the tool runs (since 2.1.9). Stop continues the turn with ``{"decision":
+  "block", "reason": …}``; then ``stop_hook_active`` is true at the next Stop.
 - Codex CLI: "Hooks" and "Model Context Protocol", learn.chatgpt.com/docs/hooks and /docs/extend/mcp, and the schemas in
   openai/codex, codex-rs/hooks/schema/generated. Timeouts are seconds, at most 3 for SessionEnd. Stop takes JSON or
   nothing. The `.codex` folder of a project is read once the project is trusted; new hooks run once they are trusted.
@@ -17,7 +19,8 @@ The command `/tot` is Markdown in .claude/commands for Claude Code, TOML in .gem
 no prompts of users since 0.117 (April 2026): there the command is a skill in .agents/skills, called by `$tot`.
 
 All three call the same command with one JSON object on standard input: ``session_id``, ``cwd``, ``hook_event_name``,
-and ``source`` at SessionStart. All three read ``hookSpecificOutput.additionalContext`` there; hooks print nothing else.
+and ``source`` at SessionStart. All three read ``hookSpecificOutput.additionalContext`` there; hooks print nothing else,
+but in Claude Code what ``reminders`` says.
 """
 
 from __future__ import annotations
@@ -35,11 +38,13 @@ from deedbook.consumers.sdk.files import read_file
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.home.environment import environment_variable
 
-Does = Literal["start", "save", "end"]
+Does = Literal["start", "edit", "save", "end"]
 Scope = Literal["local", "team", "user"]
 """The users of a setup: this user in one project, everybody who has the project, or this user in all projects."""
 
 COMMAND: Final = "deed"
+ASK_AT_STOP: Final = "--ask-at-stop"
+"""The option of setup and of the hook: at the end of a turn, ask once for what was not recorded."""
 
 timeout_s: Final = 5
 """The timeout that a harness gives a hook; the hook ends earlier by itself (``supervisor.deadline_s``)."""
@@ -76,6 +81,8 @@ class Harness(NamedTuple):
     servers_format: Literal["json", "toml"] = "json"
     server_fields: Mapping[str, str] = MappingProxyType({})
     has_env_file: bool = False
+    edit_tools: tuple[str, ...] = ()
+    """The tools that edit files, if a hook may speak before an edit and at the end of a turn."""
 
     def files(self, folder: Path, scope: Scope) -> Files:
         """Return its files in a project's ``folder`` or in the user's home.
@@ -104,6 +111,13 @@ class Harness(NamedTuple):
         call = rf'"{COMMAND} hook {self.name}(?! --as )'.encode()
         with suppress(DeedbookError):  # a link, a pipe, an unreadable file: writing there reports it
             return re.search(call, read_file(self.files(folder, "team").settings) or b"") is not None
+        return False
+
+    def asks_at_stop(self, folder: Path, scope: Scope) -> bool:
+        """Whether the settings call our hook so that it asks once at the end of a turn (``ASK_AT_STOP``)."""
+        call = rf'{COMMAND}\b[^"]* hook {self.name}\b[^"]* {ASK_AT_STOP}'.encode()
+        with suppress(DeedbookError):  # as above
+            return re.search(call, read_file(self.files(folder, scope).settings) or b"") is not None
         return False
 
     def timeout(self, event: str) -> int:
@@ -147,6 +161,8 @@ HARNESSES: Final = {
             project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md"), ".claude" / _TOT),
             server_fields={"type": "stdio"},
             has_env_file=True,
+            events={**_FOUR_EVENTS, "PreToolUse": "edit"},
+            edit_tools=("Edit", "MultiEdit", "NotebookEdit", "Write"),
             advice="These files are for this machine: keep .claude/settings.local.json out of git.",
         ),
         Harness(

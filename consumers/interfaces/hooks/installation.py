@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from deedbook.consumers.interfaces.hooks import record as records
-from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, Harness, Scope
+from deedbook.consumers.interfaces.hooks.harnesses import ASK_AT_STOP, COMMAND, Harness, Scope
 from deedbook.consumers.interfaces.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State, Whole
 from deedbook.consumers.interfaces.hooks.prime import agents_page
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
@@ -272,15 +272,17 @@ class Launcher(NamedTuple):
     agent: str | None
     home: str | None = None
     server: str | None = None
+    asks_at_stop: bool = False
 
     @property
     def _options(self) -> list[str]:
         options = {"--as": self.agent, "--home": self.home, "--server": self.server}
         return [word for name, value in options.items() if value is not None for word in (name, value)]
 
-    def hook(self, harness: Harness) -> str:
+    def hook(self, harness: Harness, event: str) -> str:
         """Return the command line of a hook, for a shell."""
-        return shlex.join([self.command, "hook", harness.name, *self._options])
+        asks = [ASK_AT_STOP] if self.asks_at_stop and event == "Stop" else []
+        return shlex.join([self.command, "hook", harness.name, *self._options, *asks])
 
     def mcp(self, harness: Harness) -> tuple[str, list[str]]:
         """Return the command and the arguments of the MCP server."""
@@ -326,10 +328,11 @@ def tot_command(path: Path) -> str:
 
 
 def _hook(harness: Harness, event: str, launcher: Launcher) -> Setting:
-    handler = {"type": "command", "command": launcher.hook(harness), "timeout": harness.timeout(event)}
+    handler = {"type": "command", "command": launcher.hook(harness, event), "timeout": harness.timeout(event)}
+    matcher = {"matcher": "|".join(harness.edit_tools)} if harness.events[event] == "edit" else {}
     # A path with a space is quoted.
     marks = (f"{COMMAND} hook {harness.name} ", f"{COMMAND}' hook {harness.name} ")
-    return Setting(("hooks", event), {"hooks": [handler]}, is_item=True, marks=marks)
+    return Setting(("hooks", event), {**matcher, "hooks": [handler]}, is_item=True, marks=marks)
 
 
 def _toml_value(value: str | list[str]) -> str:

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, brief_sources, own_command
 from deedbook.consumers.interfaces.hooks.prime import budget_tokens, page_alone, prime
+from deedbook.consumers.interfaces.hooks.reminders import at_stop, before_edit
 from deedbook.consumers.interfaces.hooks.supervisor import Work, log_failure
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.sdk.ledger import Ledger
@@ -78,8 +79,11 @@ def respond_to(work: Work) -> bytes:
         _log(work, error)
         return _answer(work, partial(page_alone, error)) if action == "start" else b""
     with ledger:
+        if action == "edit":
+            return _told(work, lambda session: before_edit(ledger, work, session))
         if action != "start":
-            return _save(ledger, work, is_end=action == "end")
+            _save(ledger, work, is_end=action == "end")
+            return _told(work, lambda session: at_stop(ledger, harness, work, session)) if action == "save" else b""
         return _answer(work, partial(_brief, ledger, work, _opened(ledger, harness, work)))
 
 
@@ -160,13 +164,23 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
         return page_alone(error)
 
 
-def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
+def _told(work: Work, answer: Callable[[str], bytes]) -> bytes:
+    """Return the answer for a session of the harness; nothing if anything fails."""
+    name = session_name(work.call.harness, work.payload.get("session_id"))
+    try:
+        return b"" if name is None else answer(name)
+    except (DeedbookError, OSError) as error:
+        _log(work, error)
+        return b""
+
+
+def _save(ledger: Ledger, work: Work, *, is_end: bool) -> None:
     agent = work.call.agent
     try:
         name = session_name(work.call.harness, work.payload.get("session_id"))
         own = None if name is None or not is_end else find_open(ledger.client.view, name)[0]
         if is_end and own is None:
-            return b""
+            return
         session = to_save(ledger.client.view, agent, name, present_session())
         if session is not None:
             take_snapshot(_author(ledger, agent), ledger.client.view, session=session["id"])
@@ -177,7 +191,6 @@ def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
             report_at_end(author, ledger.client.view, ledger.settings, own["id"])
     except DeedbookError as error:
         _log(work, error)
-    return b""
 
 
 def _log(work: Work, error: DeedbookError | OSError) -> None:

@@ -48,6 +48,7 @@ class Call(NamedTuple):
     agent: str
     home: Path | None
     server: str | None
+    asks_at_stop: bool = False
 
 
 class Work(NamedTuple):

@@ -14,7 +14,7 @@ from click import shell_completion as shells
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.program import deed
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, Scope, own_command
+from deedbook.consumers.interfaces.hooks.harnesses import ASK_AT_STOP, COMMAND, HARNESSES, Harness, Scope, own_command
 from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome
 from deedbook.consumers.interfaces.hooks.parts import State
 from deedbook.consumers.interfaces.hooks.prime import agents_page, budget_min_tokens, budget_tokens
@@ -45,14 +45,20 @@ _MIXED_ADVICE: Final = " The commands contain paths of this machine. If you comm
     "--user", "scope", flag_value="user", help="Write to your home, for all projects (default: this project)."
 )
 @click.option("--force", is_flag=True, help="Also replace or remove edited parts; keep a copy of the file.")
-def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, force: bool) -> None:
+@click.option(
+    f"{ASK_AT_STOP}/--no-ask-at-stop",
+    "asks",
+    default=None,
+    help="Send the agent back once if it edited files and recorded nothing (Claude Code).",
+)
+def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, force: bool, asks: bool | None) -> None:
     """Register Deedbook's hooks, its MCP server and the page for agents with HARNESS.
 
     Hooks act as --as NAME (default: the agent with the name of the harness). You may repeat setup: it leaves current
     parts alone and updates parts of an earlier version. With --team the commands contain no path, and each user's
     DEEDBOOK_AGENT acts.
     """
-    installation = installation_here(app, harness, scope, action)
+    installation = installation_here(app, harness, scope, action, asks_at_stop=asks)
     scope, target, launcher = installation.scope, installation.harness, installation.launcher
     if action == "check":
         outcomes = installation.check()
@@ -67,8 +73,17 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     _show(app, data | {"advice": advice}, outcomes, lambda outcome: outcome.done)
 
 
-def installation_here(app: App, harness: str, scope: Scope | None = None, action: str | None = None) -> Installation:
+def installation_here(
+    app: App,
+    harness: str,
+    scope: Scope | None = None,
+    action: str | None = None,
+    *,
+    asks_at_stop: bool | None = None,
+) -> Installation:
     """Return the setup of a harness in this project, or in the user's home; ``action`` is None for a new setup.
+
+    ``asks_at_stop`` None: as the settings have it now.
 
     Raises Refused: ``USAGE`` where this scope cannot be set up; ``NOT_TRUSTED``. Unavailable: ``NO_LEDGER``.
     """
@@ -78,7 +93,10 @@ def installation_here(app: App, harness: str, scope: Scope | None = None, action
         trust.demand(home, app.client())
     folder = Path.home() if scope == "user" else project_of(home)
     scope = _scope_of(app, target, folder, scope, action)
-    launcher = _launcher(app, target, home, folder, scope, is_new=action is None)
+    if asks_at_stop and not target.edit_tools:
+        raise Refused("USAGE", f"{target.title} takes no question at the end of a turn: leave {ASK_AT_STOP} out")
+    asks = target.asks_at_stop(folder, scope) if asks_at_stop is None else asks_at_stop
+    launcher = _launcher(app, target, home, folder, scope, is_new=action is None)._replace(asks_at_stop=asks)
     return Installation(target, folder, launcher, scope=scope, kept=None if home is None else home / "setup-kept")
 
 

@@ -37,13 +37,14 @@ class _HookVerb(VerbBase):
 
 @click.command(cls=_HookVerb, hidden=True)
 @click.argument("harness")
-def hook(options: Options, harness: str) -> None:
+@click.option("--ask-at-stop", is_flag=True, help="At the end of a turn, ask once if nothing was recorded.")
+def hook(options: Options, harness: str, *, ask_at_stop: bool) -> None:
     """Answer one event of a harness: JSON on standard input, at most one JSON object on standard output.
 
     The exit code is always 0. Errors are written to hooks.log in the ledger's folder.
     """
     agent = options.agent or environment_variable("DEEDBOOK_AGENT") or harness
-    supervise(Call(harness, agent, options.home, options.server), respond)
+    supervise(Call(harness, agent, options.home, options.server, ask_at_stop), respond)
 
 
 def respond(work: Work) -> bytes:

@@ -34,6 +34,7 @@ OF_EVENT: Final[dict[str, dict[str, Any]]] = {
     "Stop": {"stop_hook_active": False, "last_assistant_message": "done"},
     "AfterAgent": {"prompt": "do it", "prompt_response": "done", "stop_hook_active": False},
     "SessionEnd": {"reason": "other"},
+    "PreToolUse": {"tool_name": "Edit", "tool_input": {"file_path": "src/a.py", "old_string": "a", "new_string": "b"}},
 }
 
 
