@@ -261,7 +261,7 @@ def _checkpoint_key_rotated(event: Event, state: Layer) -> None:
     """Root replaces the checkpoint key."""
     data = typed(event, authority.CheckpointKeyRotated)
     if event.author != registry.ROOT:
-        raise Refused("NOT_AUTHORIZED", f"only root may sign {event.kind}: add `--as root`", name=event.author)
+        raise Refused("NOT_AUTHORIZED", "only root may do this: add `--as root`", name=event.author)
     _require_new_key(event, state, registry.CHECKPOINT, data.key, data.proof)
 
 

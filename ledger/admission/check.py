@@ -68,7 +68,7 @@ def check(submission: Submission) -> CheckedSubmission:
 
 
 def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
-    """Return the refusal of a submission: that of its first bad event, with a list of all of them."""
+    """Return the refusal of a submission: that of its first bad event, with the positions of all of them."""
     first = refusals[min(refusals)]
     if count == 1:
         return first
@@ -76,8 +76,7 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
         {"position": position, "code": refusal.code, "message": refusal.message}
         for position, refusal in sorted(refusals.items())
     ]
-    message = f"event {min(refusals) + 1} of {count}: {first.message}"
-    return Refused(first.code, message, **(first.details | {"events": events}))
+    return Refused(first.code, first.message, **(first.details | {"events": events}))
 
 
 def _candidate(raw: bytes, signed: bytes) -> Candidate:

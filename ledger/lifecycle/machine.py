@@ -16,7 +16,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Voided, has_role, voided, why_unregistered
-from deedbook.ledger.lifecycle.rules import ADMIN, NONE, Mark, Row, Rules, rules_of
+from deedbook.ledger.lifecycle.rules import ADMIN, FAMILIES, NONE, Mark, Row, Rules, rules_of
 
 S = TypeVar("S")
 
@@ -133,12 +133,13 @@ class StateMachine(msgspec.Struct, Generic[S], frozen=True):
         excluded = [party for party in row.not_by if author in self.party(state, party, ledger)]
         hint = self.hint(state, event, ledger)
         if excluded:
-            message = f"{author} is the {' and '.join(excluded)} of {event.name} and may not sign {event.kind}{hint}"
+            parties = " and ".join(excluded)
+            message = f"{author} is the {parties} of {event.name} and may not {rules.act(event.kind)}{hint}"
             raise Refused("SELF_APPROVAL", message, name=author, allowed=allowed)
         if row.by:
             names = " or ".join((*dict.fromkeys(allowed), *(["an admin"] if ADMIN in row.by else [])))
-            message = f"only {names or 'an agent that is not registered here'} may sign {event.kind} of {event.name}, \
-not {author}{hint}"
+            able = names or "an agent that is not registered here"
+            message = f"{event.name}: only {able} may {rules.act(event.kind)}, not {author}{hint}"
             raise Refused("NOT_AUTHORIZED", message, name=author, allowed=allowed)
 
     def _check_condition(self, need: str, rules: Rules, question: Question[S], ledger: LedgerState | None) -> None:
@@ -165,12 +166,21 @@ def wrong_state(rules: Rules, row: Row, name: str, id_: str) -> Refused:
     code = row.refused_as.get(name, "TRANSITION_NOT_ALLOWED")
     if name == NONE:
         return Refused("NOT_FOUND", f"there is no {rules.family} {id_}: {state.next}", status=None)
-    advice = "choose another id" if NONE in row.from_states else state.next or "it is closed, and nothing comes next"
+    advice = "choose another id" if NONE in row.from_states else state.next
     if row.from_states == {NONE}:
         return Refused(code, f"{rules.family} {id_} already exists: {advice}", status=status)
-    message = f"{rules.family} {id_} is {status.replace('_', ' ')}, so {row.kind} is not possible: {advice}"
-    see = f" ({rules.advice.format(id=quote(id_))})" if rules.advice and not state.is_final else ""
-    return Refused(code, message + see, status=status)
+    message = f"{id_} is {status.replace('_', ' ')}: nobody can {rules.act(row.kind)}"
+    if state.is_final:
+        return Refused(code, f"{message} any more", status=status)
+    see = f" ({rules.advice.format(id=quote(id_))})" if rules.advice else ""
+    return Refused(code, f"{message} now; {advice}{see}", status=status)
+
+
+def act_of(event: Event) -> str:
+    """Return what the author of an event does, such as "claim it (handoff/h)"."""
+    family = event.stream.partition("/")[0]
+    act = rules_of(family).act(event.kind) if family in FAMILIES else f"sign {event.kind}"
+    return f"{act} ({event.stream})"
 
 
 def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> None:
@@ -181,10 +191,10 @@ def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> Non
     agent = ledger.agent(event.author)
     if agent is None or roles.isdisjoint(agent.roles):
         needed = " or ".join(sorted(roles))
-        message = f"{event.kind} needs the role {needed}, which {event.author} does not have"
+        message = f"to {act_of(event)}, {event.author} needs the role {needed}"
         raise Refused("NOT_AUTHORIZED", f"{message}: `deed agent list` shows the agents that have it", role=needed)
     if (void := voided(ledger, event.author, roles)) is not None:
-        message = f"{event.author} may not sign {event.kind}: {void_text(event.author, void)}"
+        message = f"{event.author} may not {act_of(event)}: {void_text(event.author, void)}"
         details = {"role": void.grant.role, "granted": void.grant.index, "compromised": void.report}
         raise Refused("NOT_AUTHORIZED", message, name=event.author, **details)
     ledger.role_holders.add(holder)
@@ -213,10 +223,8 @@ def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> 
     present = marks[position]
     if present not in mark.from_marks:
         code = mark.refused_as.get(present, "NOTHING_CHANGED")
-        message = (
-            f"{item} {position + 1} of {question.event.name} is {present}, so {question.event.kind} changes nothing"
-        )
-        raise Refused(code, f"{message}: leave it out", mark=present)
+        message = f"{item} {position + 1} of {question.event.name} is {present}: this changes nothing, leave it out"
+        raise Refused(code, message, mark=present)
 
 
 class OwnedState(msgspec.Struct, frozen=True, array_like=True, tag="owned"):

@@ -69,7 +69,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rules of one family of streams."""
+    """The rules of one family of streams. ``acts`` says for people what the author of each kind does."""
 
     family: str
     roles: frozenset[str]
@@ -77,7 +77,12 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     states: dict[str, State]
     conditions: dict[str, str]
     rows: tuple[Row, ...]
+    acts: dict[str, str] = {}
     advice: str = ""
+
+    def act(self, kind: str) -> str:
+        """Return what the author of a kind does, such as "claim it"."""
+        return self.acts.get(kind, f"sign {kind}")
 
     def rows_of(self, kind: str) -> Sequence[Row]:
         """Return the rows of a kind, in order."""

@@ -62,6 +62,13 @@ def test_every_kind_of_the_family_has_a_row(family: str) -> None:
     assert {row.kind for row in rules_of(family).rows} == kinds | imported
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_kind_says_in_words_what_its_author_does(family: str) -> None:
+    rules = rules_of(family)
+    assert rules.acts.keys() == {row.kind for row in rules.rows}
+    assert not [act for act in rules.acts.values() if "." in act or not act.islower()]
+
+
 def test_the_types_name_the_statuses_of_the_rules() -> None:
     assert set(get_args(Status)) == set(STATUSES)
     assert {name for name, state in rules_of("handoff").states.items() if state.is_final} == FINAL

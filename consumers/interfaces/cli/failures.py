@@ -117,6 +117,7 @@ def print_error(error: DeedbookError, *, as_json: bool) -> int:
     echo(f"{error.code}: ", err=True, nl=False, bold=True)
     echo(error.message, err=True)  # a server, a remote of git or an id may have worded it
     events = error.details.get("events", [])
-    for event in events if len(events) > 1 else []:  # the message is that of the first
+    own = [event for event in events if event["code"] != "DEPENDS_ON_REFUSED"]
+    for event in own if len(own) > 1 else []:  # the message is that of the first
         echo(f"  event {event['position'] + 1}: {event['code']}: {event['message']}", err=True)
     return error.exit_code

@@ -160,7 +160,7 @@ def test_an_imported_session_never_speaks_for_one_of_this_ledger(
     ledger.emit("bob", f"session/{SESSION}", SessionStarted(task="mine"))
     done = importing(repository(tmp_path / "r", one_of_each()))
     assert numbers(done) == (12, 0, 12, 0, 12)
-    assert any("is open, so record.imported is not possible" in one.reason for one in done.counts.unmapped_records)
+    assert any("is open: nobody can import it now" in one.reason for one in done.counts.unmapped_records)
 
 
 def test_what_another_importer_had_to_keep_aside_is_mapped_by_who_owns_the_session(

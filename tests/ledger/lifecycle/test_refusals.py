@@ -64,6 +64,34 @@ def test_details_of_a_refusal_name_what_is_in_the_way(
 
 
 @pytest.mark.parametrize(
+    ("given", "when", "message"),
+    [
+        (
+            "verified",
+            "bob handoff.criterion_checked h1 position=0",
+            "h1 is verified: nobody can tick its criteria any more",
+        ),
+        (
+            "pending",
+            "bob handoff.claimed h1",
+            "h1 is pending: nobody can claim it now; its reviewer can approve or reject it",
+        ),
+        ("pending", "bob handoff.cancelled h1 reason=no", "h1: only alice or rita may cancel it, not bob"),
+        ("pending", "alice handoff.approved h1 version=current", "alice is the sender of h1 and may not approve it"),
+        (
+            "checked",
+            "bob handoff.criterion_checked h1 position=0",
+            "criterion 1 of h1 is checked: this changes nothing",
+        ),
+    ],
+)
+def test_refusal_is_a_plain_sentence_without_kinds(given: str, when: str, message: str) -> None:
+    refused = refuse("handoff", given, when)
+    assert refused.message.startswith(message)
+    assert "handoff." not in refused.message
+
+
+@pytest.mark.parametrize(
     ("given", "when"),
     [
         ("pending", "rita handoff.approved h1 version=none"),
