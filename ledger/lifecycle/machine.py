@@ -308,5 +308,8 @@ def author_is_owner_or_reviewer(question: Question[OwnedState], ledger: LedgerSt
     assert state is not None  # noqa: S101 - the rows are from states of a stream that exists
     if event.author == state.owner or has_role(ledger, event.author, REVIEWING):
         return None
-    message = f"only {state.owner}, a reviewer or a human may sign {event.kind} of {event.name}, not {event.author}"
+    able = f"{state.owner}, a reviewer or a human"
+    message = (
+        f"{event.name}: only {able} may {rules_of(event.stream.partition('/')[0]).act(event.kind)}, not {event.author}"
+    )
     return Unmet(message, {"name": event.author, "allowed": [state.owner]})
