@@ -3,9 +3,9 @@
 The plan follows from the transcript and from the records in the ledger alone, so a second plan of the same session is
 the same plan. Its digest names the handoff. So whoever moves the session again learns that it was moved.
 
-The first request stays, then the newest messages as far as they fit. The text for the next agent is the last message of
-the new session and the body of the handoff: where the session comes from, the open work, the records, and by name what
-could not be moved.
+The first request stays, then the newest messages as far as they fit. The text for the next agent is the last message
+of the new session: where it comes from, the open work, the records of the session in the ledger, and by name what could
+not be moved. The handoff has the same text, and these records as its notes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.agent_names import read_agents
+from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
 from deedbook.consumers.handoffs.moves.session_files import GEMINI_IGNORES
+from deedbook.consumers.handoffs.receiver import EVERY_TOPIC, session_notes
 from deedbook.consumers.importers.transcripts.messages import (
     FILE,
     HARNESS_TEXT,
@@ -34,7 +36,7 @@ from deedbook.consumers.importers.transcripts.messages import (
     SessionTranscript,
 )
 from deedbook.consumers.sdk.quotation import Origin, untrusted_block
-from deedbook.consumers.sdk.text import counted, cut, dead_end_text, sanitize_line, shorten
+from deedbook.consumers.sdk.text import counted, cut, sanitize_line, shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import encode_canonical
@@ -44,7 +46,6 @@ from deedbook.projections.briefs.tokens import greatest, most_tokens
 tokens_max: Final[Mapping[HarnessName, int]] = {"claude-code": 100_000, "codex": 125_000, "gemini": 400_000}
 """The tokens of a moved session: about half of what the smallest present model of the harness takes."""
 tokens_min: Final = 1_000
-records_max: Final = 30
 record_max_chars: Final = 400
 records_max_bytes: Final = 12_000
 """The records that a move carries; with the notes of a session, they must fit into one entry."""
@@ -71,12 +72,17 @@ _WHY: Final = {
 
 
 class Records(NamedTuple):
-    """The ledger's part: the session there, its findings and other records as lines, its reasonings, the open work."""
+    """The ledger's part: the session there, its notes, task and reasonings as lines, and the open work.
+
+    ``left_out`` counts the records of topics that were not chosen.
+    """
 
     session: str | None = None
+    notes: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     reasonings: tuple[str, ...] = ()
     handoffs: tuple[dict[str, Any], ...] = ()
+    left_out: Mapping[str, int] = {}
 
 
 class Parties(NamedTuple):
@@ -98,10 +104,14 @@ class Changes(NamedTuple):
 
 
 class MovePlan(NamedTuple):
-    """A move: the id and title of its handoff, and the messages of the new session. The last of these is ``brief``."""
+    """A move: the id, title and body of its handoff, and the messages of the new session; ``brief`` is the last one.
+
+    The body is the brief without the notes, which the handoff has already.
+    """
 
     id: str
     title: str
+    body: str
     messages: list[SessionMessage]
     brief: str
     changes: Changes
@@ -114,9 +124,10 @@ def plan_move(
     kinds = Counter(transcript.secrets)
     messages = _resumable(transcript.messages, parties.new)
     recorded = [_redacted_text(line, kinds) for line in records.lines]
+    notes = [_redacted_text(line, kinds) for line in records.notes]
     work = [_redacted_text(line, kinds) for line in _work_lines(records.handoffs)]
-    lines = list(_within([*work, *recorded], records.session))
-    moved = [list(parties), transcript.id, [[*_fields(message)] for message in messages], recorded]
+    lines = list(_within([*work, *recorded, *notes], records.session))
+    moved = [list(parties), transcript.id, [[*_fields(message)] for message in messages], recorded, notes]
     id_ = f"move-{parties.new}-{sha256(encode_canonical(moved)).hexdigest()[:_digest_digits]}"
     room = max(tokens - most_tokens("\n".join(lines)), tokens_min // 2)
     fitting, dropped, was_cut = fit(messages, room, most_tokens)
@@ -124,12 +135,15 @@ def plan_move(
     left_out = Counter(transcript.left_out) + Counter({SHORTENED: was_cut})
     changes = Changes(
         [*_changed_calls(transcript.calls), *_changed_secrets(kinds)],
-        [*_left_lines(left_out), *_dropped(dropped, tokens)],
+        [*_left_lines(left_out), *_dropped(dropped, tokens), *_unchosen(records.left_out)],
     )
     request = next((message.text for message in messages if message.role == "user"), messages[0].text)
     title = f"Go on with: {shorten(sanitize_line(request), _title_max_chars)}"
-    brief = "\n".join([*_opening(id_, parties, records.session), *_closing(lines, origin, changes)])
-    return MovePlan(id_, title, [*fitting, SessionMessage("user", brief)], brief, changes)
+    opening = list(_opening(id_, parties, records.session))
+    brief = "\n".join([*opening, *_closing(lines, origin, changes)])
+    own_lines = list(_within([*work, *recorded], records.session))
+    body = "\n".join([*opening, *_closing(own_lines, origin, changes)])
+    return MovePlan(id_, title, body, [*fitting, SessionMessage("user", brief)], brief, changes)
 
 
 def fit(
@@ -208,49 +222,24 @@ def _fields(message: SessionMessage) -> Iterator[str]:
 def records_of(ask: Ask, agent: str, session: str | None, topics: Sequence[str]) -> Records:
     """Return what an agent recorded in a session of the ledger, and its work in progress.
 
-    Of ``topics`` only those findings, unknowns and dead ends go along whose subject is one of them.
+    Of ``topics`` (default: of every one) the notes go along that a handoff would get. Raises Refused: as
+    ``session_notes``.
     """
-    handoffs = [
+    handoffs = tuple(
         ask("handoffs.show", {"id": row["id"]})
         for status in ("in_progress", "blocked")
         for row in ask("handoffs.list", {"to": agent, "status": status, "limit": handoffs_max})["items"]
-    ]
+    )
     if session is None:
-        return Records(handoffs=tuple(handoffs))
+        return Records(handoffs=handoffs)
     shown = ask("sessions.show", {"id": session})
-    _check_topics(shown, topics)
-    lines = [
-        f"{name}: {cut(sanitize_line(text(row)), record_max_chars)}"
-        for name, rows, text in (
-            ("finding", "findings", _finding_text),
-            ("unknown", "unknowns", lambda row: str(row["unknown"])),
-            ("dead end", "dead_ends", dead_end_text),
-        )
-        for row in _newest(shown[rows], topics)
-    ]
+    added = session_notes(ask, agent, shown["id"], topics or (EVERY_TOPIC,))
+    notes = [f"{NOTE_LABELS[kind].lower()}: {text}" for kind, texts in added.notes.items() for text in texts]
     reasonings = ask("reasoning.list", {"session": shown["id"], "limit": reasonings_max})["items"]
-    lines += [f"reasoning {row['id']}: {_reasoning_text(row)}" for row in reasonings]
     task = [f"task: {cut(sanitize_line(shown['task']), record_max_chars)}"] if shown["task"] else []
-    return Records(shown["id"], (*task, *lines), tuple(row["id"] for row in reasonings), tuple(handoffs))
-
-
-def _check_topics(session: Mapping[str, Any], topics: Sequence[str]) -> None:
-    recorded = [row for name in ("findings", "unknowns", "dead_ends") for row in session[name]]
-    subjects = dict.fromkeys(row["subject"] for row in recorded if row["subject"])
-    if unknown := [topic for topic in topics if topic not in subjects]:
-        known = f"its subjects are {', '.join(map(repr, subjects))}" if subjects else "its records have no subject"
-        message = f"session {session['id']} has no record with the subject {unknown[0]!r}: {known}"
-        raise Refused("NOT_FOUND", message, topics=unknown, subjects=[*subjects])
-
-
-def _newest(rows: Iterable[dict[str, Any]], topics: Sequence[str]) -> list[dict[str, Any]]:
-    valid = [row for row in rows if row["correction"] is None and (not topics or row["subject"] in topics)]
-    return valid[-records_max:]
-
-
-def _finding_text(row: Mapping[str, Any]) -> str:
-    evidence = f" ({', '.join(row['evidence'])})" if row["evidence"] else ""
-    return f"{row['finding']}{evidence}"
+    lines = (*task, *(f"reasoning {row['id']}: {_reasoning_text(row)}" for row in reasonings))
+    names = tuple(row["id"] for row in reasonings)
+    return Records(shown["id"], tuple(notes), lines, names, handoffs, added.left_out)
 
 
 def _reasoning_text(row: Mapping[str, Any]) -> str:
@@ -335,6 +324,11 @@ def _changed_secrets(kinds: Mapping[str, int]) -> Iterator[str]:
 
 def _left_lines(left_out: Mapping[str, int]) -> Iterator[str]:
     yield from (f"{counted(count, name)}: {why}" for name, why in _WHY.items() if (count := left_out.get(name, 0)))
+
+
+def _unchosen(left_out: Mapping[str, int]) -> Iterator[str]:
+    for topic, count in left_out.items():
+        yield f"{counted(count, 'record')} of {f'the topic {topic}' if topic else 'no topic'}: not chosen"
 
 
 def _dropped(dropped: Sequence[SessionMessage], tokens: int) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PARTIES: Final = Parties("claude-code", "Claude Code", "ann", "codex", "Codex CLI", "ben")
 ORIGIN: Final = Origin("ab12", "closed")
-RECORDS: Final = Records("s1", ("finding: <b>it</b> leaks",), ("r1",))
+RECORDS: Final = Records("s1", ("found: <b>it</b> leaks",), ("task: Mend it",), ("r1",))
 
 
 def transcript(*texts: str, **more: Any) -> SessionTranscript:
@@ -41,6 +41,7 @@ def test_plan_of_a_whole_session(tmp_path: Path) -> None:
     ]
     assert f"deed handoff claim {plan.id} --as ben" in plan.brief
     assert "<others " in plan.brief
+    assert ("leaks" in plan.brief, "leaks" in plan.body) == (True, False), "the handoff has it as a note"
     assert "<b>" not in plan.brief, "a record cannot end the block around it"
     assert all(line in plan.brief for line in [*plan.changes.changed, *plan.changes.left_out])
 
@@ -51,7 +52,7 @@ def test_id_follows_from_what_is_new(tmp_path: Path) -> None:
 
     assert id_of(REQUEST, "Yes.") == id_of(REQUEST, "Yes.")
     assert id_of(REQUEST, "Yes.") != id_of(REQUEST, "Yes.", "More")
-    assert id_of(REQUEST, "Yes.") != id_of(REQUEST, "Yes.", records=RECORDS._replace(lines=("finding: other",)))
+    assert id_of(REQUEST, "Yes.") != id_of(REQUEST, "Yes.", records=RECORDS._replace(notes=("found: other",)))
 
 
 def test_long_session_keeps_the_first_request_and_the_newest_messages() -> None:

@@ -74,7 +74,7 @@ class _Move(NamedTuple):
     plan: MovePlan
     new: NewSession
     status: str | None
-    is_filtered: bool
+    topics: tuple[str, ...]
 
     @property
     def is_done(self) -> bool:
@@ -93,7 +93,9 @@ class _Move(NamedTuple):
     metavar="ID",
     help=f"The session in the ledger whose records go along (default: your open one; `{NO_SESSION}`: no records).",
 )
-@click.option("--topic", "topics", cls=ListOption, help="Only records with this subject (default: all).")
+@click.option(
+    "--topic", "topics", cls=ListOption, metavar="NAME", help="Only records of this topic (default: of every one)."
+)
 @click.option(
     "--tokens",
     type=click.IntRange(min=tokens_min),
@@ -182,8 +184,8 @@ def _planned(
     status = _status(app, plan.id, parties)
     if status is None:
         _check_free(created)
-    is_filtered = bool(topics)
-    return _Move(parties, source, project, transcript, records, plan, created, status, is_filtered)
+    chosen = () if session is None else topics or (EVERY_TOPIC,)
+    return _Move(parties, source, project, transcript, records, plan, created, status, chosen)
 
 
 def _check_free(new: NewSession) -> None:
@@ -261,13 +263,12 @@ def _status(app: App, id_: str, parties: Parties) -> str | None:
 def _sign(app: App, planned: _Move) -> None:
     if planned.status is not None:
         return
-    session = NO_SESSION if planned.is_filtered else planned.records.session or NO_SESSION
     values: dict[str, Any] = {
         "title": planned.plan.title,
         "to": planned.parties.receiver,
-        "body": planned.plan.brief,
-        "session": session,
-        "topics": [] if session == NO_SESSION else [EVERY_TOPIC],
+        "body": planned.plan.body,
+        "session": planned.records.session or NO_SESSION,
+        "topics": list(planned.topics),
         "reasoning": list(planned.records.reasonings),
     }
     made = content.creation(app.query_with, app.acting(), app.settings(), planned.plan.id, values)
@@ -321,10 +322,11 @@ def _print_plan(planned: _Move) -> None:
     echo(f"  from     {parties.old_title} ({parties.sender}): {planned.source}")
     echo(f"  to       {parties.new_title} ({parties.receiver}): {planned.new.path}")
     echo(f"  messages {len(plan.messages) - 1} of {len(transcript.messages)}, and one that says where they come from")
-    recorded = f"{counted(len(planned.records.lines), 'line')} of session {planned.records.session} in the ledger"
-    echo(f"  records  {recorded if planned.records.session else 'none: no session in the ledger was chosen'}")
-    for heading, lines in (("In another form:", plan.changes.changed), ("Not moved:", plan.changes.left_out)):
-        for line in (heading, *(f"  - {line}" for line in lines)) if lines else ():
+    session, lines = planned.records.session, planned.records.notes + planned.records.lines
+    recorded = f"{counted(len(lines), 'line')} of session {session} in the ledger"
+    echo(f"  records  {recorded if session is not None else 'none: no session in the ledger was chosen'}")
+    for heading, sentences in (("In another form:", plan.changes.changed), ("Not moved:", plan.changes.left_out)):
+        for line in (heading, *(f"  - {line}" for line in sentences)) if sentences else ():
             echo(line)
 
 

@@ -67,11 +67,12 @@ def test_moved_session_is_handed_over_and_can_be_read_there(team: Deed, project:
     assert moved["command"] == f"codex resume {moved['session']}"
     *said, last = read_messages(path, "codex").messages
     assert said == read_messages(session_file(project), "claude-code").messages
-    assert "finding: The last line has no line feed" in last.text
+    assert "found: The last line has no line feed" in last.text
 
     handoff = team.data("handoff", "show", moved["id"])
     assert (handoff["from"], handoff["to"], handoff["reviewer"]) == ("claude-code", "codex", "rita")
-    assert handoff["task"] == last.text
+    assert handoff["notes"]["found"] == ["The last line has no line feed"]
+    assert handoff["task"].splitlines()[0] == last.text.splitlines()[0]
     assert handoff["title"] == f"Go on with: {REQUEST}"
     team("handoff", "approve", moved["id"], *team.as_read(moved["id"]), "--as", "rita")
     team("handoff", "claim", moved["id"], "--as", "codex")
@@ -156,13 +157,17 @@ def test_work_in_progress_can_be_passed_on_with_the_printed_commands(team: Deed)
 
 def test_only_records_of_a_topic_go_along(team: Deed) -> None:
     team("session", "start", "s1", "--as", "claude-code")
-    for subject in ("parser", "pages"):
-        team("session", "finding", f"about {subject}", "--subject", subject, "--as", "claude-code")
-        team("session", "dead-end", f"try {subject}", "--why", "no", "--subject", subject, "--as", "claude-code")
+    for topic in ("parser", "pages"):
+        team("session", "finding", f"about {topic}", "--topic", topic, "--as", "claude-code")
+        team("session", "dead-end", f"try {topic}", "--why", "no", "--topic", topic, "--as", "claude-code")
     moved = team.data(*TO_CODEX, "--topic", "parser", "--yes")
-    shown = json.dumps(team.data("handoff", "show", moved["id"]))
-    assert "about parser" in shown
-    assert "pages" not in shown
+    assert moved["left_out"][-1] == "2 records of the topic pages: not chosen"
+    for shown in (
+        json.dumps(team.data("handoff", "show", moved["id"])),
+        team.home.__class__(moved["to"]["file"]).read_text(),
+    ):
+        assert "about parser" in shown
+        assert "about pages" not in shown
 
 
 def test_without_a_name_the_agent_of_the_harness_signs(team: Deed) -> None:
@@ -212,9 +217,9 @@ def test_errors_say_what_to_do(team: Deed, project: Path) -> None:
     team.refuses("NOT_FOUND", *TO_CODEX, "--ledger-session", "nothing", "--yes")
     assert len(team.refuses("NOT_FOUND", *TO_CODEX, "--session", "x" * 5_000, "--yes")["message"]) < 400
     team("session", "start", "s1", "--as", "claude-code")
-    team("session", "finding", "It leaks", "--subject", "parser", "--as", "claude-code")
+    team("session", "finding", "It leaks", "--topic", "parser", "--as", "claude-code")
     error = team.refuses("NOT_FOUND", *TO_CODEX, "--topic", "praser", "--yes")
-    assert "its subjects are 'parser'" in error["message"]
+    assert "parser" in error["message"]
     assert team.data("handoff", "list")["items"] == []
 
 
@@ -225,8 +230,8 @@ def test_records_of_any_length_fit_into_the_handoff(team: Deed) -> None:
         team("session", "finding", text, "--as", "claude-code")
         team("session", "unknown", text, "--as", "claude-code")
     moved = team.data(*TO_CODEX, "--yes")
-    task = team.data("handoff", "show", moved["id"])["task"]
-    assert "further lines: deed session show s1" in task
+    *_, last = read_messages(team.home.__class__(moved["to"]["file"]), "codex").messages
+    assert "further lines: deed session show s1" in last.text
 
 
 def test_path_that_is_no_text_is_printed_or_refused(team: Deed, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
