@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from deedbook.ledger.errors import DeedbookError, Unavailable
-from deedbook.ledger.home.location import FOLDER, GIT_FOLDER, main_tree, path_in
+from deedbook.ledger.home.location import FOLDER, GIT_FOLDER, HANDOFF_FILES, SIGNED_FILE, main_tree, path_in
 from deedbook.ledger.home.trust import quoted_path
 from deedbook.ledger.system.files import read_regular
 
@@ -47,18 +47,31 @@ def _advice(start: Path) -> str:
                 return f"{problem}: run `git worktree repair` there, or name the ledger's folder with --home"
         with suppress(DeedbookError, OSError):
             if (folder / GIT_FOLDER / "HEAD").is_file():
-                return _clone_advice(folder / GIT_FOLDER)
+                return _signed_advice(folder / HANDOFF_FILES) or _clone_advice(folder / GIT_FOLDER)
     return ""
+
+
+_OTHER: Final = ". For a ledger here, run `deed init`; for one elsewhere, use --home"
+
+
+def _signed_advice(folder: Path) -> str:
+    """Return the next step in a clone with signed files of handoffs."""
+    if not folder.is_dir():
+        return ""
+    with os.scandir(folder) as entries:
+        if not any(entry.name.endswith(SIGNED_FILE) for entry in islice(entries, _scanned_entries_max)):
+            return ""
+    command = f"deed handoff show ID --bundle {HANDOFF_FILES}/ID{SIGNED_FILE}"
+    return f"this clone has signed files of handoffs: `{command}` needs no ledger{_OTHER}"
 
 
 def _clone_advice(git: Path) -> str:
     """Return the next step in a clone: it has no ledger, and git fetches no notes with it."""
-    other = ". For a ledger here, run `deed init`; for one elsewhere, use --home"
     refs, settings = (
         read_regular(git / name, size_max_bytes=_refs_size_max_bytes) or b"" for name in ("packed-refs", "config")
     )
     if (git / _NOTES).is_dir() or _NOTES.encode() in refs:
-        return f"this clone has notes of sessions: `deed notes list` and `deed notes show` need no ledger{other}"
+        return f"this clone has notes of sessions: `deed notes list` and `deed notes show` need no ledger{_OTHER}"
     if b'[remote "' in settings:
-        return f"`deed notes fetch` brings the notes of sessions from the remote, if it has any{other}"
+        return f"`deed notes fetch` brings the notes of sessions from the remote, if it has any{_OTHER}"
     return ""

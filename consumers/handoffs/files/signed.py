@@ -17,16 +17,16 @@ from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home.location import SIGNED_FILE
 from deedbook.ledger.home.trust import fingerprint
 
 ROOT_FILE: Final = "ROOT"
-SIGNED: Final = ".deed.json"
 _root_size_max_bytes: Final = 200
 
 
 def signed_name(id_: str) -> str:
     """Return the name of the signed file of a handoff."""
-    return f"{id_}{SIGNED}"
+    return f"{id_}{SIGNED_FILE}"
 
 
 def root_in(content: bytes) -> str:

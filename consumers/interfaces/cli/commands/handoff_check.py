@@ -23,7 +23,7 @@ from deedbook.consumers.handoffs.files.checks import (
 )
 from deedbook.consumers.handoffs.files.folder import CONFLICT
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now
-from deedbook.consumers.handoffs.files.signed import ROOT_FILE, SIGNED, root_in, signed_name
+from deedbook.consumers.handoffs.files.signed import ROOT_FILE, root_in, signed_name
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.watcher import handoff_of
 from deedbook.consumers.interfaces.cli.app import App, Command
@@ -35,6 +35,7 @@ from deedbook.ledger.bundle.signed_file import read_signed_entries, signed_file_
 from deedbook.ledger.errors import DeedbookError, Exit, Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home.location import HANDOFF_FILES, SIGNED_FILE
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.gate_state import gate_text
 from deedbook.ledger.system.files import as_unavailable
@@ -61,7 +62,7 @@ class _Checked(NamedTuple):
 
 
 @click.command("check-files", cls=Command)
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", default="docs/handoffs")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", default=HANDOFF_FILES)
 @click.option("--base", metavar="REF", help="Check only files that changed since this branch, such as origin/main.")
 @click.option("--root", metavar="FINGERPRINT", help="The ledger's root (default: that of DIR/ROOT on the base).")
 @click.option(
@@ -161,7 +162,7 @@ def _restored(path: Path, base: BaseFiles | None) -> str:
 def _name_problems(folder: Path, here: set[str], files: BaseFiles | None) -> Iterator[FileProblem]:
     """Yield the new files that look like handoffs in a list of files, and whose names can be none."""
     for name in sorted(here):
-        if name != _OTHER_FILE and name.lower().endswith((".md", SIGNED)) and _id_of(name) is None:
+        if name != _OTHER_FILE and name.lower().endswith((".md", SIGNED_FILE)) and _id_of(name) is None:
             path = folder / name
             if files is None or files.is_changed(name, _bytes_of(path)):
                 remove = shlex.join(("git", "rm", "--cached", "--", str(path)))
@@ -180,8 +181,8 @@ def _changed_ids(folder: Path, here: set[str], files: BaseFiles | None) -> Itera
 def _id_of(name: str) -> str | None:
     if name == _OTHER_FILE:
         return None
-    if name.endswith(SIGNED) and not name.startswith("."):
-        return handoff_of(Path(file_name(name.removesuffix(SIGNED))))
+    if name.endswith(SIGNED_FILE) and not name.startswith("."):
+        return handoff_of(Path(file_name(name.removesuffix(SIGNED_FILE))))
     return handoff_of(Path(name))
 
 

@@ -406,6 +406,8 @@ def test_a_clone_reads_a_handoff_from_its_signed_file(clone: Callable[[str], Clo
     said = inside.deed("handoff", "show", "new", "--bundle", f"{FOLDER}/new.deed.json", cwd=here.folder)
     assert said.code == 0, said
     assert "[verified → b]" in said.out
+    hint = inside.deed("handoff", "show", "new", cwd=here.folder)
+    assert f"`deed handoff show ID --bundle {FOLDER}/ID.deed.json` needs no ledger" in hint.err
     assert "make test: 12 passed" in said.out
 
 
