@@ -46,8 +46,6 @@ _same_text_min: Final = 0.99
 _person: Final = b"deedbook-hash-v1"
 
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_TOKEN: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_FIRST_CJK: Final = re.compile(rf"[{_CJK}]")
 STOP_WORDS: Final = frozenset(
     re.findall(
         r"\w+",
@@ -57,6 +55,16 @@ STOP_WORDS: Final = frozenset(
         " their",
     )
 )
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    return re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+
+
+@cache
+def _first_cjk() -> re.Pattern[str]:
+    return re.compile(rf"[{_CJK}]")
 
 
 class Embedder(NamedTuple):
@@ -188,8 +196,8 @@ def is_embedding_of(packed: PackedEmbedding, text: str) -> bool:
 
 def _features(text: str) -> Iterator[tuple[str, float]]:
     """Yield the features of a text in order, with weights: the more grams a word has, the less each weighs."""
-    for token in _TOKEN.findall(unicodedata.normalize("NFKC", text).lower()):
-        if _FIRST_CJK.match(token):
+    for token in _token().findall(unicodedata.normalize("NFKC", text).lower()):
+        if _first_cjk().match(token):
             for start in range(max(1, len(token) - 1)):
                 yield f"c:{token[start : start + 2]}", 1.0
         elif token not in STOP_WORDS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -18,8 +18,6 @@ NOT: Final = "¬"
 """The content word that replaces every negator."""
 
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_TOKEN: Final = re.compile(rf"[{_CJK}]+|\d+(?:[.,]\d+)*|[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
-_UNSPACED: Final = re.compile(r"[\u3041-\u309f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 CJK_MARKS: Final = frozenset("、。，．；：？！）］｝」』】》〉…")
 _CLAUSE_END: Final = re.compile(r"[.!?](?=\s|$|[\"')\]])|[。！？；;\[\]\n\r]|→|\s[-–—]\s")
 _APOSTROPHE: Final = re.compile("['’]")
@@ -40,12 +38,23 @@ _stem_min_chars: Final = 3
 _BEFORE_NT: Final = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
+# Patterns with thousands of characters take milliseconds to compile, which verbs that read no such text need not pay.
+@cache
+def _token() -> re.Pattern[str]:
+    return re.compile(rf"[{_CJK}]+|\d+(?:[.,]\d+)*|[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(r"[\u3041-\u309f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
 def words(text: str) -> list[str]:
     """Return all tokens of a text in order; in a text of signs alone, each sign is one."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     tokens: list[str] = []
-    for token in _TOKEN.findall(text.lower()):
+    for token in _token().findall(text.lower()):
         if _is_cjk(token):
             tokens += map("".join, pairwise(token)) if len(token) > 1 else [token]
         elif token.endswith(("n't", "n’t")):
@@ -121,5 +130,5 @@ def _is_cjk(token: str) -> bool:
 @lru_cache(maxsize=16_384)  # a text is measured character by character for every length that is tried
 def is_between_signs(before: str, after: str) -> bool:
     """Return whether a word may end between two characters: beside an ideograph or hiragana, not before its mark."""
-    is_beside = _UNSPACED.match(before) or _UNSPACED.match(after)
+    is_beside = _unspaced().match(before) or _unspaced().match(after)
     return bool(is_beside) and after not in CJK_MARKS and not unicodedata.category(after).startswith("M")

@@ -21,13 +21,17 @@ _estimate_bytes_per_token: Final = 4
 
 # Pieces of a text that cost about the same. Letters of "letter" are often joined to one token; each of "sign" is one or
 # two tokens, of "wide" two to four, and of all other scripts one or two.
-_PIECES: Final = re.compile(
-    r" ?(?P<word>[A-Z]?[a-z]+|[A-Z]+)|(?P<one>[0-9]{1,3}|[^\S\n]*\n\s*|\s+|[\u2010-\u203a\u3000-\u3002\uff0c])"
-    r"|(?P<marks>[!-/:-@\[-`{-~]+)|(?P<letter>[\u00df-\u00ff\u0400-\u04ff\u0600-\u06ff])"
-    r"|(?P<sign>[\u0080-\u07ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3])"
-    r"|(?P<wide>[\U00010000-\U0010ffff])|(?P<other>.)",
-    re.DOTALL,
-)
+@cache
+def _pieces() -> re.Pattern[str]:
+    return re.compile(
+        r" ?(?P<word>[A-Z]?[a-z]+|[A-Z]+)|(?P<one>[0-9]{1,3}|[^\S\n]*\n\s*|\s+|[\u2010-\u203a\u3000-\u3002\uff0c])"
+        r"|(?P<marks>[!-/:-@\[-`{-~]+)|(?P<letter>[\u00df-\u00ff\u0400-\u04ff\u0600-\u06ff])"
+        r"|(?P<sign>[\u0080-\u07ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3])"
+        r"|(?P<wide>[\U00010000-\U0010ffff])|(?P<other>.)",
+        re.DOTALL,
+    )
+
+
 _TOKENS: Final = {"one": 1.0, "letter": 0.8, "sign": 1.5, "wide": 3.0, "other": 2.0}
 _short_word_letters: Final = 6
 _letters_per_token: Final = 4
@@ -80,7 +84,7 @@ def cautious_tokens(text: str) -> int:
     letters only.
     """
     total = 1.0
-    for piece in _PIECES.finditer(text):
+    for piece in _pieces().finditer(text):
         name = piece.lastgroup or "other"
         length = piece.end(name) - piece.start(name)
         if name == "word":

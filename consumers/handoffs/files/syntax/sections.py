@@ -31,6 +31,7 @@ from deedbook.consumers.handoffs.files.syntax.lines import (
     text_of,
     trim_blank,
 )
+from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.ledger.events.handoff import HandoffId, ReceiverNotes, reasoning_refs_max
 from deedbook.ledger.format.codec import convert
 from deedbook.ledger.format.forms import DAY_PATTERN, REF_PATTERN
@@ -157,19 +158,6 @@ def read_log(
     return tuple(entries), problems
 
 
-NOTE_LABELS: Final = {
-    "found": "Found",
-    "reproduce": "Reproduce",
-    "baseline": "Baseline",
-    "tested_by": "Tested-by",
-    "touches": "Touches",
-    "traps": "Trap",
-    "tried": "Tried",
-    "argued": "Argued",
-    "not_known": "Not-known",
-    "not_part": "Not-part",
-    "artifacts": "Artifact",
-}
 _LABELS: Final = "|".join(NOTE_LABELS.values()).replace("-", "[ -]")
 _NOTE: Final = re.compile(rf" {{0,3}}[-*+][ \t]+({_LABELS})[:：][ \t]*(\S.*)$", re.IGNORECASE)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from deedbook.consumers.handoffs.decisions import standing, touched_paths
-from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
+from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import NOTES, commands_on, with_commands
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek

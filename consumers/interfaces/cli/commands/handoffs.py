@@ -15,8 +15,8 @@ from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.decisions import line_of, standing, touched_paths
 from deedbook.consumers.handoffs.files.mapping import arguments_of_file
+from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import missing
