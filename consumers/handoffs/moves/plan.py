@@ -17,7 +17,7 @@ from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.agent_names import read_agents
-from deedbook.consumers.handoffs.files.syntax.sections import NOTE_LABELS
+from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.moves.session_files import GEMINI_IGNORES
 from deedbook.consumers.handoffs.receiver import EVERY_TOPIC, session_notes
 from deedbook.consumers.importers.transcripts.messages import (
