@@ -265,6 +265,8 @@ def _check_members(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -
 
 def _check_page(bundle: Bundle, page: BundlePage, findings: Findings, *, may_differ: bool) -> None:
     """Compare the page with that of the entries. With blobs missing, it may be of the bundle as it was before."""
+    for line in page.unapproved():
+        findings.note(None, "NOT_APPROVED", line)
     if findings.problems_total or bundle.read(PAGE) == page.encode(bundle.manifest):
         return
     message = f"{PAGE} is not the page that this version of Deedbook makes of the entries: do not believe it"

@@ -37,6 +37,10 @@ class BundlePage:
             entry = decode_entry(data)
             self._page.add(index, entry.accepted_ms, entry.key.hex(), json.loads(entry.body))
 
+    def unapproved(self) -> list[str]:
+        """Return the line about handoffs that nobody approved, or nothing."""
+        return self._page.unapproved()
+
     def encode(self, manifest: Manifest) -> bytes:
         """Return the bytes of the page."""
         return self._page.to_html(msgspec.to_builtins(manifest))

@@ -48,7 +48,6 @@ FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeErro
 UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
 REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
 CITING = ("artifacts", "evidence")
-NAMES_MAX = 5
 REF_IN_TEXT = re.compile(r"(?:blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 
 
@@ -513,14 +512,6 @@ class Audit:
             for name, signed in events[-SUSPECTS_MAX:]
         ]
 
-    def unapproved(self) -> list[str]:
-        """Return the line about the newest handoffs that nobody has approved: VALID does not say that somebody did."""
-        subjects = self.page.subjects["handoff"].items()
-        names = [name for name, subject in subjects if "approved" not in subject.decisions]
-        listed = ", ".join(f"handoff/{name}" for name in reversed(names[-NAMES_MAX:]))
-        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
-        return [f"approved by nobody: {listed}{more}"] if names else []
-
     def absent(self) -> list[str]:
         """Return lines about evidence and results that are not here. They may be elsewhere, so nothing is wrong."""
         here = {*self.manifest["blobs"], *self.needed}
@@ -626,7 +617,7 @@ def main(arguments: list[str] | None = None) -> int:
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
     exit_code, line = audit.verdict(options.root, options.accept)
-    notes = (*audit.suspects(), *audit.absent(), *audit.unapproved(), *audit.newest(), audit.gate())
+    notes = (*audit.suspects(), *audit.absent(), *audit.page.unapproved(), *audit.newest(), audit.gate())
     print("\n".join(map(escape, notes)))
     print(escape(line))
     return exit_code

@@ -32,6 +32,7 @@ DETAILS_MAX = 600
 DIGITS = 16
 NO_ROLE, GOOD_ROLE = -2, -1
 REFS_MAX = 20
+NAMES_MAX = 5
 CSS = """
 body { font: 16px/1.5 sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; vertical-align: top; padding: .2rem .6rem }
@@ -292,6 +293,13 @@ class Page:
         """Return the roles of which the author of a decision on a handoff needs one."""
         rows = (rule for rule in self.tables.rules["handoff"]["rows"] if rule["kind"] == kind)
         return next((rule["roles"] for rule in rows if "roles" in rule), [])
+
+    def unapproved(self) -> list[str]:
+        """Return the line about the newest handoffs that nobody has approved: VALID does not say that somebody did."""
+        names = [name for name, subject in self.subjects["handoff"].items() if "approved" not in subject.decisions]
+        listed = ", ".join(f"handoff/{name}" for name in reversed(names[-NAMES_MAX:]))
+        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+        return [f"approved by nobody: {listed}{more}"] if names else []
 
     def signer(self, signed: Signed | None) -> str:
         """Return who signed an event, and where."""

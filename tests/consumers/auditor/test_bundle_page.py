@@ -13,6 +13,7 @@ from hostile_story import hostile
 from judges import alone, ours
 from msgspec.structs import replace
 
+from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.bundle.standalone import page
 from deedbook.ledger.client.author import Draft
@@ -160,12 +161,14 @@ def test_verdict_names_the_newest_entry_unless_a_checkpoint_does(forge: Forge, t
 
 
 def test_lines_before_the_verdict_name_handoffs_that_nobody_approved(forge: Forge, tmp_path: Path) -> None:
-    before = alone(forge.export(tmp_path / "before.tar"))
+    before = forge.export(tmp_path / "before.tar")
     forge.hand_over("unseen")
-    after = alone(forge.export(tmp_path / "after.tar"))
-    assert [before.word, after.word] == ["VALID", "VALID"]
-    assert "approved by nobody" not in before.text
-    assert "approved by nobody: handoff/unseen\n" in after.text
+    after = forge.export(tmp_path / "after.tar")
+    assert [alone(path).word for path in (before, after)] == ["VALID", "VALID"]
+    assert "approved by nobody" not in alone(before).text
+    assert "approved by nobody: handoff/unseen\n" in alone(after).text
+    assert verify_bundle(before).notes == []
+    assert [note.message for note in verify_bundle(after).notes] == ["approved by nobody: handoff/unseen"]
     for number in range(6):
         forge.hand_over(f"h{number}")
     named = "handoff/h5, handoff/h4, handoff/h3, handoff/h2, handoff/h1 and 2 more\n"
