@@ -26,6 +26,7 @@ derived_max: Final = 12
 later_max: Final = 5
 note_max_chars: Final = 400
 waiting_read_max: Final = 5
+reasonings_read_max: Final = 50
 EVERY_TOPIC: Final = "all"
 _WANTED: Final = {
     "reproduce": 'how to see the problem (--reproduce "GET /x answers 500")',
@@ -52,16 +53,19 @@ def session_notes(
     """Return the notes that a session adds to a handoff; ``names`` are the ids of the handoff and of its reasonings.
 
     Raises Refused: as ``sessions.show``; ``NOT_FOUND`` for a topic that the session lacks; ``USAGE`` if it has several
-    topics, and nothing says which are meant.
+    topics, and nothing says which are meant; or none, and the handoff cites a part of its reasonings.
     """
     name = session or present_session() or _only_open(view, sender)
     if name in (None, "none"):
         if topics:
             raise Refused("USAGE", "a topic needs a session that has it: name it with --session ID", field="topics")
         return SessionNotes()
-    records = list(_records(view("sessions.show", {"id": name.removeprefix("session/")})))
+    shown = view("sessions.show", {"id": name.removeprefix("session/")})
+    records = list(_records(shown))
     counts = Counter(record.topic for record in records)
     chosen = _chosen(counts, list(dict.fromkeys(topics)), names, records)
+    if records and not topics and not any(counts):
+        _check_one_matter(view, shown["id"], names, records)
     notes: dict[str, dict[str, None]] = {}
     for record in records:
         for kind, text in record.notes if record.topic in chosen else ():
@@ -88,6 +92,16 @@ def _chosen(
     advice = f"--topic NAME says what belongs to this handoff (`{EVERY_TOPIC}`: everything; --session none: nothing)"
     message = f"your session has records of several topics ({by_topic}): {advice}"
     raise Refused("USAGE", message, field="topics", topics=dict(counts))
+
+
+def _check_one_matter(view: Ask, session: str, names: Sequence[str], records: Sequence[_Record]) -> None:
+    """Refuse records without topics if the handoff cites some of the session's reasonings, but not all."""
+    rows = view("reasoning.list", {"session": session, "limit": reasonings_read_max})["items"]
+    cited = [row for row in rows if {row["id"], row["ref"]}.intersection(names)]
+    if cited and len(cited) < len(rows):
+        advice = "--topic all takes all of them along, --session none takes none (lines `topic: NAME` tell them apart)"
+        message = f"your session has {len(rows)} reasonings, but no topics ({_kinds_of('', records)}): {advice}"
+        raise Refused("USAGE", message, field="topics")
 
 
 def _kinds_of(topic: str, records: Sequence[_Record]) -> str:

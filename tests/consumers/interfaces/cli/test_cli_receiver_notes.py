@@ -159,6 +159,20 @@ def test_handoff_says_its_topic_or_is_refused_before_it_is_signed(giver: Deed) -
     assert giver.data(*words, "--reasoning", "row-url")["of_session"] == ROW_URL
 
 
+def test_session_of_several_reasonings_without_topics_is_asked_about(giver: Deed, tmp_path: Path) -> None:
+    steps = (f"reasoning: {name}\n  task: T\nstep: It is {name}\n" for name in ("one", "two"))
+    (tmp_path / "entries").write_text("".join(["dead-end: A timer\n  why: slow\n", *steps]))
+    giver("session", "start", "s2", "--as", "ben")
+    giver("session", "record", "s2", tmp_path / "entries", "--as", "ben")
+    words = ("handoff", "create", "any", "--as", "ben", "--to", "kuro", "--reviewer", "rita", "--title", "T")
+    error = giver.refuses("USAGE", *words, "--reasoning", "one")
+    assert "2 reasonings, but no topics (1 tried)" in error["message"]
+    both = giver.data(*words, "--reasoning", "one", "--reasoning", "two")
+    assert both["of_session"] == {"tried": ["A timer: slow"]}
+    words = (*words[:2], "other", *words[3:])
+    assert giver.data(*words, "--reasoning", "one", "--topic", "all")["of_session"] == both["of_session"]
+
+
 def test_one_criterion_or_task_is_edited(deed: Deed, fresh: Fresh) -> None:
     name = created(deed, fresh("edit"), "--criterion", "one", "--criterion", "two", "--task", "t", *NO_SESSION)
     said = deed("handoff", "amend", name, "--edit-criterion", "2", "second", "--add-criterion", "three", "--as", "a")
