@@ -172,11 +172,12 @@ class Notes(Answer, frozen=True, kw_only=True):
 
 
 class Task(Answer, frozen=True, kw_only=True):
-    """A task of a handoff."""
+    """A task of a handoff, and the evidence of its last tick: also why it was done otherwise."""
 
     position: Position
     text: Untrusted
     done: bool
+    evidence: Untrusted
 
 
 class Criterion(Answer, frozen=True, kw_only=True):

@@ -61,8 +61,10 @@ def show_handoff(source: RowSource, args: ById) -> ShownHandoff:
         reasoning_refs=list(content.reasoning_refs),
         result_refs=list(record.result_refs),
         tasks=[
-            Task(position=position, text=text, done=mark == "done")
-            for position, (text, mark) in enumerate(zip(content.tasks, state.tasks, strict=True))
+            Task(position=position, text=text, done=mark == "done", evidence=evidence)
+            for position, (text, mark, evidence) in enumerate(
+                zip(content.tasks, state.tasks, record.task_evidence, strict=True)
+            )
         ],
         criteria=criteria_of(record),
         questions=[

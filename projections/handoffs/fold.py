@@ -191,8 +191,8 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return _imported(state, event, data)
         case kinds.HandoffApproved() | kinds.HandoffClaimed() | kinds.HandoffVerified() as data:
             return msgspec.structs.replace(state, **{_TURNS[type(data)]: event.index})
-        case kinds.HandoffCriterionChecked() as data:
-            return _remarked(state, data.position, CriterionRemark(evidence=data.evidence))
+        case kinds.HandoffTaskChecked() | kinds.HandoffCriterionChecked() as data:
+            return _checked(state, data)
         case kinds.HandoffWaiverAsked() | kinds.HandoffCriterionWaived() as data:
             return _remarked(state, data.position, CriterionRemark(waiver_reason=data.reason))
         case kinds.HandoffQuestionAsked() | kinds.HandoffQuestionAnswered() | kinds.HandoffQuestionSettled():
@@ -280,6 +280,7 @@ def _with_content(state: HandoffRecord, event: Event, content: kinds.HandoffCont
         content_index=event.index,
         created=content.created or (day_of(event.accepted_ms) if is_new else state.created),
         remarks=(CriterionRemark(),) * len(content.criteria),
+        task_evidence=("",) * len(content.tasks),
         created_index=event.index if is_new else state.created_index,
         approved_index=None,
         changes="",
@@ -296,6 +297,13 @@ def _imported(state: HandoffRecord, event: Event, data: RecordImported) -> Hando
     # The original is in its blob; this record keeps only the claims.
     record = msgspec.structs.replace(data, mapped={}, claims={})
     return msgspec.structs.replace(state, imported=record, claimed_done=claims.done)
+
+
+def _checked(state: HandoffRecord, data: kinds.HandoffTaskChecked | kinds.HandoffCriterionChecked) -> HandoffRecord:
+    if isinstance(data, kinds.HandoffCriterionChecked):
+        return _remarked(state, data.position, CriterionRemark(evidence=data.evidence))
+    texts, at = state.task_evidence, data.position
+    return msgspec.structs.replace(state, task_evidence=(*texts[:at], data.evidence, *texts[at + 1 :]))
 
 
 def _remarked(state: HandoffRecord, position: int, remark: CriterionRemark) -> HandoffRecord:

@@ -53,6 +53,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     superseded_by: str | None = None
     created: str = ""
     remarks: tuple[CriterionRemark, ...] = ()
+    task_evidence: tuple[str, ...] = ()
     questions: tuple[QuestionText, ...] = ()
     changes: str = ""  # the reasons of the requested changes, until it is completed again or its content is replaced
     summary: str = ""

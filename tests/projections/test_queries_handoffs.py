@@ -186,8 +186,8 @@ def test_show_tells_everything_of_one_handoff(ledger, reader):
     shown = reader.answer("handoffs.show", {"id": "b"})
     assert (shown["from"], shown["to"], shown["status"], shown["is_ready"]) == ("alice", "bob", "approved", True)
     assert shown["tasks"] == [
-        {"position": 0, "text": "one", "done": False},
-        {"position": 1, "text": "two", "done": False},
+        {"position": 0, "text": "one", "done": False, "evidence": ""},
+        {"position": 1, "text": "two", "done": False, "evidence": ""},
     ]
     assert shown["criteria"][0]["mark"] == "open"
     assert shown["depends_on"] == [{"id": "a", "status": "verified"}]

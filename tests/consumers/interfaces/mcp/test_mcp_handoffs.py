@@ -212,7 +212,7 @@ def test_decision_is_recorded_and_shown_with_the_handoff_that_touches_its_files(
         more = {"text": "Another", "paths": ["src/a.py"], "supersedes": [made["decision_id"]]}
         await call("record_reasoning", entries=[{"type": "decision"} | more])
         create = {"action": "create", "id": "d", "title": "D", "to": "bob", "reviewer": "critic"}
-        await call("handoff_act", **create, touches=["src/a.py: callers"])
+        await call("handoff_act", **create, notes={"touches": ["src/a.py: callers"]})
         return [made, (await call("handoff_act", action="show", id="d")).data]
 
     made, shown = call_tools(own_home, work, agent="alice")
