@@ -130,7 +130,8 @@ def encode_signed_file(
 
 
 def _list_of(name: bytes, items: list[bytes]) -> bytes:
-    return name + (b"[\n" + b",\n".join(items) + b"\n]" if items else b"[]")
+    # The commas begin the lines, so that another item changes no line before it.
+    return name + (b"[\n" + b"\n,".join(items) + b"\n]" if items else b"[]")
 
 
 def _entry_line(index: int, entry: Entry, batch_path: list[bytes]) -> bytes:

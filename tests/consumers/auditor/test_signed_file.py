@@ -14,6 +14,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.bundle import Bundle, export_bundle, layout, signed_file_of
 from deedbook.ledger.bundle.signed_file import read_signed_entries, unsigned_entries
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.handoff import HandoffLogged
 from deedbook.ledger.format.codec import encode_sorted
 
 if TYPE_CHECKING:
@@ -60,10 +61,22 @@ def test_it_is_valid(file: Path, stream: str) -> None:
 def test_each_entry_is_one_line_with_its_body(file: Path) -> None:
     lines = file.read_text().splitlines()
     entries = read_signed_entries(file.read_bytes())
-    bodies = [json.loads(line.rstrip(","))["body"] for line in lines if line.startswith('{"index"')]
+    bodies = [json.loads(line.lstrip(","))["body"] for line in lines if line.lstrip(",").startswith('{"index"')]
     assert len(bodies) == len(entries.entries)
     assert bodies[0]["kind"] == "ledger.created"
     assert entries.last_index == max(entries.entries)
+
+
+def test_another_event_adds_a_line_and_changes_no_entry(ledger: Ledger) -> None:
+    def lines() -> list[bytes]:
+        with ledger.client() as client:
+            return signed_file_of(client, "handoff/a").split(b"\n")
+
+    ledger.finish("a")
+    before = lines()
+    ledger.emit("bob", "handoff/a", HandoffLogged(text="one more"))
+    added = [line for line in lines() if line not in before]
+    assert [line[:9] for line in added] == [b'"checkpoi', b'"ends":["', b',{"index"']
 
 
 def test_other_line_endings_change_nothing(file: Path) -> None:
@@ -96,9 +109,9 @@ def test_changed_order_and_lost_entries_are_found(file: Path) -> None:
 
 def test_a_changed_entry_is_named_with_its_line(file: Path) -> None:
     lines = file.read_bytes().splitlines(keepends=True)
-    number = max(number for number, line in enumerate(lines) if line.startswith(b'{"index"'))
+    number = max(number for number, line in enumerate(lines) if line.startswith(b',{"index"'))
     lines[number] = lines[number].replace(b'"author":"', b'"author":"x')
-    index = json.loads(lines[number].rstrip(b",\n"))["index"]
+    index = json.loads(lines[number].lstrip(b","))["index"]
     assert unsigned_entries(b"".join(lines)) == [(index, number + 1)]
 
 

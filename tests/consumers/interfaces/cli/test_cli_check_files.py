@@ -217,7 +217,7 @@ def test_an_edited_file_is_refused_at_its_line(clone: Callable[[str], Clone], ol
 def test_a_forged_signed_file_is_refused(clone: Callable[[str], Clone], part: str) -> None:
     here = clone("completed")
     lines = here.path("new.deed.json").read_text().splitlines(keepends=True)
-    entries = [number for number, line in enumerate(lines) if line.startswith('{"index"')]
+    entries = [number for number, line in enumerate(lines) if line.lstrip(",").startswith('{"index"')]
     if part == "sig":
         lines[entries[-1]] = re.sub('"sig":"..', '"sig":"AA', lines[entries[-1]])
     elif part == "body":
