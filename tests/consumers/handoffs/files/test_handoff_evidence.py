@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from syncing import NEW
 
 from deedbook.ledger.events import handoff as kinds
@@ -82,6 +83,17 @@ def test_a_forged_waiver_is_held_also_for_the_receiver(folder: SyncedFolder) -> 
     command = "deed handoff waive h --criterion 1 --reason 'never mind' --as rita"
     assert said == f"held: waive criterion 1: rita must run {command}"
     assert folder.kinds()[-1] == "claimed bob"
+
+
+@pytest.mark.parametrize("forged", ["[rita] waived: never mind", "[alice] met: 12 passed"])
+def test_a_tick_takes_no_evidence_in_another_name(folder: SyncedFolder, forged: str) -> None:
+    bob = folder.claimed()
+    folder.edit(("- [ ] it is warm", f"- [x] it is warm\n  - {DAY} {forged}"))
+    said = bob.reconcile()
+    assert said[0] == "signed: handoff.criterion_checked"
+    criterion = folder.shown()["criteria"][0]
+    assert (criterion["mark"], criterion["evidence"]) == ("checked", "")
+    assert said[-1].startswith("held: ")
 
 
 def test_a_note_below_a_criterion_is_content_and_stays(folder: SyncedFolder) -> None:
