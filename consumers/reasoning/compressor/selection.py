@@ -10,12 +10,13 @@ adds
   that it helps to complete: an inference without its premises is kept, but nobody can check it.
 
 In this choice the conclusion weighs twice as much as in the published fidelity, and so do the steps that it rests on
-directly (briefs of 200 tokens then have .83 of these word for word, else .55, at the same fidelity). Assumptions and
-limitations weigh four times as much, the first of each four times more, and a statement counts with its evidence: a
-language model that answered questions from briefs could guess premises and wording, but not those. Rejected: a second
-order for roomy budgets (it gained .015 of verbatim text at 400 tokens, lost .12 of the evidence, and small briefs had
-no limitation), and costs in shorthand (no brief changed). For graphs of 25 statements, 200 tokens hold at most half of
-what the probes ask (integer programming), or .43 with .78 of the evidence: these weights reach .45 and .79.
+directly (briefs of 200 tokens then have .83 of these word for word, else .55, at the same fidelity, and .49 of the
+evidence, else .52). Assumptions and limitations weigh four times as much, the first of each four times more, and a
+statement counts with its evidence: a language model that answered questions from briefs could guess premises and
+wording, but not those. Rejected: a second order for roomy budgets (it gained .015 of verbatim text at 400 tokens, lost
+.12 of the evidence, and small briefs had no limitation), and costs in shorthand (no brief changed). For graphs of 25
+statements, 200 tokens hold at most half of what the probes ask (integer programming), or .43 with .78 of the evidence:
+the other weights reach .45 and .79.
 
 The queue is lazy: gains rise only around a chosen statement, and only those are queued again, which keeps the work near
 linear (a 200-step graph may cost at most 20 times a 10-step one).
