@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from handoff_page import table
 
 from deedbook.consumers.handoffs.operations import OPERATIONS as HANDOFF
+from deedbook.consumers.handoffs.operations import QUESTIONS
 from deedbook.consumers.reasoning.operations import OPERATIONS as REASONING
 from deedbook.consumers.sessions.operations import OPERATIONS as SESSION
 from deedbook.ledger.events import KIND_OF
@@ -35,7 +36,8 @@ def _section(noun: str, operations: Mapping[str, Operation]) -> Iterator[str]:
     yield f"## Of a {noun}\n"
     for verb, operation in operations.items():
         kinds = ", ".join(f"`{KIND_OF[data]}`" for data in operation.signs)
-        yield f"### `{noun} {verb.replace('_', '-')}`\n\n{operation.words} Signs {kinds}.\n"
+        name = verb if noun == "handoff" and verb in QUESTIONS else f"{noun} {verb.replace('_', '-')}"
+        yield f"### `{name}`\n\n{operation.words} Signs {kinds}.\n"
         if operation.arguments:
             yield from table(("field", "option", "type", "meaning"), map(_row, operation.arguments))
             yield ""

@@ -152,7 +152,7 @@ _TOPIC: Final = "Attach only records of this topic; `all`: of every one. Needed 
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
-_QUESTION: Final = Argument("question_numbers", "--question", "numbers", "Questions by number.", is_needed=True)
+_QUESTION: Final = Argument("question_numbers", "ID:N", "numbers", "Questions by number.", is_needed=True)
 _LINE: Final = Argument("text", "TEXT", words="The text.", is_needed=True)
 _COMMENT: Final = Argument("comment", "--comment", words="A comment for the log.")
 _VERSION: Final = Argument(
@@ -237,7 +237,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         "Ask another agent about a handoff. A question to its receiver must be settled before they can complete it.",
         (
             _LINE,
-            Argument("to", "--to", words="The agent that is asked.", metavar="NAME", is_needed=True),
+            Argument("to", "NAME", words="The agent that is asked.", is_needed=True),
             Argument(
                 "place", "--about", words="The file that it is about.", metavar="PATH[:LINE]", is_of_terminal=True
             ),
@@ -377,7 +377,13 @@ ENDS: Final[dict[str, frozenset[str]]] = {
     for operation in OPERATIONS.values()
     if operation.ends
     for data in operation.signs
-} | {"review.answered": frozenset({"review"})}
+} | {
+    "review.answered": frozenset({"review"}),
+    "question.answered": frozenset({"answer"}),
+    "question.settled": frozenset({"answer", "settle"}),
+}
+QUESTIONS: Final = frozenset[Verb]({"ask", "answer", "settle"})
+"""The operations whose verbs also take a question about no handoff: `deed ask`, not `deed handoff ask`."""
 
 
 def spelled(verb: str) -> str:
@@ -395,16 +401,19 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False, shown: Mappin
     command = ["handoff", spelled(item["act"]) if read is None or is_asked or shown else "show"]
     if item["kind"] == "review":
         command = ["review", "answer", "--approve"]
+    elif item["act"] in QUESTIONS:
+        numbers = item["arguments"].get("question_numbers", ())
+        refs = [f"{id_}:{number}" for number in numbers] or [id_]
+        return join(
+            ["deed", item["act"], "--as", item["agent"], *refs, *(["ANSWER"] if item["act"] == "answer" else [])]
+        )
     for number in item["arguments"].get("criterion_numbers", ()):
         command += ["--criterion", str(number)]
-    for number in item["arguments"].get("question_numbers", ()):
-        command += ["--question", str(number)]
     if item["act"] == "waive":
         command += ["--reason", "WHY"]
     if read is not None and shown and not is_asked:
         command += [f"--{read}", shown[read]]
-    text = ["ANSWER"] if item["kind"] == "handoff" and item["act"] == "answer" else []
-    return join(["deed", *command, "--as", item["agent"], id_, *text])
+    return join(["deed", *command, "--as", item["agent"], id_])
 
 
 def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[str, Any]:

@@ -408,8 +408,9 @@ def _questions_are_settled(question: Question[HandoffState]) -> Unmet | None:
         return None
     listed, first = ", ".join(map(str, numbers)), numbers[0]
     state_now = state.questions[first - 1]
-    way = f"answer it with `deed handoff answer {quote(name)} --question {first} TEXT`" if state_now == "open" else ""
-    way = way or f"{state.asked[first - 1].by} settles it with `deed handoff settle {quote(name)} --question {first}`"
+    ref = quote(f"{name}:{first}")
+    way = f"answer it with `deed answer {ref} TEXT`" if state_now == "open" else ""
+    way = way or f"{state.asked[first - 1].by} settles it with `deed settle {ref}`"
     message = f"{name} has open questions to {state.receiver} ({listed}), and its reviewer may settle them: {way}"
     return Unmet(message, {"question_numbers": numbers})
 

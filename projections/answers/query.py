@@ -32,6 +32,7 @@ _LISTS: Final = {
     "event": "log",
     "event, reasoning or stream": "log",
     "handoff": "handoff list",
+    "question": "questions --all",
     "reasoning": "reasoning list",
     "session": "session list",
     "snapshot": "snapshot list",

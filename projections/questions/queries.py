@@ -21,11 +21,14 @@ class QuestionList(ListArguments, frozen=True, rename={"receiver": "to"}):
     status: QuestionStatus | None = None
     author: str | None = None
     receiver: str | None = None
+    settled: bool | None = None
 
 
 def list_questions(context: QueryContext, args: QuestionList) -> Page[AskedQuestion]:
     """Return questions that are about no handoff, newest first."""
     where = Where(args, "status", "author", "receiver")
+    if args.settled is not None:
+        where.add(f"status {'=' if args.settled else '<>'} 'settled'")
     return list_of(context, LISTING, where, args, lambda row: AskedQuestion(**row))
 
 

@@ -16,6 +16,7 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events import review
 from deedbook.ledger.events.authority import AgentRemoved, KeyCompromised
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.question import QuestionAnswered, QuestionAsked, QuestionSettled
 from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
 from deedbook.projections.handoffs.facts import HandoffFacts, OpenQuestion
@@ -490,6 +491,34 @@ def test_questions_come_before_everything_else(ledger, reader):
     ledger.hand_over("h")
     ledger.emit("bob", "handoff/h", kinds.HandoffQuestionAsked(to="rita", question="Which port?"))
     assert short(queue(reader, "rita")) == [("h", "answer"), ("old", "approve"), ("h", "approve")]
+
+
+def test_question_about_no_handoff_waits_for_its_answer_and_then_for_its_asker(ledger, reader):
+    ledger.hand_over("h")
+    ledger.emit("bob", "question/q", QuestionAsked(to="rita", question="Which port?", place="a.py:3"))
+    item, _ = queue(reader, "rita")
+    assert (item["kind"], item["id"], item["action"], item["act"], item["status"]) == (
+        "question",
+        "q",
+        "answer",
+        "answer",
+        "open",
+    )
+    assert (item["title"], item["why"], item["since_index"]) == (
+        "Which port?",
+        "bob asks about a.py:3",
+        ledger.size - 1,
+    )
+    assert queue(reader, "rita", tag="security") == []
+    ledger.emit("rita", "question/q", QuestionAnswered(answer="8080"))
+    assert short(queue(reader, "rita")) == [("h", "approve")]
+    item = only(reader, "bob")
+    assert (item["action"], item["why"], item["author"]) == ("settle", "rita answers: 8080", "rita")
+    assert item["since_index"] == ledger.size - 1
+    unread = reader.answer("handoffs.unread", {"agent": "bob", "after": ledger.size - 2})["items"]
+    assert [(line["stream"], line["text"]) for line in unread] == [("question/q", "answers: 8080")]
+    ledger.emit("rita", "question/q", QuestionSettled())
+    assert queue(reader, "bob") == []
 
 
 def test_question_waits_since_it_was_asked_of_this_agent(ledger, reader):

@@ -23,7 +23,7 @@ from deedbook.consumers.sdk.quotation import Origin, is_plain, untrusted_text
 from deedbook.consumers.sdk.text import cut, json_text, sanitize_line
 from deedbook.ledger.lifecycle.clock import clock_text
 
-Kind: TypeAlias = Literal["handoff", "review"]
+Kind: TypeAlias = Literal["handoff", "review", "question"]
 Citation: TypeAlias = Mapping[str, Any]  # a reasoning that the waiting subject cites, from ``reasoning.citations``
 
 

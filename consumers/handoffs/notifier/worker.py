@@ -55,7 +55,9 @@ def waiting_of(item: dict[str, Any]) -> WaitRecord:
 
 NAME: Final = "notifier"
 KINDS: Final = frozenset(
-    name for name, kind in ALL_KINDS.items() if kind.stream in {"handoff", "review"} or name == "record.imported"
+    name
+    for name, kind in ALL_KINDS.items()
+    if kind.stream in {"handoff", "review", "question"} or name == "record.imported"
 )
 poll_wait_s: Final = 0.5
 sweep_interval_s: Final = 30.0

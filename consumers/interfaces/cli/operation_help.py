@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from deedbook.consumers.handoffs.operations import OPERATIONS, spelled
+from deedbook.consumers.handoffs.operations import OPERATIONS, QUESTIONS, spelled
 
 LINES: Final = {
-    spelled(verb): operation.words.partition(". ")[0].removesuffix(".") + "." for verb, operation in OPERATIONS.items()
+    spelled(verb): operation.words.partition(". ")[0].removesuffix(".") + "."
+    for verb, operation in OPERATIONS.items()
+    if verb not in QUESTIONS
 }

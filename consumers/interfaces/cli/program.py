@@ -21,6 +21,10 @@ SECTIONS: Final = {
         "next": Lazy("handoff_show:next_", "Show what waits for you, each with the next command."),
         "unread": Lazy("unread:unread", "Show once what others did that concerns you."),
         "handoff": Lazy("handoff:handoff", "Hand work over: create, approve, claim, complete.", is_group=True),
+        "ask": Lazy("questions:ask", "Ask another agent, about a handoff, a file or nothing."),
+        "answer": Lazy("questions:answer", "Answer a question to you."),
+        "settle": Lazy("questions:settle", "Accept the answers to your questions, or withdraw them."),
+        "questions": Lazy("questions:questions", "List questions that are about no handoff, or show one."),
         "decide": Lazy("decisions:decide", "Tell everybody what was decided about which files."),
         "decisions": Lazy("decisions:decisions", "List the decisions that stand, for example by --path."),
         "withdraw": Lazy("decisions:withdraw", "Withdraw a decision."),
@@ -101,6 +105,7 @@ ALIASES: Final = {
     "inbox": "next",
     "todo": "next",
     "grep": "search",
+    "reply": "answer",
     "find": "search",
 }
 

@@ -23,10 +23,12 @@ from deedbook.consumers.handoffs.operations import (
     NOTES,
     OF_WHAT_WAS_READ,
     OPERATIONS,
+    QUESTIONS,
     REVIEWS,
     ToolVerb,
     with_commands,
 )
+from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
 from deedbook.consumers.handoffs.receiver import later, missing
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.handoffs.worktree import uncommitted
@@ -152,6 +154,13 @@ class OperationResult(Answer, frozen=True, kw_only=True):
     warnings: list[Untrusted]
 
 
+class QuestionResult(Answer, frozen=True, kw_only=True):
+    """A question that is about no handoff, and the recorded event."""
+
+    question: Untrusted
+    answer: Untrusted
+
+
 class HandoffTools(Tools):
     """The tools for handoffs."""
 
@@ -220,7 +229,7 @@ class HandoffTools(Tools):
         action: Action,
         id: Annotated[  # noqa: A002 - the name in every interface
             Id | None,
-            Field(description="For create: a new id (default: date and title)."),
+            Field(description="create: a new id (default: date and title). ask: none, if about no handoff."),
         ] = None,
         idempotency_key: Annotated[
             Label | None,
@@ -234,9 +243,35 @@ class HandoffTools(Tools):
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_arguments(action, (), id, args)
             return self._answer(id or "", [], with_handoff=action == "show")
+        if action in QUESTIONS and (drafts := self._question(action, id, args)) is not None:
+            return self._settled(drafts, idempotency_key)
         check_arguments(action, OPERATIONS[action].arguments, id, args)
         args = check_values(OPERATIONS[action].arguments, args)
         return self._operate(action, id, args, idempotency_key)
+
+    def _question(self, action: ToolVerb, id_: str | None, args: dict[str, Any]) -> list[Draft] | None:
+        """Return the event about a question that is about no handoff; None if the call is about a handoff."""
+        takes = {"ask": {"to", "text"}, "answer": {"text"}, "settle": {"comment"}}[action]
+        if set(args) - takes or (id_ is None) != (action == "ask") or not args.keys() >= takes - {"comment"}:
+            return None
+        view, author = self._ledger.query_with, self._ledger.author()
+        if id_ is None:
+            return [asking(view, args["to"], args["text"])]
+        try:
+            if action == "answer":
+                return answering(view, author, id_, args["text"])
+            return settling(view, author, [id_], args.get("comment", ""))
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND":
+                raise
+            return None  # perhaps a handoff, whose question the call does not name
+
+    def _settled(self, drafts: list[Draft], key: str | None) -> CallToolResult:
+        drafts = [replace(draft, idem=key) for draft in drafts]
+        answer = emitted(self._ledger.query_with, self._ledger.author(), drafts)
+        (question,), (event,) = answer["questions"], answer["accepted"]
+        events = [{"event_index": event.index, "event_id": event.id, "is_repeat": event.is_repeat}]
+        return self._answered(question | {"events": events}, QuestionResult)
 
     def _operate(self, action: ToolVerb, id_: str | None, args: dict[str, Any], key: str | None) -> CallToolResult:
         ledger = self._ledger
@@ -362,7 +397,7 @@ def _citation(row: dict[str, Any]) -> dict[str, Any]:
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return the tool call for an item's next step; None if a person must answer in a terminal."""
-    if item["kind"] != "handoff":
+    if item["kind"] == "review":
         return None
     # Read before judging: the call that judges needs the version or result that `show` returns.
     action = "show" if item["act"] in OF_WHAT_WAS_READ else item["act"]

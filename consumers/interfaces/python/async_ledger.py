@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, overload
 
 from deedbook.consumers.interfaces.python.ledger import Ledger
-from deedbook.consumers.interfaces.python.nouns import Decision, Handoff, Noun, Reasoning, Session
+from deedbook.consumers.interfaces.python.nouns import AskedQuestion, Decision, Handoff, Noun, Reasoning, Session
 from deedbook.consumers.interfaces.python.proxy import AsyncPart, awaited
 from deedbook.consumers.interfaces.python.queries import AsyncQueries
 from deedbook.consumers.sdk.batch import Batch, collected
@@ -106,6 +106,10 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
     def decision(self, id: str) -> AsyncDecision:  # noqa: A002
         """Return a decision by its id, also of one that you are about to make."""
         return AsyncDecision(self, id)
+
+    def question(self, id: str) -> AsyncAskedQuestion:  # noqa: A002
+        """Return a question about no handoff by its id, also one that you are about to ask."""
+        return AsyncAskedQuestion(self, id)
 
     def reasoning(self, id: str) -> AsyncReasoning:  # noqa: A002
         """Return a reasoning by its id; methods that read also take the ref of a version."""
@@ -298,6 +302,17 @@ class AsyncDecision(_AsyncNoun):
     show = awaited(Decision.show)
     make = awaited(Decision.make)
     withdraw = awaited(Decision.withdraw)
+
+
+class AsyncAskedQuestion(_AsyncNoun):
+    """An ``AskedQuestion`` whose verbs are awaited."""
+
+    _noun = AskedQuestion
+
+    show = awaited(AskedQuestion.show)
+    ask = awaited(AskedQuestion.ask)
+    answer = awaited(AskedQuestion.answer)
+    settle = awaited(AskedQuestion.settle)
 
 
 class AsyncReasoning(_AsyncNoun):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.python.near_names import Spelled
-from deedbook.consumers.interfaces.python.nouns import Decision, Handoff, Reasoning, Session
+from deedbook.consumers.interfaces.python.nouns import AskedQuestion, Decision, Handoff, Reasoning, Session
 from deedbook.consumers.interfaces.python.queries import QueryingLedger
 from deedbook.ledger.errors import Refused
 
@@ -27,6 +27,10 @@ class Ledger(Spelled, QueryingLedger):
     def decision(self, id: str) -> Decision:  # noqa: A002
         """Return a decision by its id, also of one that you are about to make."""
         return Decision(self, id)
+
+    def question(self, id: str) -> AskedQuestion:  # noqa: A002
+        """Return a question about no handoff by its id, also one that you are about to ask."""
+        return AskedQuestion(self, id)
 
     def reasoning(self, id: str) -> Reasoning:  # noqa: A002
         """Return a reasoning by its id; methods that read also take the ref of a version."""

@@ -28,6 +28,7 @@ from deedbook.consumers.sessions.report import correction, report_at_end
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import decision as decisions
 from deedbook.ledger.events import handoff as handoffs
+from deedbook.ledger.events import question as questions
 from deedbook.ledger.events import reasoning as reasonings
 from deedbook.ledger.events import session as sessions
 from deedbook.ledger.events.fields import EventData
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.author import Author, Draft
     from deedbook.projections.decisions.answers import ShownDecision
     from deedbook.projections.handoffs.answers import ShownHandoff, Why
+    from deedbook.projections.questions.answers import ShownQuestion
     from deedbook.projections.reasoning.answers import ShownReasoning
     from deedbook.projections.reasoning.memory import ReasoningMemory
     from deedbook.projections.sessions.answers import ShownSession
@@ -354,6 +356,28 @@ class Decision(Noun):
     def withdraw(self, reason: str) -> list[Accepted]:
         """Withdraw the decision, as its author, a reviewer or a human."""
         return self._publish(decisions.DecisionWithdrawn(reason=reason))
+
+
+class AskedQuestion(Noun):
+    """A question to another agent that is about no handoff; for one about a handoff, see ``Handoff.ask``."""
+
+    family = "question"
+
+    def show(self) -> ShownQuestion:
+        """Return the question, with its last answer."""
+        return self._ledger.questions.show(id=self.id)
+
+    def ask(self, to: str, question: str, *, about: str | None = None) -> list[Accepted]:
+        """Ask another agent; ``about`` is PATH or PATH:LINE."""
+        return self._publish(questions.QuestionAsked(to=to, question=question, place=about))
+
+    def answer(self, text: str) -> list[Accepted]:
+        """Answer the question, if it is to you. It stays open until it is settled."""
+        return self._publish(questions.QuestionAnswered(answer=text))
+
+    def settle(self, comment: str = "") -> list[Accepted]:
+        """Accept the answer to your question, or withdraw it; a reviewer or human may, too."""
+        return self._publish(questions.QuestionSettled(comment=comment))
 
 
 class Reasoning(Noun):

@@ -626,6 +626,7 @@ class QuestionsQueries(QueryFamily):
         status: Literal["open", "answered", "settled"] | None = None,
         author: str | None = None,
         receiver: str | None = None,
+        settled: bool | None = None,
         as_of: int | str | None = None,
     ) -> Pages[AskedQuestion]:
         """Return questions that are about no handoff, newest first.

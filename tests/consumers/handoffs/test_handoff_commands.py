@@ -20,8 +20,11 @@ ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "argume
         ({"act": "request_changes"}, "deed handoff show --as rita h"),
         (
             {"act": "answer", "arguments": {"question_numbers": [2]}},
-            "deed handoff answer --question 2 --as rita h ANSWER",
+            "deed answer --as rita h:2 ANSWER",
         ),
+        ({"act": "settle", "arguments": {"question_numbers": [1, 2]}}, "deed settle --as rita h:1 h:2"),
+        ({"kind": "question", "act": "answer"}, "deed answer --as rita h ANSWER"),
+        ({"kind": "question", "act": "settle"}, "deed settle --as rita h"),
         ({"act": "check", "arguments": {"criterion_numbers": [3]}}, "deed handoff check --criterion 3 --as rita h"),
         (
             {"kind": "review", "act": "answer", "arguments": {"approve": True}},

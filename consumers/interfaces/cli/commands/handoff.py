@@ -20,6 +20,13 @@ VERBS: Final = {
 }
 
 
+QUESTION_VERBS: Final = {
+    "ask": "`deed ask NAME TEXT --about HANDOFF`",
+    "answer": "`deed answer HANDOFF:NUMBER TEXT`",
+    "settle": "`deed settle HANDOFF:NUMBER`",
+}
+
+
 class HandoffGroup(LazyGroup):
     """The verbs of the table and the operations. Help imports the table of operations, and a call its command, too."""
 
@@ -35,6 +42,15 @@ class HandoffGroup(LazyGroup):
         operation: click.Command = load("commands.handoffs:COMMANDS")[name]
         return operation
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that was called; a verb of questions is refused with its own spelling."""
+        if args[0] in ("ask", "answer", "settle", "reply"):
+            verb = "answer" if args[0] == "reply" else args[0]
+            ctx.fail(f"questions have verbs of their own: {QUESTION_VERBS[verb]}")
+        return super().resolve_command(ctx, args)
+
     def help_line(self, ctx: click.Context, name: str) -> str:
         """Return the line of help of a verb."""
         return super().help_line(ctx, name) or str(load("operation_help:LINES")[name])
@@ -46,7 +62,6 @@ class HandoffGroup(LazyGroup):
     aliases={
         "new": "create",
         "start": "claim",
-        "reply": "answer",
         "close": "complete",
         "link": "create",
         "done": "complete",

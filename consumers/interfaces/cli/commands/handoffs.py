@@ -206,7 +206,9 @@ ACT_ON_REASONING: Final = frozenset[operations.Verb]({"approve", "claim"})
 TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
 
 # The commands of all operations, by the names of their verbs.
-COMMANDS: Final[dict[str, click.Command]] = {operations.spelled(verb): command_of(verb) for verb in OPERATIONS} | {
+COMMANDS: Final[dict[str, click.Command]] = {
+    operations.spelled(verb): command_of(verb) for verb in OPERATIONS if verb not in operations.QUESTIONS
+} | {
     "create": create,
     "amend": amend,
 }

@@ -47,7 +47,7 @@ def home(context: PageContext) -> Page:
         "after": context.query.get("after"),
         "human": context.human,
         "opened": opened and opened["id"],
-        "form": None if opened is None else form_of(context, opened["kind"], opened["id"]),
+        "form": None if opened is None else _form(context, opened),
         "columns": [column for column in columns if column["total"]],
         "since": _since(context, items),
         "unread": _unread(context),
@@ -57,6 +57,11 @@ def home(context: PageContext) -> Page:
         "history": answer["history"],
     }
     return Page("home.html", "Needs you", data)
+
+
+def _form(context: PageContext, item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the form of an item; a question is answered in a terminal."""
+    return None if item["kind"] == "question" else form_of(context, item["kind"], item["id"])
 
 
 def _order(item: Mapping[str, Any]) -> tuple[bool, bool, int, str]:

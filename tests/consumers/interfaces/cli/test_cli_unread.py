@@ -34,10 +34,10 @@ def test_each_line_of_others_is_shown_once(alone: Deed) -> None:
 def test_only_handoffs_that_concern_the_agent_are_shown(alone: Deed) -> None:
     prepared(alone)
     assert alone("unread", "--as", "c").strip() == "nothing is new"
-    alone("handoff", "ask", "two", "--as", "a", "--to", "c", "Which port?")
+    alone("ask", "c", "Which port?", "--about", "two", "--as", "a")
     assert "a asks c: Which port?" in alone("unread", "--as", "c")
-    alone("handoff", "answer", "two", "--as", "c", "--question", "1", "8080")
-    alone("handoff", "settle", "two", "--as", "a", "--question", "1")
+    alone("answer", "two:1", "8080", "--as", "c")
+    alone("settle", "two:1", "--as", "a")
     assert "question 1 settled" in alone("unread", "--as", "c")  # c took part
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from calling import Deed, Place
 
-from deedbook.consumers.handoffs.operations import OPERATIONS, spelled
+from deedbook.consumers.handoffs.operations import OPERATIONS, QUESTIONS, spelled
 from deedbook.ledger.errors import CODES
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def is_as_expected(expected: str, printed: str) -> bool:
 
 @pytest.mark.parametrize("verb", [spelled(verb) for verb in OPERATIONS])
 def test_a_page_shows_each_operation_on_a_handoff(verb: str) -> None:
-    command = re.compile(rf"^\$ .*deed handoff {verb}\b(?!-)", re.MULTILINE)
+    noun = "" if verb in QUESTIONS else "handoff "
+    command = re.compile(rf"^\$ .*deed {noun}{verb}\b(?!-)", re.MULTILINE)
     assert any(command.search(page.read_text("utf-8")) for page in PAGES)
 
 

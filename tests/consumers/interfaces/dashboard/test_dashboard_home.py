@@ -8,6 +8,7 @@ import msgspec
 from deedbook.consumers.interfaces.dashboard.pages.home import cards_max, items_max
 from deedbook.ledger.events.handoff import HandoffQuestionAsked
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.question import QuestionAsked
 from deedbook.ledger.lifecycle.handoff import compute_version
 
 if TYPE_CHECKING:
@@ -39,6 +40,14 @@ def test_questions_to_a_person_come_first_with_what_is_new_for_them(viewer: View
     assert "asks rita: Which &lt;b&gt;port&lt;/b&gt;?" in page
     assert f"<code>{first['command']}</code>" in page
     assert viewer.data("/", as_of=str(viewer.ledger.head()[0] - 1))["unread"] is None
+
+
+def test_question_about_no_handoff_names_its_command(viewer: Viewer) -> None:
+    viewer.ledger.emit("bob", "question/q", QuestionAsked(to="rita", question="Which port?"))
+    assert viewer.data("/", open="q")["form"] is None
+    page = viewer.page("/", open="q")
+    assert "<code>deed answer --as rita q ANSWER</code>" in page
+    assert '<a class="ref" href="/events?stream=question%2Fq">question/q</a>' in page
 
 
 def test_markup_in_a_title_stays_text(viewer: Viewer) -> None:

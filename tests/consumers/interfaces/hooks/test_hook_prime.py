@@ -61,16 +61,16 @@ def test_who_acts_comes_first_then_dead_ends_then_what_waits_then_the_last_sessi
 
 
 def test_questions_to_the_agent_come_first_and_what_is_new_stays_new(busy: Place) -> None:
-    busy.deed("handoff", "ask", "part-7", "--as", "ann", "--to", "ben", "Which grammar?")
+    busy.deed("ask", "ben", "Which grammar?", "--about", "part-7", "--as", "ann")
     made = busy.data("prime", "--as", "ben")
     assert made["sections"][:3] == ["you", "questions to you", "what is new"]
     text = made["text"]
-    assert "answer part-7: `deed " in text
+    assert "answer part-7: `deed answer --as ben part-7:1 ANSWER`" in text
     assert "asks: Which grammar?" in text
     assert text.count("Which grammar?") == 1
     unread = busy.data("unread", "--as", "ben")["total"]
     assert f"- {unread} lines: `deed unread --as ben`" in text
-    busy.deed("handoff", "settle", "part-7", "--as", "ann", "--question", "1")
+    busy.deed("settle", "part-7:1", "--as", "ann")
 
 
 @pytest.mark.parametrize("budget", [budget_min_tokens, 700, 1200, 2000, 5000])

@@ -220,3 +220,22 @@ def test_decision_is_recorded_and_shown_with_the_handoff_that_touches_its_files(
     (about,) = shown["handoff"]["decisions"]
     assert about == {"id": "another", "author": "alice", "contract": False, "text": "Another", "paths": ["src/a.py"]}
     assert "/handoff/decisions/0/text" in shown["others"]["fields"]
+
+
+def test_question_about_no_handoff_is_asked_answered_and_settled(own_home: Path) -> None:
+    def does(agent: str, **arguments: Any) -> Any:
+        return call_tools(own_home, lambda call: call("handoff_act", **arguments), agent=agent)
+
+    def waits(agent: str) -> Any:
+        (item,) = call_tools(own_home, lambda call: call("handoff_next"), agent=agent).data["items"]
+        return item["call"]
+
+    asked = does("alice", action="ask", to="bob", text="Which port?", idempotency_key="once").data
+    assert (asked["id"], asked["status"], asked["question"]) == ("which-port", "open", "Which port?")
+    assert "/question" in asked["others"]["fields"]
+    call = waits("bob")
+    assert call == {"tool": "handoff_act", "arguments": {"action": "answer", "id": "which-port"}}
+    assert does("alice", **call["arguments"], text="8080").error["code"] == "NOT_AUTHORIZED"
+    assert does("bob", **call["arguments"], text="8080").data["status"] == "answered"
+    assert does("alice", **waits("alice")["arguments"]).data["status"] == "settled"
+    assert "answer needs question_numbers" in does("bob", action="answer", id="nothing", text="x").error["message"]

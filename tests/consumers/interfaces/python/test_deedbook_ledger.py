@@ -16,8 +16,14 @@ from deedbook_use import awaited, fresh, opened, refusal
 from deedbook import AsyncLedger, DeedbookError, Event, Ledger, Page
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.interfaces.python import nouns
-from deedbook.consumers.interfaces.python.async_ledger import AsyncDecision, AsyncHandoff, AsyncReasoning, AsyncSession
-from deedbook.consumers.interfaces.python.nouns import Decision, Handoff, Reasoning, Session
+from deedbook.consumers.interfaces.python.async_ledger import (
+    AsyncAskedQuestion,
+    AsyncDecision,
+    AsyncHandoff,
+    AsyncReasoning,
+    AsyncSession,
+)
+from deedbook.consumers.interfaces.python.nouns import AskedQuestion, Decision, Handoff, Reasoning, Session
 from deedbook.consumers.reasoning.operations import OPERATIONS as REASONING
 from deedbook.consumers.sdk.operations import Operation
 from deedbook.consumers.sessions.operations import OPERATIONS as SESSION
@@ -292,6 +298,19 @@ def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
     assert {verb for verb in OPERATIONS if not callable(getattr(Handoff, verb, None))} == set()
 
 
+def test_question_about_no_handoff_is_asked_answered_and_settled(place: Place) -> None:
+    name = fresh()
+    with opened(place) as ledger, opened(place, "claude-code") as other:
+        ledger.question(name).ask("claude-code", "Which port?", about="a.py:3")
+        assert name in [row.id for row in other.handoffs.next(agent="claude-code").items]
+        assert refusal(lambda: ledger.question(name).answer("8080")).code == "NOT_AUTHORIZED"
+        other.question(name).answer("8080")
+        assert (ledger.question(name).show().status, ledger.question(name).show().answer) == ("answered", "8080")
+        ledger.question(name).settle("thanks")
+        shown = ledger.questions.list(settled=True, author="kuro").items
+        assert [(row.comment, row.settled_by) for row in shown if row.id == name] == [("thanks", "kuro")]
+
+
 def test_decision_is_made_replaced_and_withdrawn(place: Place) -> None:
     old, new = fresh(), fresh()
     with opened(place) as ledger:
@@ -313,6 +332,7 @@ def test_decision_is_made_replaced_and_withdrawn(place: Place) -> None:
     [
         (Ledger, AsyncLedger, {"author", "client"}),
         (Handoff, AsyncHandoff, set()),
+        (AskedQuestion, AsyncAskedQuestion, set()),
         (Decision, AsyncDecision, set()),
         (Reasoning, AsyncReasoning, set()),
         (Session, AsyncSession, set()),

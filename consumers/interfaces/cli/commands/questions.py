@@ -1,0 +1,112 @@
+"""`deed ask`, `answer`, `settle`, `questions`: questions about a handoff, about a file, or about neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from msgspec.structs import asdict
+
+from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
+from deedbook.consumers.interfaces.cli.app import App, Command, read_text
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_command, when
+from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.text import quote_text
+from deedbook.ledger.client.author import Draft
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="NAME")
+@click.argument("text", metavar="TEXT|@FILE")
+@click.option(
+    "--about", multiple=True, metavar="HANDOFF|PATH[:LINE]", help="A handoff, a file, or both (give it twice)."
+)
+def ask(app: App, name: str, text: str, about: tuple[str, ...]) -> None:
+    """Ask the agent NAME. Only NAME answers; you settle it, or a reviewer or human does.
+
+    A question about a handoff to its receiver must be settled before they can complete the handoff.
+    """
+    _emit(app, [asking(app.query_with, name, read_text(text, "TEXT"), about)])
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="QUESTION")
+@click.argument("text", metavar="TEXT|@FILE")
+def answer(app: App, ref: str, text: str) -> None:
+    """Answer a question to you. It stays open until it is settled.
+
+    QUESTION is health:2 for question 2 about the handoff health, or the id of a question about no handoff.
+    """
+    _emit(app, answering(app.query_with, app.author(), ref, read_text(text, "TEXT")))
+
+
+@click.command(cls=Command)
+@click.argument("refs", metavar="QUESTION...", nargs=-1, required=True)
+@click.option("--comment", metavar="TEXT|@FILE", help="A comment for the log.")
+def settle(app: App, refs: tuple[str, ...], comment: str | None) -> None:
+    """Settle questions: accept their answers, or withdraw them.
+
+    The agent that asked may do it; for one about a handoff also the handoff's reviewer, for others any reviewer or
+    human. QUESTION is health:2 for question 2 about the handoff health, or the id of a question about no handoff.
+    """
+    _emit(app, settling(app.query_with, app.author(), refs, read_text(comment, "--comment")))
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Also those that are settled.")
+@click.option("--to", metavar="NAME", help="Only those to this agent.")
+@click.option("--author", metavar="NAME", help="Only those of this agent.")
+@page_options()
+def questions(app: App, id_: str | None, *, is_all: bool, **filters: Any) -> None:
+    """List questions that are about no handoff and not settled, newest first, or show one.
+
+    `deed handoff show` has those about a handoff.
+    """
+    if id_ is not None:
+        question = app.query("questions.show", id=id_)
+        app.show("questions.show", question, lambda: print_question(question))
+        return
+    filters["settled"] = None if is_all else False
+    list_page(
+        app,
+        "questions.list",
+        "items",
+        filters,
+        lambda row: {
+            "id": row["id"],
+            "status": row["status"],
+            "asked": when(row["asked_ms"]),
+            "by": row["author"],
+            "to": row["to"],
+            "question": row["question"],
+        },
+    )
+
+
+def print_question(question: dict[str, Any]) -> None:
+    """Print one question."""
+    echo(quote_text(question["question"]), bold=True)
+    parties = f"{question['author']} asks {question['to']} {when(question['asked_ms'])}"
+    echo(f"{question['id']}  [{question['status']}]  {parties}")
+    if question["place"]:
+        echo(f"  about {quote_text(question['place'])}")
+    if question["answer"]:
+        echo(f"  answer: {quote_text(question['answer'])}")
+    if question["settled_by"]:
+        comment = quote_text(f": {question['comment']}") if question["comment"] else ""
+        echo(f"  settled by {question['settled_by']} {when(question['settled_ms'])}{comment}")
+
+
+def _emit(app: App, drafts: list[Draft]) -> None:
+    answered = emitted(app.query_with, app.author(), drafts)
+    entries = ", ".join(str(entry.index) for entry in answered["accepted"])
+    data = {**answered, "accepted": [asdict(entry) for entry in answered["accepted"]]}
+
+    def text() -> None:
+        for question in answered["questions"]:
+            echo(f"{question['id']} is {question['status']} (entry {entries})")
+        for command in answered["next"]:
+            print_command(command, "next: ")
+
+    app.show("question", data, text, following=next(iter(answered["next"]), None))
