@@ -23,6 +23,7 @@ class RecordImported(EventData, frozen=True):
     ``only_digest``: the original is not stored, because it has a secret or is too large. ``source`` is the place where
     the record was found, and ``format`` its format. ``mapped`` is data of ``mapped_kind``.
     ``claims`` is the state that the original claims. Author and time are claims, too: the importer signs the event.
+    ``reason`` says why a record is unmapped, or which names were added to an imported handoff.
     ``body`` is the text of the original that ``mapped`` lacks, so that searches find it; a long one is shortened.
     """
 

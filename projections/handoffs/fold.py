@@ -354,7 +354,9 @@ NOT_IN_FILES: Final = frozenset({"handoff.task_checked", "handoff.criterion_chec
 
 # Each function takes the data type of its key; the table's type erases that to Any.
 _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
-    RecordImported: lambda data, _: f"imported from {data.source}, which says {data.claims.get('status') or 'nothing'}",
+    RecordImported: lambda data, _: _with(
+        f"imported from {data.source}, which says {data.claims.get('status') or 'nothing'}", data.reason
+    ),
     kinds.HandoffCreated: lambda data, _: f"created the handoff to {data.to}",
     kinds.HandoffApproved: lambda data, _: _ticked(_with("approved", data.comment), f"version {_short(data.version)}"),
     kinds.HandoffVerified: lambda data, _: _ticked(_with("verified", data.comment), f"result {_short(data.result)}"),

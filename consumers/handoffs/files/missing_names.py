@@ -46,6 +46,9 @@ def with_names(data: RecordImported, row: Mapping[str, Any], agents: AgentNames,
         reviewer = independent(reviewer, (sender, to))
         if (sender, to, reviewer) == here:
             return data
+        added = zip(("from", "to", "reviewer"), (sender, to, reviewer), here, strict=True)
+        reason = "names " + ", ".join(f"{word} {name}" for word, name, before in added if name and name != before)
+        data = msgspec.structs.replace(data, reason=reason)
     named = msgspec.structs.replace(content, to=to, reviewer=reviewer)
     return msgspec.structs.replace(data, mapped=msgspec.to_builtins(named), claimed_author=sender)
 

@@ -200,11 +200,12 @@ def _cited_digest(check: EvidenceCheck) -> str:
 
 
 def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:
-    """Return a warning for each piece of evidence that is not true."""
+    """Return a warning for each piece of evidence of a step or finding that is not true."""
+    again = f"cite other evidence in a new {of.partition(' ')[0]}: every validation checks again"
     return [
         f"evidence {check.reference!r} of {of}: {check.status.replace('_', ' ')}"
         + (f" ({check.note})" if check.note else "")
-        + "; correct the file, or cite other evidence in a new step: every validation checks again"
+        + f"; correct the file, or {again}"
         for check in checks
         if check.status not in {"ok", "not_checked"}
     ]

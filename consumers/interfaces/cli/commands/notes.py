@@ -128,7 +128,7 @@ def fetch_(app: App, remote: str | None) -> None:
     _show_transfer(app, "notes_fetched", transfer)
 
 
-_SIGNED: Final = {True: "yes", False: "NO", None: "?"}
+_SIGNED: Final = {True: "yes", False: "NO", None: "not checked"}
 
 
 def notes_of(app: App) -> tuple[Notes, bool]:

@@ -154,6 +154,8 @@ def test_second_import_adds_names_once_and_approves_nothing(folder: SyncedFolder
     assert (plan.named, added) == (1, 1)
     assert (needs.no_reviewer, needs.no_receiver, needs.reviewers) == (0, 0, {"ruth": 1})
     assert importing.parties("h") == ("kuro", "bob", "ruth", "pending", "draft")
+    log = folder.answer("handoffs.show", {"id": "h"})["log"]
+    assert log[-1]["text"] == "imported from h.md, which says draft: names to bob, reviewer ruth"
     assert importing.parties("over") == ("kuro", "", None, "pending", "done")  # history needs no names
     assert importing.run(naming)[2] == importing.run()[2] == 0
     assert importing.parties("h")[:3] == ("kuro", "bob", "ruth")
