@@ -274,6 +274,7 @@ def _history(file: str, before: bytes, proof: bytes, following: str) -> list[Fil
 
 
 def _conclude(app: App, base: str | None, checked: list[_Checked], problems: list[FileProblem]) -> None:
+    others = f", {counted(len(problems), 'other problem')}" if problems else ""
     problems = [*problems, *(problem for row in checked for problem in row.problems)]
     rows = [{"id": row.id, "file": row.file, "status": row.status, "ok": not row.problems} for row in checked]
     gates = sorted({row.gate for row in checked if row.gate})
@@ -299,7 +300,9 @@ def _conclude(app: App, base: str | None, checked: list[_Checked], problems: lis
             echo(gate)
         since = "" if base is None else f" that changed since {base}"
         refused = sum(bool(row.problems) for row in checked)
-        echo(f"{counted(len(checked), 'handoff file')}{since}: {len(checked) - refused} good, {refused} refused")
+        echo(
+            f"{counted(len(checked), 'handoff file')}{since}: {len(checked) - refused} good, {refused} refused{others}"
+        )
 
     app.show("handoff_files", data, text)
     if problems:

@@ -359,6 +359,7 @@ def test_hostile_names_are_shown_on_one_line(clone: Callable[[str], Clone]) -> N
     assert not any(line.startswith("::") for line in said.splitlines())
     assert [line for line in said.splitlines() if line.startswith(f"{FOLDER}/-rf.md:1: invalid")]
     assert len([line for line in said.splitlines() if ":1: invalid: " in line]) == 5
+    assert said.endswith("3 handoff files that changed since origin/main: 2 good, 1 refused, 4 other problems\n")
     assert not (here.folder / "x").exists()
 
 
