@@ -107,10 +107,10 @@ NOTES: Final = kinds.ReceiverNotes.__struct_fields__
 _REASONING: Final = Argument(
     "reasoning", "--reasoning", "names", "A reasoning that it cites, in its present version.", "ID|REF"
 )
-_DRAFT: Final = Argument("artifacts", "--artifact", "texts", "A draft or output of yours.", "PATH|REF")
+_ARTIFACT: Final = "A draft or output of yours. The content of a local file is stored."
+_DRAFT: Final = Argument("artifacts", "--artifact", "texts", _ARTIFACT, "PATH|REF")
 _BODY: Final = (
-    "The work to be done. Reasons belong in a reasoning. The attempts, tests and files of your "
-    "session are attached automatically."
+    "What to do, in prose. Reasons belong in a reasoning, and the records of your session are attached automatically."
 )
 _CONTENT: Final = (
     Argument("title", "--title", words="The title, in one line.", is_needed=True),
@@ -121,8 +121,8 @@ _CONTENT: Final = (
         words="The agent that approves it (default: default_reviewer, else the only human).",
         metavar="NAME",
     ),
-    Argument("tasks", "--task", "texts", "A step of the work."),
-    Argument("criteria", "--criterion", "texts", "An acceptance criterion."),
+    Argument("tasks", "--task", "texts", "A step of the work, to be ticked."),
+    Argument("criteria", "--criterion", "texts", "How to see that it is done."),
     Argument("depends_on", "--depends-on", "names", "A handoff that must be done first.", "ID"),
     Argument(
         "unlock_at",
@@ -131,7 +131,7 @@ _CONTENT: Final = (
         choices=get_args(kinds.UnlockAt),
     ),
     Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
-    Argument("context", "--context", words="Background that the receiver should know.", metavar="TEXT|@FILE"),
+    Argument("context", "--context", words="Background that led here; it asks for no work.", metavar="TEXT|@FILE"),
     Argument("found", "--found", "texts", "A fact with its place: src/auth.py:5 reads no time."),
     Argument("reproduce", "--reproduce", "texts", "How to see the problem: GET /x answers 500.", "HOW"),
     Argument("baseline", "--baseline", "texts", "Tests that fail already, and why: 5 of 812, no network."),
