@@ -39,9 +39,10 @@ def with_names(data: RecordImported, row: Mapping[str, Any], agents: AgentNames,
         reviewer = independent(here[2] if is_default else content.reviewer, (sender, to))
     else:
         reviewer = here[2] if here[2] in agents.names else content.reviewer or agents.naming.reviewer or here[2]
+        # An agent stays, and a name that would make the reviewer party to the handoff is not added.
         sender, to = (
-            before if before in agents.names or (after == reviewer and after in agents.names) else after or before
-            for before, after in zip(here, (data.claimed_author, content.to), strict=False)
+            before if before in agents.names else independent(after, (reviewer,)) or before
+            for before, after in zip(here[:2], (data.claimed_author, content.to), strict=True)
         )
         reviewer = independent(reviewer, (sender, to))
         if (sender, to, reviewer) == here:
