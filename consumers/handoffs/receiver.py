@@ -118,6 +118,16 @@ def with_session(notes: Mapping[str, Sequence[str]], added: SessionNotes) -> Rec
     )
 
 
+def left_out_text(left_out: Mapping[str, int]) -> str:
+    """Return in words how many records of other topics were left out; empty if there were none.
+
+    >>> left_out_text({"": 1, "sql": 3})
+    'left out, of other topics (--topic NAME adds them): no topic (1), sql (3)'
+    """
+    counts = ", ".join(f"{topic or 'no topic'} ({number})" for topic, number in left_out.items())
+    return f"left out, of other topics (--topic NAME adds them): {counts}" if counts else ""
+
+
 def later(handoff: Mapping[str, Any]) -> list[str]:
     """Return the lines that the sender logged since the last change of the content, which work in progress forbids."""
     senders = (handoff["from"], handoff["importer"])

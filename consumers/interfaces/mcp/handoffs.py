@@ -29,7 +29,7 @@ from deedbook.consumers.handoffs.operations import (
     with_commands,
 )
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
-from deedbook.consumers.handoffs.receiver import later, missing
+from deedbook.consumers.handoffs.receiver import later, left_out_text, missing
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
@@ -282,8 +282,9 @@ class HandoffTools(Tools):
         warnings: list[str] = []
         events: list[EventData]
         if action == "create":
-            name, created, _ = creation(ledger.query_with, author.name, ledger.settings, id_, args)
+            name, created, added = creation(ledger.query_with, author.name, ledger.settings, id_, args)
             row, events, warnings = {"id": name}, [created], missing(created.notes, name)
+            warnings += filter(None, [left_out_text(added.left_out)])
         else:
             row = ledger.ask(query_for(action), id=id_)
             name = row["id"]

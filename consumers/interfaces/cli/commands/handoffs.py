@@ -15,11 +15,12 @@ from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.decisions import line_of, standing, touched_paths
 from deedbook.consumers.handoffs.files.mapping import arguments_of_file
+from deedbook.consumers.handoffs.files.syntax.document import SECTIONS
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import OPERATIONS
-from deedbook.consumers.handoffs.receiver import missing
+from deedbook.consumers.handoffs.receiver import left_out_text, missing
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
@@ -59,7 +60,7 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **
     --reproduce, --baseline, --trap and their neighbours. Your session's records are attached automatically (see
     --session, --topic). An option replaces what --file says.
     """
-    of_file = {} if source is None else _arguments_in(app, source, stores=not is_dry)
+    of_file, unread = ({}, []) if source is None else _arguments_in(app, source, stores=not is_dry)
     given = of_file | values_of(OPERATIONS["create"].arguments, options)
     if "artifacts" in given and not is_dry:
         given["artifacts"] = with_contents(app, given["artifacts"])
@@ -67,7 +68,7 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **
         raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}", fields=missing_options)
     name, data, added = content.creation(app.query_with, app.acting(), app.settings(), id_, given)
     of_session = {"of_session": added.notes, "left_out": added.left_out}
-    warnings = missing(data.notes, name)
+    warnings = [*unread, *missing(data.notes, name)]
     if is_dry:
         text = write(data, app.acting()).decode()
         whole = "" if source is None else "Its version includes every line of the file that you gave."
@@ -79,12 +80,19 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **
     emit(app, name, data, warnings=warnings, of_session=of_session, decisions=about)
 
 
-def _arguments_in(app: App, source: str, *, stores: bool) -> dict[str, Any]:
-    """Return the arguments that a handoff's file holds. The file itself is stored: its version includes every line."""
+def _arguments_in(app: App, source: str, *, stores: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments that a handoff's file holds, and a warning for each section that no argument has.
+
+    The file itself is stored: its version includes every line.
+    """
     content = read_argument(source if source == "-" else f"@{source}", "--file")
     agents = read_agents(app.query_with, app.settings().config.default_reviewer)
-    arguments = arguments_of_file(parse(content), agents, app.acting())
-    return arguments | ({"template": app.author().put_blob(content)} if stores else {})
+    file = parse(content)
+    arguments = arguments_of_file(file, agents, app.acting())
+    others = [section for section in file.sections if not section.name]
+    read = f"read are {', '.join(SECTIONS[1:-1])}"
+    warnings = [f"line {at.start + 1}: only the file has the section {at.heading!r}: {read}" for at in others]
+    return arguments | ({"template": app.author().put_blob(content)} if stores else {}), warnings
 
 
 _LISTS: Final = {"tasks": "task", "criteria": "criterion"}
@@ -289,9 +297,8 @@ def _session_lines(of_session: Mapping[str, Mapping[str, Any]]) -> Iterator[str]
         yield "signed with it, from your session (leave it out with --session none):"
         for kind, texts in notes.items():
             yield from (f"  {NOTE_LABELS[kind].lower()}: {shorten(text, note_shown_max_chars)}" for text in texts)
-    if left_out := of_session.get("left_out"):
-        counts = ", ".join(f"{topic or 'no topic'} ({number})" for topic, number in left_out.items())
-        yield f"left out, of other topics (--topic NAME adds them): {counts}"
+    if left_out := left_out_text(of_session.get("left_out", {})):
+        yield left_out
 
 
 def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:

@@ -221,6 +221,7 @@ def test_handoff_is_created_from_a_file_whose_every_line_is_part_of_its_version(
     words = ("handoff", "create", name, "--file", file, "--as", "a", *NO_SESSION)
     plan = deed.data(*words, "--reviewer", "rita", "--dry-run")
     assert "- Trap: two configs" in plan["file"]
+    assert plan["warnings"][0].startswith("line 15: only the file has the section 'Deployment': read are Task, Tasks,")
     deed.refuses("NOT_FOUND", "handoff", "show", name)
     deed(*words, "--reviewer", "rita", "--title", "Other")
     shown = deed.data("handoff", "show", name)
