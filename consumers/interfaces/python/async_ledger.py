@@ -325,6 +325,7 @@ class AsyncReasoning(_AsyncNoun):
     step = awaited(Reasoning.step)
     assume = awaited(Reasoning.assume)
     settle = awaited(Reasoning.settle)
+    retract = awaited(Reasoning.retract)
     conclude = awaited(Reasoning.conclude)
     brief = awaited(Reasoning.brief)
     fetch = awaited(Reasoning.fetch)
