@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from deedbook.consumers.handoffs.decisions import standing, touched_paths
 from deedbook.consumers.handoffs.files.mapping import lines_only_in_file
 from deedbook.consumers.handoffs.operations import NOTES, commands_on
 from deedbook.consumers.handoffs.receiver import later
@@ -64,6 +65,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
         "problem": problem,
         "criteria": _with_last_event(row["criteria"], row, _OF_CRITERIA),
         "notes": {kind: row["notes"][kind] for kind in NOTES} | {"later": later(row)},
+        "decisions": standing(context.view, touched_paths(row["notes"]))["items"],
         "reasoning": row["reasoning"],
         "result_reasoning": row["result_reasoning"],
         "versions": versions["versions"][-rows_max:],

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.pages.home import cards_max, items_max
-from deedbook.ledger.events.handoff import HandoffQuestionAsked
+from deedbook.ledger.events.decision import DecisionMade
+from deedbook.ledger.events.handoff import HandoffQuestionAsked, ReceiverNotes
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.question import QuestionAsked
 from deedbook.ledger.lifecycle.handoff import compute_version
@@ -48,6 +49,14 @@ def test_question_about_no_handoff_names_its_command(viewer: Viewer) -> None:
     page = viewer.page("/", open="q")
     assert "<code>deed answer --as rita q ANSWER</code>" in page
     assert '<a class="ref" href="/events?stream=question%2Fq">question/q</a>' in page
+
+
+def test_handoff_has_the_decisions_about_its_files(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("h", notes=ReceiverNotes(touches=["src/a.py: callers"]))
+    viewer.ledger.emit("bob", "decision/one", DecisionMade(text="One <b>route</b>", paths=["src/**"]))
+    viewer.ledger.emit("bob", "decision/other", DecisionMade(text="Tabs", paths=["docs"]))
+    assert [row["id"] for row in viewer.data("/h/h")["decisions"]] == ["one"]
+    assert "One &lt;b&gt;route&lt;/b&gt;" in viewer.page("/h/h")
 
 
 def test_markup_in_a_title_stays_text(viewer: Viewer) -> None:
