@@ -177,7 +177,7 @@ class Contest:
         """
         self.chronicle.has_no_cycle()
         self.reader.now_ms = max(self.known.last_ms, self.now_ms)
-        listed = {row["id"]: row for row in self.reader.answer("handoffs.list")["items"]}
+        listed = {row["id"]: row for row in self.reader.answer("handoffs.list", {"history": "shown"})["items"]}
         assert listed.keys() == self.known.handoffs.keys()
         for name, gate in self.known.handoffs.items():
             # The view keeps the reasons of requested changes while the work goes on, also after it was released.

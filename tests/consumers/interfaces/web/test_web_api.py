@@ -277,7 +277,8 @@ def test_an_error_that_nobody_foresaw_is_a_document_too(own: Own, monkeypatch: p
 def test_an_empty_ledger_answers_every_list(own: Own) -> None:
     for query in ("handoffs.list", "handoffs.board", "handoffs.next", "sessions.list", "reports.list", "tot.list"):
         assert own.reading.get(path_to(query)).status_code == HTTPStatus.OK
-    assert own.reading.get("/v1/handoffs/list").json()["data"] == {"items": [], "total": 0, "next": None}
+    empty = {"items": [], "total": 0, "next": None, "history": 0}
+    assert own.reading.get("/v1/handoffs/list").json()["data"] == empty
 
 
 def test_an_answer_is_of_the_time_at_which_it_is_asked_for(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
