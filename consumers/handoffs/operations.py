@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from shlex import join
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec.structs import replace
 
@@ -426,9 +426,16 @@ def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[
     return {**answer, "items": items}
 
 
-def commands_on(
+class NextCommand(NamedTuple):
+    """A command that goes on, and the agent who can run it."""
+
+    agent: str
+    command: str
+
+
+def next_on(
     view: Ask, why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
-) -> list[str]:
+) -> list[NextCommand]:
     """Return the next commands for a handoff, or for the one that it waits for, from an answer of ``handoffs.why``.
 
     Leave out reviews by the agent ``refused``, who was just refused one. ``shown`` is the handoff if it was just shown.
@@ -436,11 +443,20 @@ def commands_on(
     chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
     waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
     commands = (
-        command_of(wait, shown=shown if shown is not None and wait["id"] == shown["id"] else None)
+        NextCommand(
+            wait["agent"], command_of(wait, shown=shown if shown is not None and wait["id"] == shown["id"] else None)
+        )
         for wait in waits
         if wait["act"] not in REVIEWS or wait["agent"] != refused
     )
     return list(dict.fromkeys(commands))
+
+
+def commands_on(
+    view: Ask, why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the commands of ``next_on``."""
+    return [following.command for following in next_on(view, why, refused, shown=shown)]
 
 
 _STATE_CODES: Final = frozenset(

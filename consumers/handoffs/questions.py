@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from typing import Any, Final, NamedTuple, cast
 
 from deedbook.consumers.handoffs.content import events_of
-from deedbook.consumers.handoffs.operations import Verb, command_of, commands_on, saying_way_on
+from deedbook.consumers.handoffs.operations import NextCommand, Verb, command_of, next_on, saying_way_on
 from deedbook.consumers.handoffs.short_ids import short_id
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
@@ -111,7 +111,7 @@ def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any
     with saying_way_on(view, name) if family == "handoff" else nullcontext():
         accepted = author.emit(*drafts)
     questions: list[dict[str, Any]] = []
-    following: list[str] = []
+    following: list[NextCommand] = []
     for stream in dict.fromkeys(draft.stream for draft in drafts):
         family, _, name = stream.partition("/")
         if family == "question":
@@ -127,13 +127,14 @@ def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any
             | {"question": row["text"], "answer": row["answer"]}
             for row in rows
         ]
-        following += commands_on(view, handoff["why"])
+        following += next_on(view, handoff["why"])
     return {"questions": questions, "accepted": accepted, "next": list(dict.fromkeys(following))}
 
 
-def _next_of(question: dict[str, Any]) -> list[str]:
+def _next_of(question: dict[str, Any]) -> list[NextCommand]:
     waits = {"open": ("answer", question["to"]), "answered": ("settle", question["author"])}
     if (wait := waits.get(question["status"])) is None:
         return []
     act, agent = wait
-    return [command_of({"kind": "question", "id": question["id"], "act": act, "agent": agent, "arguments": {}})]
+    wait_item = {"kind": "question", "id": question["id"], "act": act, "agent": agent, "arguments": {}}
+    return [NextCommand(agent, command_of(wait_item))]

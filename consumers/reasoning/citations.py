@@ -32,7 +32,7 @@ _ELSEWHERE: Final = "this ledger has no such reasoning: it belongs to another le
 _MAY: Final[dict[Action, str]] = {
     "act": "act on the brief",
     "act_on_full": "act on the whole graph",
-    "human_review_required": "ask a human before acting on it",
+    "human_review_required": "check it, or ask a human, before you rely on it",
 }
 
 

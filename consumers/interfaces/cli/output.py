@@ -33,6 +33,7 @@ from deedbook.ledger.lifecycle.rules import NONE, rules_of
 from deedbook.projections.answers.answer import UNDATED_MS
 
 if TYPE_CHECKING:
+    from deedbook.consumers.handoffs.operations import NextCommand
     from deedbook.ledger.admission.decide import Accepted
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
@@ -166,6 +167,12 @@ def print_command(command: str, before: str = "") -> None:
         else:
             line += f" {word}"
     echo(line)
+
+
+def print_next(following: Iterable[NextCommand], acting: str | None) -> None:
+    """Print the commands that go on; those of others than the ``acting`` agent name who runs them."""
+    for agent, command in following:
+        print_command(command, "next: " if acting in (None, agent) else f"next, for {agent}: ")
 
 
 def cut(text: str, cells: int) -> str:

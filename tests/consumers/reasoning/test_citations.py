@@ -61,7 +61,7 @@ def test_what_is_at_risk_asks_a_human_and_nobody_is_asked_by_looking(ledger: Led
     size = ledger.head()[0]
     (ground,) = Citations(view).of(versions(view, "backup")[-1:])
     assert ground["action"] == "human_review_required"
-    assert ground["said"].endswith("; not validated; ask a human before acting on it")
+    assert ground["said"].endswith("; not validated; check it, or ask a human, before you rely on it")
     assert ledger.head()[0] == size
 
 

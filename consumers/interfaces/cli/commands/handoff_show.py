@@ -10,7 +10,7 @@ import click
 
 from deedbook.consumers.handoffs.decisions import standing, touched_paths
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
-from deedbook.consumers.handoffs.operations import NOTES, commands_on, with_commands
+from deedbook.consumers.handoffs.operations import NOTES, next_on, with_commands
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.interfaces.cli import output, signed_history
@@ -49,7 +49,7 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
     handoff = read_whole(app, id_)
     # Nobody acts on a bundle, or in the past.
     is_now = app.bundle is None and app.instant is None
-    following = commands_on(app.query_with, handoff["why"], shown=handoff) if is_now else []
+    following = next_on(app.query_with, handoff["why"], shown=handoff) if is_now else []
     if history:
         handoff["history"] = signed_history.signed_history(app, handoff)
 
@@ -58,10 +58,9 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         if history:
             signed_history.print_history(handoff["history"])
         echo(f"\n{as_of_line(handoff['as_of'])}")
-        for command in following:
-            output.print_command(command, "next: ")
+        output.print_next(following, app.settings().agent)
 
-    app.show("handoffs.show", handoff, text, following=next(iter(following), None))
+    app.show("handoffs.show", handoff, text, following=following[0].command if following else None)
 
 
 def read_whole(app: App, id_: str) -> dict[str, Any]:
@@ -240,12 +239,13 @@ def _print_questions(questions: list[dict[str, Any]]) -> None:
 def why(app: App, id_: str) -> None:
     """Explain in one sentence why a handoff is not ready, or say that it is."""
     answer = app.query("handoffs.why", id=id_)
-    answer["next"] = commands_on(app.query_with, answer) if app.bundle is None else []  # nobody acts on a bundle
+    following = next_on(app.query_with, answer) if app.bundle is None else []  # nobody acts on a bundle
+    answer["next"] = [command for _, command in following]
     del answer["waits"]
 
     app.show("handoffs.why", answer, answer["sentence"], following=next(iter(answer["next"]), None))
-    for command in () if app.as_json else answer["next"]:
-        output.print_command(command, "next: ")
+    if not app.as_json:
+        output.print_next(following, app.settings().agent)
 
 
 @click.command("next", cls=Command, looks_back=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import join
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, read_whole
-from deedbook.consumers.interfaces.cli.output import print_command, print_lines, warn
+from deedbook.consumers.interfaces.cli.output import print_lines, print_next, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
@@ -35,7 +36,7 @@ from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffContent
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffClaimed, HandoffContent
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.lifecycle.rules import needs_identity_key
@@ -245,12 +246,17 @@ def emit(
     with operations.saying_way_on(app.query_with, name):
         accepted = app.author().emit(*drafts) if drafts else []
     handoff = app.query("handoffs.why", id=name)
+    following = operations.next_on(app.query_with, handoff)
+    if any(isinstance(event, HandoffClaimed) for event in data):  # who claims it reads all of it next
+        following = [
+            operations.NextCommand(app.acting(), join(["deed", "handoff", "show", "--as", app.acting(), name]))
+        ]
     answer = {
         "id": name,
         "status": handoff["status"],
         "version": handoff["version"],
         "accepted": [asdict(entry) for entry in accepted],
-        "next": operations.commands_on(app.query_with, handoff),
+        "next": [command for _, command in following],
     }
     entries = ", ".join(str(entry.index) for entry in accepted)
     at = f"entry {entries}" if entries else "nothing signed: already so"
@@ -277,7 +283,7 @@ def emit(
             echo(answer["why"])
         print_citations(answer.get("reasoning", ()), "reasoning")
         warn(warnings)
-        _print_next(answer["next"])
+        print_next(following, app.acting())
 
     app.show("handoff", answer, text, following=next(iter(answer["next"]), None))
 
@@ -309,8 +315,3 @@ def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:
         except Refused as refusal:
             alike = did_you_mean(refusal.details["near"])
             yield f"{why['id']} can never be claimed before there is a handoff {on}{alike}"
-
-
-def _print_next(commands: Sequence[str]) -> None:
-    for command in commands:
-        print_command(command, "next: ")

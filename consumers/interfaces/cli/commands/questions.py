@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
-from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_command, when
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_next, when
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.client.author import Draft
@@ -101,12 +101,16 @@ def print_question(question: dict[str, Any]) -> None:
 def _emit(app: App, drafts: list[Draft]) -> None:
     answered = emitted(app.query_with, app.author(), drafts)
     entries = ", ".join(str(entry.index) for entry in answered["accepted"])
-    data = {**answered, "accepted": [asdict(entry) for entry in answered["accepted"]]}
+    following = answered["next"]
+    data = {
+        **answered,
+        "accepted": [asdict(entry) for entry in answered["accepted"]],
+        "next": [command for _, command in following],
+    }
 
     def text() -> None:
         for question in answered["questions"]:
             echo(f"{question['id']} is {question['status']} (entry {entries})")
-        for command in answered["next"]:
-            print_command(command, "next: ")
+        print_next(following, app.acting())
 
-    app.show("question", data, text, following=next(iter(answered["next"]), None))
+    app.show("question", data, text, following=next(iter(data["next"]), None))

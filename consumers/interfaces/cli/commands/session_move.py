@@ -40,7 +40,7 @@ from deedbook.consumers.handoffs.receiver import EVERY_TOPIC
 from deedbook.consumers.importers.transcripts.messages import HarnessName, SessionTranscript, read_messages
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.harness import project_of
-from deedbook.consumers.interfaces.cli.output import print_command
+from deedbook.consumers.interfaces.cli.output import print_command, print_next
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption
@@ -130,19 +130,18 @@ def move(app: App, *, yes: bool, is_dry: bool, **options: Any) -> None:
     _sign(app, planned)
     _write(planned.new)
     why = app.query("handoffs.why", id=planned.plan.id)
-    following = operations.commands_on(app.query_with, why)
+    following = operations.next_on(app.query_with, why)
 
     def text() -> None:
         if yes:
             _print_plan(planned)
             echo("")
         echo(f"{planned.plan.id} is {why['status']}")
-        for command in following:
-            print_command(command, "next: ")
+        print_next(following, app.settings().agent)
         _print_end(planned)
 
-    answer = _answer(planned) | {"status": why["status"], "next": following}
-    app.show("session_move", answer, text, following=next(iter(following), None))
+    answer = _answer(planned) | {"status": why["status"], "next": [command for _, command in following]}
+    app.show("session_move", answer, text, following=following[0].command if following else None)
 
 
 def _ask(app: App, planned: _Move) -> None:

@@ -54,7 +54,7 @@ def print_made(report: dict[str, Any]) -> None:
     about = "" if report["exact"] else "about "
     position = "already recorded" if report["is_repeat"] else f"entry {report['event_index']}"
     tokens = f"{about}{report['token_count']} tokens"
-    echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({position})")
+    echo(f"report {report['report_id'][:19]}…  {tokens} ({position})")
     command = f"deed report show {quote(report['session_id'])}"
     written = [copy["location"] for copy in report.get("stored", ()) if copy["status"] == "written"]
     places = ", ".join(written) or report["storage_location"]

@@ -95,7 +95,7 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
         deed.run("reasoning", "validate", own, "--as", "rita")
         entries += [one["event_index"] for one in deed.data("reasoning", "validations", own)["items"][:1]]
         word, may = (
-            ("validated", "act on the brief") if stand == 3 else ("found wrong", "ask a human before acting on it")
+            ("validated", "act on the brief") if stand == 3 else ("found wrong", "check it, or ask a human, before you rely on it")
         )
         line = rf"; {stand} of 3 stand, {word} by rita {AGE}; {may}\n"
         brief = f"│ CONCLUSION: Compare the age in {own}"
@@ -117,16 +117,16 @@ def test_what_a_human_answered_is_read_with_the_handoff(deed: Deed, fresh: Fresh
     deed("reasoning", "step", own, "--type", "observation", f"{own} leaks", "--as", "a")
     deed("reasoning", "conclude", own, "Close it", "--as", "a")
     deed("handoff", "create", name := fresh("h"), *PARTIES, "--reasoning", own)
-    assert "; ask a human before acting on it\n" in deed("handoff", "show", name, "--as", "b")
+    assert "; check it, or ask a human, before you rely on it\n" in deed("handoff", "show", name, "--as", "b")
     review = deed.data("snapshot", "receive", ref_of(deed, own), "--as", "b")["review"]["id"]
     deed("review", "answer", review, "--approve", "--as", "rita")
     assert "; rita, a human, approved it\n" in deed("handoff", "show", name, "--as", "b")
-    assert "; ask a human before acting on it\n" in deed("handoff", "show", name, "--as", "a")
+    assert "; check it, or ask a human, before you rely on it\n" in deed("handoff", "show", name, "--as", "a")
     task = ("--task", "Close the leak")
     review = deed.data("snapshot", "receive", ref_of(deed, own), *task, "--as", "a")["review"]["id"]
     deed("review", "answer", review, "--approve", "--as", "rita")
     shown = deed("handoff", "show", name, "--as", "a")
-    assert "; ask a human before acting on it; rita, a human, approved it for the task 'Close the leak' (" in shown
+    assert "; check it, or ask a human, before you rely on it; rita, a human, approved it for the task 'Close the leak' (" in shown
 
 
 def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(
