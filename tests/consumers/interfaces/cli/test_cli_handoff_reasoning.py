@@ -95,7 +95,9 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
         deed.run("reasoning", "validate", own, "--as", "rita")
         entries += [one["event_index"] for one in deed.data("reasoning", "validations", own)["items"][:1]]
         word, may = (
-            ("validated", "act on the brief") if stand == 3 else ("found wrong", "check it, or ask a human, before you rely on it")
+            ("validated", "act on the brief")
+            if stand == 3
+            else ("found wrong", "check it, or ask a human, before you rely on it")
         )
         line = rf"; {stand} of 3 stand, {word} by rita {AGE}; {may}\n"
         brief = f"│ CONCLUSION: Compare the age in {own}"
@@ -126,7 +128,10 @@ def test_what_a_human_answered_is_read_with_the_handoff(deed: Deed, fresh: Fresh
     review = deed.data("snapshot", "receive", ref_of(deed, own), *task, "--as", "a")["review"]["id"]
     deed("review", "answer", review, "--approve", "--as", "rita")
     shown = deed("handoff", "show", name, "--as", "a")
-    assert "; check it, or ask a human, before you rely on it; rita, a human, approved it for the task 'Close the leak' (" in shown
+    assert (
+        "; check it, or ask a human, before you rely on it; rita, a human, approved it for the task 'Close the leak' ("
+        in shown
+    )
 
 
 def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(
