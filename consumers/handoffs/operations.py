@@ -132,6 +132,7 @@ _CONTENT: Final = (
     ),
     Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
     Argument("context", "--context", words="Background that led here; it asks for no work.", metavar="TEXT|@FILE"),
+    Argument("done", "--done", "texts", "A part that is done already, and where it lies."),
     Argument("found", "--found", "texts", "A fact with its place: src/auth.py:5 reads no time."),
     Argument("reproduce", "--reproduce", "texts", "How to see the problem: GET /x answers 500.", "HOW"),
     Argument("baseline", "--baseline", "texts", "Tests that fail already, and why: 5 of 812, no network."),

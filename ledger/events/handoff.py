@@ -47,13 +47,15 @@ Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A da
 class ReceiverNotes(EventData, frozen=True):
     """Notes of the sender for the receiver, who cannot know them otherwise.
 
-    ``found`` are facts with their evidence, ``reproduce`` says how to see the problem, ``baseline`` which tests fail
-    already and why, ``tested_by`` which commands test the work and which tests pin the present behaviour, ``touches``
-    names the files and callers that a change affects, ``traps`` are things that are easily mistaken. ``tried`` are
-    earlier attempts and their results, ``argued`` are claims and remedies that nobody tried, ``not_known`` are open
-    questions, ``not_part`` is outside of the work, ``artifacts`` are drafts and outputs.
+    ``done`` is what is done already, and where it lies. ``found`` are facts with their evidence, ``reproduce`` says how
+    to see the problem, ``baseline`` which tests fail already and why, ``tested_by`` which commands test the work and
+    which tests pin the present behaviour, ``touches`` names the files and callers that a change affects, ``traps`` are
+    things that are easily mistaken. ``tried`` are earlier attempts and their results, ``argued`` are claims and
+    remedies that nobody tried, ``not_known`` are open questions, ``not_part`` is outside of the work, ``artifacts`` are
+    drafts and outputs.
     """
 
+    done: list[Line] = []
     found: list[Line] = []
     reproduce: list[Line] = []
     baseline: list[Line] = []

@@ -158,6 +158,7 @@ class ExistingHandoffs(Answer, frozen=True, kw_only=True):
 class Notes(Answer, frozen=True, kw_only=True):
     """Notes of the sender for the receiver: `ReceiverNotes` of the event explains the fields."""
 
+    done: list[Untrusted]
     found: list[Untrusted]
     reproduce: list[Untrusted]
     baseline: list[Untrusted]

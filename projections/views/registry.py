@@ -18,7 +18,7 @@ VIEW_VERSIONS: Final = {
     "agents": 11,
     "reasoning": 12,
     "briefs": 5,
-    "handoffs": 21,
+    "handoffs": 22,
     "sessions": 9,
     "validations": 5,
     "snapshots": 4,

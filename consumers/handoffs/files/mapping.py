@@ -93,8 +93,9 @@ def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dic
     if named not in (None, sender):
         raise Refused("USAGE", f"the file is from {named}: sign it with --as {named}, or correct `From:` in it")
     if claims.tasks or claims.criteria or claims.status not in (None, "pending"):
-        message = "the file says what was done or decided already, and a new handoff begins with nothing"
-        raise Refused("USAGE", f"{message}: leave out its status and ticks, or import it with `deed handoff import`")
+        message = "the file says what was met or decided already, and nobody has approved a new handoff yet"
+        way = "leave out its status and the ticks of criteria, or import it with `deed handoff import`"
+        raise Refused("USAGE", f"{message}: {way}")
     lists = [section for name in _LISTS if (section := file.section(name))]
     ignored = (p for p in file.problems if any(section.body < p.line <= section.stop for section in lists))
     if problems := sorted([*ignored, *name_problems(file, agents)]):
@@ -231,6 +232,9 @@ def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes
     for entry in file.log:
         if entry.author == handoff["from"] and _CREATED.fullmatch(entry.text):
             known[_plain_line(file.lines[entry.line - 1])] += 1  # as every file begins its log
+    for section in file.sections:
+        if section.name and (heading := _plain_line(file.lines[section.start])) not in known:
+            known[heading] = 1  # another name of the same section
     only: list[str] = []
     for line in map(text_of, file.lines):
         plain = _plain_line(line)

@@ -94,6 +94,7 @@ class Changes(TypedDict, total=False):
     tasks: Sequence[str]
     criteria: Sequence[str]
     context: str
+    done: Sequence[str]
     found: Sequence[str]
     reproduce: Sequence[str]
     baseline: Sequence[str]
@@ -167,6 +168,7 @@ class Handoff(Noun):
         tasks: Sequence[str] = (),
         criteria: Sequence[str] = (),
         context: str = "",
+        done: Sequence[str] = (),
         found: Sequence[str] = (),
         reproduce: Sequence[str] = (),
         baseline: Sequence[str] = (),
@@ -189,10 +191,10 @@ class Handoff(Noun):
         """Create the handoff. It waits for the approval of ``reviewer`` (default: the configured one).
 
         ``to`` receives the work, and ``body`` describes it. ``answers`` is the handoff that this one answers;
-        ``reasoning`` has the ids or refs of reasonings that support it. ``found``, ``reproduce``, ``baseline``,
-        ``tested_by``, ``touches``, ``traps``, ``tried``, ``argued``, ``not_known``, ``not_part`` and ``artifacts`` tell
-        the receiver what only you know: see ``ReceiverNotes``. The records of ``session`` (default: your open one)
-        are attached; of several ``topics`` in it, name those of this handoff.
+        ``reasoning`` has the ids or refs of reasonings that support it. ``done``, ``found``, ``reproduce``,
+        ``baseline``, ``tested_by``, ``touches``, ``traps``, ``tried``, ``argued``, ``not_known``, ``not_part`` and
+        ``artifacts`` tell the receiver what only you know: see ``ReceiverNotes``. The records of ``session`` (default:
+        your open one) are attached; of several ``topics`` in it, name those of this handoff.
         """
         values = _values_of(locals())
         settings = self._ledger.settings

@@ -123,7 +123,7 @@ class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
 
 _SECTION_NAMES: Final = {
     "Meta": ("metadata", "元资料", "元数据"),
-    "Task": ("任务",),
+    "Task": ("body", "任务"),
     "Tasks": ("子任务",),
     "Acceptance Criteria": ("acceptance criterion", "验收条件", "验收标准"),
     "Receiver Notes": ("notes for the receiver", "接手须知"),

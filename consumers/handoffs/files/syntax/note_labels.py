@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NOTE_LABELS: Final = {
+    "done": "Done",
     "found": "Found",
     "reproduce": "Reproduce",
     "baseline": "Baseline",

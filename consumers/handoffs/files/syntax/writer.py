@@ -24,6 +24,7 @@ from deedbook.consumers.handoffs.files.syntax.lines import (
     text_of,
     trim_blank,
 )
+from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
 from deedbook.ledger.errors import Refused
@@ -65,6 +66,30 @@ def render(file: HandoffFile, progress: Progress) -> bytes:
         if file.criteria[position].evidence != (evidence := evidence_text(text)):
             edits.append(evidence_edit(file.criteria[position], evidence))
     edits += _log_edits(file, [log_text(line) for line in progress.log])
+    return join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)
+
+
+def with_done_as_notes(file: HandoffFile) -> bytes:
+    """Return a new handoff's file with each ticked task as a note ``- Done: …``: no task of the receiver is done.
+
+    Text below the task goes along with it to the notes; further tasks below it stay tasks.
+    """
+    done = [task for task in file.tasks if task.is_checked]
+    if not done:
+        return file.content
+    edits: list[Edit] = []
+    lines: list[str] = []
+    for task in done:
+        has_tasks = any(task.last_line < other.line <= task.end_line for other in file.tasks)
+        stop = task.last_line if has_tasks else task.end_line
+        edits.append(Edit(task.line - 1, stop))
+        lines.append(f"- {NOTE_LABELS['done']}: {task.text}")
+        below = map(str.strip, map(text_of, file.lines[task.last_line : stop]))
+        lines += [f"  {text}" for text in below if text]
+    if section := file.section("Receiver Notes"):
+        edits.append(Edit(section.body, section.body, tuple(lines)))
+    else:
+        edits.append(Edit(len(file.lines), len(file.lines), ("", "## Receiver Notes", *lines, "")))
     return join_lines(apply_edits(file.lines, edits), has_mark=file.has_mark)
 
 

@@ -19,7 +19,7 @@ from deedbook.consumers.handoffs.files.mapping import arguments_of_file
 from deedbook.consumers.handoffs.files.syntax.document import SECTIONS
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.writer import write
+from deedbook.consumers.handoffs.files.syntax.writer import with_done_as_notes, write
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import left_out_text, missing
 from deedbook.consumers.handoffs.stored_content import content_from
@@ -84,11 +84,11 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **
 def _arguments_in(app: App, source: str, *, stores: bool) -> tuple[dict[str, Any], list[str]]:
     """Return the arguments that a handoff's file holds, and a warning for each section that no argument has.
 
-    The file itself is stored: its version includes every line.
+    The file itself is stored, with ticked tasks as notes of what is done: its version includes every line.
     """
     content = read_argument(source if source == "-" else f"@{source}", "--file")
     agents = read_agents(app.query_with, app.settings().config.default_reviewer)
-    file = parse(content)
+    file = parse(content := with_done_as_notes(parse(content)))
     arguments = arguments_of_file(file, agents, app.acting())
     others = [section for section in file.sections if not section.name]
     read = f"read are {', '.join(SECTIONS[1:-1])}"

@@ -230,11 +230,42 @@ def test_handoff_is_created_from_a_file_whose_every_line_is_part_of_its_version(
     assert "Carefully." in shown["only_in_file"]
 
 
+HALF_DONE = """# Handoff: Half done
+- To: b
+## Body
+Do it.
+## Tasks
+- [x] write the parser
+  in src/p.py, uncommitted
+- [ ] write the docs
+- [X] with parts
+  - [ ] one part
+## Acceptance Criteria
+- [ ] docs say it
+"""
+
+
+@pytest.mark.parametrize("notes", ["", "## Receiver Notes\n- Trap: two configs\n", "## Log\n"])
+def test_ticked_tasks_of_a_new_handoff_tell_the_receiver_what_is_done(
+    deed: Deed, fresh: Fresh, tmp_path: Path, notes: str
+) -> None:
+    name, file = fresh("half"), tmp_path / "h.md"
+    file.write_text(HALF_DONE + notes)
+    deed("handoff", "create", name, "--file", file, "--as", "a", "--reviewer", "rita", *NO_SESSION)
+    shown = deed.data("handoff", "show", name)
+    assert shown["task"] == "Do it."
+    assert [task["text"] for task in shown["tasks"]] == ["write the docs", "one part"]
+    assert not any(task["done"] for task in shown["tasks"])
+    assert shown["notes"]["done"] == ["write the parser in src/p.py, uncommitted", "with parts"]
+    assert shown["notes"]["traps"] == ["two configs"] * ("Trap" in notes)
+    assert shown["only_in_file"] == []
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "said"),
     [
-        ("[ ]", "[x]", "USAGE", "what was done or decided already"),
-        ("- To: B", "- To: B\n- Status: approved", "USAGE", "what was done or decided already"),
+        ("[ ]", "[x]", "USAGE", "what was met or decided already"),
+        ("- To: B", "- To: B\n- Status: approved", "USAGE", "what was met or decided already"),
         ("- To: B", "- To: B\n- From: rita", "USAGE", "the file is from rita: sign it with --as rita"),
         ("- To: B", "- From: a", "USAGE", "a handoff needs --to"),
         ("- To: B", "- To: nobody-here", "INVALID_FIELD", "line 4"),
