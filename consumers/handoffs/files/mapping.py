@@ -232,9 +232,8 @@ def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes
     for entry in file.log:
         if entry.author == handoff["from"] and _CREATED.fullmatch(entry.text):
             known[_plain_line(file.lines[entry.line - 1])] += 1  # as every file begins its log
-    for section in file.sections:
-        if section.name and (heading := _plain_line(file.lines[section.start])) not in known:
-            known[heading] = 1  # another name of the same section
+    headings = (_plain_line(file.lines[section.start]) for section in file.sections if section.name)
+    known.update(heading for heading in headings if heading not in known)  # another name of the same section
     only: list[str] = []
     for line in map(text_of, file.lines):
         plain = _plain_line(line)
