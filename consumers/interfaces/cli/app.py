@@ -134,13 +134,6 @@ class App(ReadingApp):
             as_of["witnessed"] = witnessed_of(self.client(), settings, as_of["size"], as_of["root"])
         return answer
 
-    def acting(self) -> str:
-        """Return the name of the agent who acts; refused where none was named."""
-        agent = self.settings().agent
-        if agent is None:
-            raise Refused("USAGE", "no agent is named to sign this: add --as NAME, or set DEEDBOOK_AGENT")
-        return agent
-
     def act_as(self, name: str | None) -> None:
         """Act as ``name`` (None: nobody) from now on, as --as does; a server is then asked anew, with its keys."""
         self.agent = name

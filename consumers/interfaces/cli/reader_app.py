@@ -19,7 +19,7 @@ from deedbook.consumers.sdk.text import document, json_text
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.local_reader import LocalReader
-from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored_settings, quoted_path
@@ -95,6 +95,17 @@ class ReadingApp(ClosableOptions):
             Unavailable,
         ):  # an App brings views up to date, and shares a log that this process has open
             raise NeedsApp from None
+
+    def acting(self) -> str:
+        """Return the name of the agent who acts; refused where none was named."""
+        agent = self.settings().agent
+        if agent is None:
+            raise Refused("USAGE", "no agent is named to sign this: add --as NAME, or set DEEDBOOK_AGENT")
+        return agent
+
+    def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a view query, with the signature ``ledger.client.client.Ask``."""
+        return self.query(query, **arguments)
 
     def described(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the events of rows of ``catalog.find`` as documents. Raises NeedsApp."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.kinds import check_kinds
@@ -18,7 +18,7 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 _TAG: Final = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 
 
-@click.command(cls=Command, looks_back=True)
+@click.command(cls=ReadingCommand, looks_back=True)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option("--type", "sort", cls=ListOption, type=click.Choice(SORTS), help="Only streams of this type. Repeatable.")
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, such as finding.logged.")
@@ -27,7 +27,7 @@ _TAG: Final = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 @output.route_options
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--after", type=click.IntRange(0), help="Continue after an earlier page.")
-def search(app: App, words: tuple[str, ...], limit: int, after: int | None, **options: Any) -> None:
+def search(app: ReadingApp, words: tuple[str, ...], limit: int, after: int | None, **options: Any) -> None:
     r"""Search the text of handoffs, reasoning, sessions, reports and all other records.
 
     Each result contains all words but function words (the, of). Upper and lower case are equal, and so are the forms

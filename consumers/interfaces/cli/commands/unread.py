@@ -8,17 +8,17 @@ import click
 
 from deedbook.consumers.handoffs.unread import COMMAND, peek, read_next
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
 
 rows_max = 500
 
 
-@click.command(cls=Command)
+@click.command(cls=ReadingCommand)
 @click.option("--peek", "peeks", is_flag=True, help="Show them, and show them again the next time.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Lines at a time.")
-def unread(app: App, *, peeks: bool, limit: int) -> None:
+def unread(app: ReadingApp, *, peeks: bool, limit: int) -> None:
     """Show once what others signed that concerns you: on your handoffs and questions, and every decision.
 
     The position of each agent is stored in the ledger's folder on this machine.
