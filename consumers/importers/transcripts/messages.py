@@ -358,9 +358,10 @@ class _Gemini(_Reading):
     def finish(self) -> None:
         """Read the messages that count."""
         for id_, message in self._messages.items():
-            if message.get("type") == "user":
+            kind = message.get("type")
+            if kind == "user":
                 self.prompt(message.get("content"), _Origin(_at(message), id_))
-            elif message.get("type") in lines.MODEL:
+            elif isinstance(kind, str) and kind in lines.MODEL:
                 self._answer(id_, message)
             else:
                 self.left_out[HARNESS_TEXT] += 1

@@ -101,7 +101,7 @@ def test_refusal_and_success_end_with_the_command_that_goes_on(deed: Deed, fresh
     assert claim in deed.refuses("DEPENDENCY_PENDING", "handoff", "claim", second, "--as", "b")["message"]
     assert claim in deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "complete", first, "--as", "b")["message"]
     assert claim in deed.refuses("NOT_AUTHORIZED", "handoff", "claim", first, "--as", "a")["message"]
-    assert "next: deed handoff check --criterion 1 --as b" in deed("handoff", "claim", first, "--as", "b")
+    assert f"next: deed handoff show --as b {first}" in deed("handoff", "claim", first, "--as", "b")
     message = deed.refuses("CRITERIA_OPEN", "handoff", "complete", first, "--as", "b")["message"]
     assert f"next: deed handoff check --criterion 1 --as b {first}" in message
 
