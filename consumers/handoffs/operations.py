@@ -154,7 +154,7 @@ _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
 _QUESTION: Final = Argument("question_numbers", "ID:N", "numbers", "Questions by number.", is_needed=True)
-_LINE: Final = Argument("text", "TEXT", words="The text.", is_needed=True)
+_LINE: Final = Argument("text", "TEXT|@FILE", words="The text.", is_needed=True)
 _COMMENT: Final = Argument("comment", "--comment", words="A comment for the log.")
 _VERSION: Final = Argument(
     "version",

@@ -29,7 +29,8 @@ _LISTS: Final = frozenset({"texts", "names", "numbers"})
 class Argument(msgspec.Struct, frozen=True):
     """An argument. An ``option`` without hyphens is positional; ``is_of_terminal``: only the command line has it.
 
-    Its text may come from a file if ``metavar`` ends in ``@FILE``. A number is at least ``least``, at most ``most``.
+    Its text may come from a file if its ``metavar``, or a positional ``option``, has ``@FILE``. A number is at least
+    ``least``, at most ``most``.
     """
 
     name: str
@@ -48,6 +49,11 @@ class Argument(msgspec.Struct, frozen=True):
     def is_list(self) -> bool:
         """Whether the argument takes several values."""
         return self.form in _LISTS
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether ``@FILE`` stands for the content of a file."""
+        return "@FILE" in (self.metavar or self.option)
 
 
 class Operation(msgspec.Struct, frozen=True):

@@ -45,14 +45,14 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         reasoning="--reasoning TEXT|@FILE",
     ),
     "finding": operation_on(
-        kinds.FindingLogged, "Record what you found out.", finding="TEXT", evidence="--evidence PATH:LINE"
+        kinds.FindingLogged, "Record what you found out.", finding="TEXT|@FILE", evidence="--evidence PATH:LINE"
     ),
-    "unknown": operation_on(kinds.UnknownLogged, "Record what you do not know yet.", unknown="TEXT"),
+    "unknown": operation_on(kinds.UnknownLogged, "Record what you do not know yet.", unknown="TEXT|@FILE"),
     "dead_end": operation_on(
         kinds.DeadEndLogged,
         "Record an approach that failed, so that nobody tries it again.",
-        approach="APPROACH",
-        why_failed="--why TEXT",
+        approach="APPROACH|@FILE",
+        why_failed="--why TEXT|@FILE",
     ),
     "tool": operation_on(kinds.ToolUsed, "Record a tool that you used to find something out.", tool="NAME"),
     "artifact": operation_on(

@@ -253,17 +253,29 @@ def parse_json(text: str, what: str) -> dict[str, Any]:
 def read_argument(text: str, what: str) -> bytes:
     """Return the bytes of an argument: the text itself, ``@FILE`` or ``-`` for standard input.
 
-    Raises Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when nothing here takes as much.
+    Raises Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when nothing here takes as much,
+    ``USAGE`` for the bare name of a file, which would be signed instead of its content.
     """
     if text == "-":
         return read_up_to(sys.stdin.buffer, argument_max_bytes, what)
     if not text.startswith("@"):
+        if _is_name_of_file(text):
+            raise Refused("USAGE", f"{text} is a file: write @{text} for its content, or add words", path=text)
         return text.encode("utf-8", "surrogateescape")
     try:
         with Path(text[1:]).open("rb") as file:
             return read_up_to(file, argument_max_bytes, what)
     except OSError as error:
         raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
+
+
+def _is_name_of_file(text: str) -> bool:
+    if text.split() != [text]:
+        return False
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a text that is too long for a name, or has a zero byte
+        return False
 
 
 def store_artifact(app: App, path: str) -> str:

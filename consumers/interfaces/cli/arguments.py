@@ -31,31 +31,25 @@ def _parameter(argument: Argument) -> click.Parameter:
         type=type_,
         multiple=argument.is_list,
         is_flag=argument.form == "flag",
-        default=argument.default or None,
+        **({"default": argument.default} if argument.default else {}),  # for click, None is a value, too
         show_default=True,
         required=argument.is_needed,
-        metavar="N,N…" if argument.form == "numbers" else argument.metavar,
+        metavar={"number": "N", "numbers": "N,N…"}.get(argument.form, argument.metavar),
         help=f"{argument.words or ''}{' May be given more than once.' * argument.is_list}".strip(),
     )
 
 
 def values_of(arguments: Iterable[Argument], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the options that were given, lists as lists; texts may come from files.
-
-    Raises Refused: ``USAGE`` if a flag that must be given is absent.
-    """
+    """Return the values of the options that were given, lists as lists; texts may come from files."""
     known = {argument.name: argument for argument in arguments}
     values: dict[str, Any] = {}
     for name, value in options.items():
         argument = known.get(name)
         if value in (None, ()) or (value is False and argument is not None and not argument.is_needed):
             continue
-        if argument is not None and "@FILE" in (argument.metavar or ""):
+        if argument is not None and argument.takes_file:
             value = read_text(value, argument.option)  # noqa: PLW2901
         values[name] = list(value) if isinstance(value, tuple) else value
-    for argument in known.values():
-        if argument.is_needed and argument.form == "flag" and argument.name not in values:
-            raise Refused("USAGE", f"say {argument.option.replace('/', ' or ')}", field=argument.name)
     return values
 
 

@@ -73,13 +73,23 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
             return Exit.USAGE
         error = click.UsageError("a verb is missing", error.ctx)
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
-    message = without_secrets(error.format_message().rstrip("."), arguments)
+    message = without_secrets(_message_of(error), arguments)
     if message.startswith("Got unexpected extra argument") and error.ctx is not None:
         message += f": {_taken_by(error.ctx.command)}"
     is_text = any(argument[:1] == "-" and (argument[1:2] != "-" or " " in argument) for argument in arguments)
     if isinstance(error, click.NoSuchOption) and is_text:
         message += ": write `--` before a text that begins with a dash"
     return print_error(Refused("USAGE", message + hint), as_json=as_json)
+
+
+def _message_of(error: click.UsageError) -> str:
+    if isinstance(error, click.MissingParameter) and error.ctx is not None and error.param is not None:
+        parameter, spelled = error.param, error.param.make_metavar(error.ctx)
+        if isinstance(parameter, click.Option):
+            names = " or ".join(parameter.opts[:1] + parameter.secondary_opts)
+            spelled = names if parameter.is_flag else f"{names} {spelled}"
+        return f"`{error.ctx.command_path}` needs {spelled}"
+    return error.format_message().rstrip(".")
 
 
 def _taken_by(command: click.Command) -> str:

@@ -20,7 +20,7 @@ _PATH = click.option(
 
 
 @click.command(cls=Command)
-@click.argument("text")
+@click.argument("text", metavar="TEXT|@FILE")
 @_PATH
 @click.option("--contract", is_flag=True, help="Other parts rely on it: who changes these files asks first.")
 @click.option("--why", metavar="TEXT|@FILE", help="The reason.")
@@ -31,7 +31,7 @@ def decide(app: App, text: str, paths: tuple[str, ...], **options: Any) -> None:
 
     Only the author of a decision, a reviewer or a human may replace or withdraw it.
     """
-    options["why"] = read_text(options["why"], "--why")
+    text, options["why"] = read_text(text, "TEXT"), read_text(options["why"], "--why")
     here = _of_project(app, paths)
     beside = [row for row in standing(app.query_with, here)["items"] if row["id"] not in options["supersedes"]]
     name, drafts = drafts_of(app.query_with, text, paths=here, **options)

@@ -103,8 +103,8 @@ def _recording(verb: Verb) -> click.Command:
     kind: Any = operation.form
 
     def record_text(app: App, /, arguments: tuple[str, ...], **options: Any) -> None:
-        name, text = session_and(app, arguments, main.option)
-        data = kind(**{main.name: text} | values_of(others, options))
+        name, text = session_and(app, arguments, main.option.partition("|")[0])
+        data = kind(**values_of(operation.arguments, {main.name: text} | options))
         record(app, name, data, what)
         if not app.as_json:
             output.warn(cite([data], app.query_with)[1])
