@@ -102,6 +102,10 @@ class App(ReadingApp):
         described |= {"stream": report.stream, "missing": report.missing_names, "left_out": self._bundle.left_out}
         return {"bundle": described}
 
+    def whole(self) -> App:
+        """Return this app."""
+        return self
+
     def client(self) -> Client:
         """Return the client of this run, opened once."""
         return self.ledger().client

@@ -39,7 +39,7 @@ SECTIONS: Final = {
         "why": Lazy("events:why", "Show what an event rests on, and what rests on it."),
         "dashboard": Lazy("dashboard:dashboard", "Supervise agents and decide on a page in the browser."),
         "watch": Lazy("watch:watch", "Run a command for each new event of a kind."),
-        "prime": Lazy("harness:prime", "Print what an agent should know before it starts work."),
+        "prime": Lazy("prime:prime", "Print what an agent should know before it starts work."),
     },
     "Check and prove": {
         "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),

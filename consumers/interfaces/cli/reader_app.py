@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -26,6 +26,9 @@ from deedbook.ledger.home.trust import ignored_settings, quoted_path
 from deedbook.projections.agents.compromised import compromised_sentences
 from deedbook.projections.answers.query import ViewsBehind
 from deedbook.projections.views.registry import CHECKED, kind_of
+
+if TYPE_CHECKING:
+    from deedbook.consumers.interfaces.cli.app import App
 
 
 class NeedsApp(Exception):
@@ -106,6 +109,10 @@ class ReadingApp(ClosableOptions):
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the signature ``ledger.client.client.Ask``."""
         return self.query(query, **arguments)
+
+    def whole(self) -> App:
+        """Return the app with everything that a verb may need. Raises NeedsApp."""
+        raise NeedsApp
 
     def described(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the events of rows of ``catalog.find`` as documents. Raises NeedsApp."""

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from deedbook.consumers.interfaces.hooks import record as records
 from deedbook.consumers.interfaces.hooks.harnesses import ASK_AT_STOP, COMMAND, Harness, Scope
+from deedbook.consumers.interfaces.hooks.page import agents_page
 from deedbook.consumers.interfaces.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State, Whole
-from deedbook.consumers.interfaces.hooks.prime import agents_page
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
 from deedbook.ledger.errors import DeedbookError, Refused
 

@@ -25,6 +25,7 @@ from deedbook.consumers.handoffs.receiver import without_noted
 from deedbook.consumers.handoffs.unread import COMMAND as UNREAD
 from deedbook.consumers.handoffs.unread import line_of, peek
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
+from deedbook.consumers.interfaces.hooks.page import agents_page, budget_min_tokens, budget_tokens
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, is_plain, untrusted_block
 from deedbook.consumers.sdk.text import counted, dead_end_text, sanitize_line
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
     Blobs = Callable[[str], bytes]
 
-budget_tokens: Final = 2000
-budget_min_tokens: Final = 500
-"""A smaller budget would not hold the acting agent and the list of what was left out."""
 page_looked_at_max_bytes: Final = 1024**2
 
 waiting_max: Final = 10
@@ -341,9 +339,3 @@ def _how_to(folder: Path) -> str:
             continue
     advice = "`deed setup claude-code|codex|gemini` puts it where your harness reads it"
     return f"`deed prime --page` prints how to work with Deedbook; {advice}.\n"
-
-
-def agents_page() -> str:
-    """Return the page as markdown, ending in a newline."""
-    # Not with importlib.resources: it costs a hook half as much time as a start of Python.
-    return Path(__file__).with_name("agents_page.md").read_text("utf-8")

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, brief_sources, own_command
-from deedbook.consumers.interfaces.hooks.prime import budget_tokens, page_alone, prime
+from deedbook.consumers.interfaces.hooks.page import budget_tokens
+from deedbook.consumers.interfaces.hooks.prime import page_alone, prime
 from deedbook.consumers.interfaces.hooks.reminders import at_stop, before_edit
 from deedbook.consumers.interfaces.hooks.supervisor import Work, log_failure
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot

@@ -13,18 +13,13 @@ from click import shell_completion as shells
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.program import deed
-from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.hooks.harnesses import ASK_AT_STOP, COMMAND, HARNESSES, Harness, Scope, own_command
 from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome
 from deedbook.consumers.interfaces.hooks.parts import State
-from deedbook.consumers.interfaces.hooks.prime import agents_page, budget_min_tokens, budget_tokens
-from deedbook.consumers.interfaces.hooks.prime import prime as primed
 from deedbook.consumers.interfaces.hooks.record import read_record, record_path
-from deedbook.consumers.sdk.quotation import origin_of
 from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
-from deedbook.ledger.home.environment import present_session
 from deedbook.ledger.home.location import find_home, home_in, present_folder
 
 _TEAM_ADVICE: Final = (
@@ -208,54 +203,6 @@ def lines_of(outcome: Outcome, word: str) -> list[str]:
     """Return the lines that say what a setup did with one file."""
     kept = [f"{'':10}copy of the edited file: {outcome.kept}"] if outcome.kept else []
     return [f"{word:10}{outcome.path}", *kept]
-
-
-budget_max_tokens = 100_000
-
-
-@click.command(cls=Command, looks_back=True)
-@click.option("--task", metavar="TEXT", help="Your next task: its dead ends and reasonings come first.")
-@click.option(
-    "--budget",
-    type=click.IntRange(budget_min_tokens, budget_max_tokens),
-    default=budget_tokens,
-    show_default=True,
-    help="The maximum number of tokens.",
-)
-@click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Deedbook.")
-def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
-    """Print a text for an agent that begins to work, such as open work, dead ends and the last session.
-
-    Items name the command to continue with. The text contains only complete items. It ends with the number of items
-    that did not fit into the budget, and the commands that show them.
-    """
-    if page:
-        app.show("page", {"text": agents_page()}, agents_page().splitlines())
-        return
-    agent = app.settings().agent
-    require_trust(app)
-    session = present_session()
-    brief = primed(
-        app.query_with,
-        app.client().get_blob,
-        origin_of(app.client()),
-        agent=agent,
-        session=None if session is None else session.removeprefix("session/"),
-        task=task,
-        budget=budget,
-        home=app.settings().home if app.instant is None else None,
-    )
-    data = brief._asdict() | {"budget": budget, "agent": agent}
-    app.show("primed", data, lambda: echo(brief.text, nl=False))
-
-
-def require_trust(app: App) -> None:
-    """Refuse an untrusted folder, without its path in the message: a stranger may have written the path for agents."""
-    try:
-        trust.demand(app.settings().home)
-        trust.demand(app.settings().home, app.client())
-    except Refused as refusal:
-        raise Refused(refusal.code, trust.UNTRUSTED) if refusal.code == "NOT_TRUSTED" else refusal from None
 
 
 @click.command(cls=Command)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from harness_place import Place
 
-from deedbook.consumers.interfaces.hooks.prime import agents_page
+from deedbook.consumers.interfaces.hooks.page import agents_page
 
 README = Path(__file__).parents[4] / "consumers" / "interfaces" / "README.md"
 SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "done", "NAME": "ben", "REVIEWER": "rita", "ID": "expire"}

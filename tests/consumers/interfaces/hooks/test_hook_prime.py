@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness_place import Place
 
-from deedbook.consumers.interfaces.hooks.prime import budget_min_tokens
+from deedbook.consumers.interfaces.hooks.page import budget_min_tokens
 from deedbook.projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
