@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -26,9 +26,6 @@ from deedbook.ledger.home.trust import ignored_settings, quoted_path
 from deedbook.projections.agents.compromised import compromised_sentences
 from deedbook.projections.answers.query import ViewsBehind
 from deedbook.projections.views.registry import CHECKED, kind_of
-
-if TYPE_CHECKING:
-    from deedbook.consumers.interfaces.cli.app import App
 
 
 class NeedsApp(Exception):
@@ -110,8 +107,8 @@ class ReadingApp(ClosableOptions):
         """Return the answer of a view query, with the signature ``ledger.client.client.Ask``."""
         return self.query(query, **arguments)
 
-    def whole(self) -> App:
-        """Return the app with everything that a verb may need. Raises NeedsApp."""
+    def whole(self) -> Any:
+        """Return the ``App`` of this run, for a verb that needs all of it. Raises NeedsApp."""
         raise NeedsApp
 
     def described(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

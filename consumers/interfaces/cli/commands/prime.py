@@ -44,7 +44,7 @@ def _print_primed(app: App, task: str | None, budget: int) -> None:
     agent = app.settings().agent
     require_trust(app)
     session = present_session()
-    brief = load("..hooks.prime:prime")(
+    brief = load(".hooks.prime:prime")(
         app.query_with,
         app.client().get_blob,
         load("..sdk.quotation:origin_of")(app.client()),
