@@ -47,6 +47,12 @@ def read_next(view: Ask, home: Path, agent: str, limit: int) -> dict[str, Any]:
     return answer
 
 
+def more_of(unread: Mapping[str, Any]) -> list[str]:
+    """Return the line after the first unread lines: how many more there are. Empty if there are none."""
+    left = unread["total"] - len(unread["items"])
+    return [f"… and {left} more"] if left else []
+
+
 def line_of(item: Mapping[str, Any]) -> str:
     """Return an unread line in one short line of text: its stream's id, who, and the beginning of what they did."""
     return shorten(sanitize_line(f"{item['id']}: {item['author']} {item['text']}"), line_max_chars)

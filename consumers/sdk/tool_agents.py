@@ -25,7 +25,7 @@ def check_may_sign(name: str, roles: tuple[str, ...] | None, before: str = "") -
     before = before and f"{before}, but "
     if roles is None:
         advice = f"register it with `deed agent add {name} --role agent`, or name another with --as NAME"
-        raise Refused("AGENT_UNKNOWN", f"{before}{name} is not registered in this ledger: {advice}", name=name)
+        raise Refused("AGENT_UNKNOWN", f"{before}{name!r} is not registered in this ledger: {advice}", name=name)
     forbidden = [role for role in NEVER_SIGNED_AS if role in roles]
     if name in RESERVED_NAMES or forbidden:
         reason = f"{name} has the role {forbidden[0]}" if forbidden else f"{name} is the ledger's own key"

@@ -305,7 +305,7 @@ def _check_may_replace(present: _PresentLog, manifest: Manifest, accepted_ms: in
     head = f"{manifest.size} entries, the last of {when}, tree head {manifest.root}"
     here = f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
     message = (
-        f"this folder has a ledger: {here}. `deed restore --replace` goes back to {head}, without "
+        f"this folder has a ledger: {here}. `deed restore --replace` goes back to {head}"
         f"{_describe_lost(present, manifest)}"
     )
     raise Refused("LEDGER_EXISTS", message, size=manifest.size, tree_head=manifest.root, present_size=present.size)
@@ -313,10 +313,13 @@ def _check_may_replace(present: _PresentLog, manifest: Manifest, accepted_ms: in
 
 def _describe_lost(present: _PresentLog, manifest: Manifest) -> str:
     if present.root_at_backup == manifest.root:
-        return f"the last {present.size - manifest.size} entries of this log"
+        lost = present.size - manifest.size
+        if not lost:
+            return ", which this log already has: nothing is lost"
+        return f", without the last {lost} entries of this log" if lost > 1 else ", without the last entry of this log"
     if present.size:
-        return "the entries of this log that the backup lacks"
-    return "what is still readable of this log"
+        return ", without the entries of this log that the backup lacks"
+    return ", without what is still readable of this log"
 
 
 def _put_in_place(

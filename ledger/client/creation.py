@@ -11,6 +11,7 @@ from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.format.identity import Key, ledger_id, open_key, read_key_file, write_key
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home, make_own_folder, new_bus_key
+from deedbook.ledger.home.membership import BEGUN_FILE, unfinished_join
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.log.data_file import check_data_file
@@ -23,10 +24,14 @@ from deedbook.ledger.system.files import as_unavailable, sync_folder
 def check_is_new(home: Home) -> None:
     """Refuse a root key that already made a ledger: a second one would have the same id and another history.
 
+    Refuse also the folder of an unfinished `deed join`, whose keys may be registered in another ledger.
+
     An unfinished `init` leaves a file beside its keys, so its key may be used again. The mark is not in the key,
     because a copied key must not carry it. Raises Refused: ``LEDGER_EXISTS``. Corrupted: the ledger in the folder is
     damaged. Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
     """
+    if (home.path / BEGUN_FILE).exists():
+        raise Refused("LEDGER_EXISTS", unfinished_join(home.path), folder=str(home.path))
     path = home.key_file(ROOT)
     if path.exists() and not home.init_mark.exists():
         if home.is_local():

@@ -10,7 +10,7 @@ from typing import Final
 
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.home.location import FOLDER, GIT_FOLDER, HANDOFF_FILES, SIGNED_FILE, main_tree, path_in
-from deedbook.ledger.home.trust import quoted_path
+from deedbook.ledger.home.trust import is_trusted, quoted_path
 from deedbook.ledger.system.files import read_regular
 
 _scanned_entries_max: Final = 1_000
@@ -32,11 +32,15 @@ _refs_size_max_bytes: Final = 16 * 1024**2
 
 
 def _advice(start: Path) -> str:
-    """Return the next step if a ledger's folder is just below ``start``, or if ``start`` is in a work tree of git."""
+    """Return the next step if a ledgers' folders are just below ``start``, or if ``start`` is in a work tree of git."""
     with suppress(OSError):
         below = (Path(entry) / FOLDER for entry in islice(os.scandir(start), _scanned_entries_max))
-        if homes := sorted(home for home in below if home.is_dir()):
-            return f"did you mean {quoted_path(homes[0])}? Go to its project, or name it with --home"
+        homes = [home for home in below if home.is_dir()]
+        likely = [home for home in homes if is_trusted(home)] or homes
+        if len(likely) == 1:
+            return f"did you mean {quoted_path(likely[0])}? Go to its project, or name it with --home"
+        if likely:
+            return f"{len(homes)} folders in it have ledgers: go to the project of one, or name it with --home"
     for folder in (start, *start.parents):
         if (tree := main_tree(folder)) is not None:
             return f"this is a work tree of {quoted_path(tree)}: run `deed init` there to make one for both"

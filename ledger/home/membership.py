@@ -11,12 +11,14 @@ read without the standard library's parser, because importing that takes a fifth
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Final
 
 import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import UNREADABLE, convert
+from deedbook.ledger.home.location import FOLDER
 from deedbook.ledger.limits import config_size_max_bytes
 from deedbook.ledger.system.files import read_regular, write_whole
 
@@ -54,6 +56,13 @@ def read_membership(home: Path) -> Membership | None:
     except UNREADABLE as error:
         message = f"{home / CLIENT_FILE} is not as `deed join` writes it ({error}): correct it, one value a line"
         raise Refused("INVALID_FORMAT", message, path=str(home / CLIENT_FILE)) from error
+
+
+def unfinished_join(home: Path) -> str:
+    """Return what a folder with ``join.begun`` lacks, and the command that continues."""
+    option = "" if home.name == FOLDER else f" --home {quote(str(home))}"
+    command = f"deed join CODE{option}"
+    return f"a join is unfinished in {home}: repeat `{command}` with the same code (or remove the folder)"
 
 
 def write_membership(home: Path, membership: Membership) -> None:

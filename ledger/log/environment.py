@@ -24,6 +24,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.home.location import FOLDER
+from deedbook.ledger.home.membership import BEGUN_FILE, unfinished_join
 from deedbook.ledger.log.data_file import RESTORE, check_data_file
 from deedbook.ledger.system.files import can_write, check_regular
 
@@ -35,8 +36,13 @@ _free_min_bytes: Final = 1024**2
 
 
 def log_not_found(path: Path) -> Unavailable:
-    """Return the error for a folder without the database ``path``; for a project, it suggests the ledger below it."""
+    """Return the error for a folder without the database ``path``; for a project, it suggests the ledger below it.
+
+    In the folder of an unfinished `deed join` it names the command to repeat.
+    """
     folder = path.parent
+    if os.path.lexists(folder / BEGUN_FILE):
+        return Unavailable("NO_LEDGER", unfinished_join(folder), folder=str(folder))
     subfolder = folder / FOLDER
     is_project = os.path.lexists(subfolder / path.name / FILE) or os.path.lexists(folder / ".git")
     remedy = f"did you mean {subfolder}?" if is_project else "run `deed init` first"

@@ -101,7 +101,7 @@ def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
     """Return kind, id and agent of the items that ``handoffs.next`` describes."""
     if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
         alike = near(args.agent, names_in(context, "agents", "name"))
-        message = f"{args.agent} is not registered in this ledger{did_you_mean(alike)}"
+        message = f"{args.agent!r} is not registered in this ledger{did_you_mean(alike)}"
         raise Refused("AGENT_UNKNOWN", message, name=args.agent, near=alike)
     route = Route(args.tag, args.domain)
     bound: tuple[Value, ...] = (context.now_ms, args.agent, *route.values)

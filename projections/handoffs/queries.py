@@ -70,7 +70,7 @@ _LINES: Final = (
     FROM questions WHERE answered_index > ?2 AND author = ?1""",
     """SELECT settled_index AS event_index, 'question/' || id AS stream, id, question AS title, settled_by AS author,
         'question.settled' AS kind, settled_ms AS accepted_ms,
-        'question settled' || CASE WHEN comment = '' THEN '' ELSE ': ' || comment END AS text
+        'settled this question' || CASE WHEN comment = '' THEN '' ELSE ': ' || comment END AS text
     FROM questions WHERE settled_index > ?2 AND settled_by <> ?1 AND (receiver = ?1 OR author = ?1)""",
 )
 _COUNT: Final = f"SELECT count(*) AS total FROM ({' UNION ALL '.join(_LINES)}) AS lines"  # noqa: S608 - fixed texts

@@ -56,5 +56,6 @@ def values_of(arguments: Iterable[Argument], options: Mapping[str, Any]) -> dict
 def id_and(arguments: Sequence[str], what: str) -> tuple[str | None, str]:
     """Return the id, if there is one, and WHAT from the arguments ``[ID] WHAT``."""
     if len(arguments) not in (1, 2):
-        raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not arguments else f'{len(arguments)} words'} came")
+        many = f"put {what} in quotes: it was read as {len(arguments)} arguments"
+        raise Refused("USAGE", many if arguments else f"give {what}: an ID may come before it")
     return arguments[0] if len(arguments) == 2 else None, arguments[-1]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from deedbook.consumers.handoffs.operations import with_commands
 from deedbook.consumers.handoffs.receiver import without_noted
 from deedbook.consumers.handoffs.unread import COMMAND as UNREAD
-from deedbook.consumers.handoffs.unread import line_of, peek
+from deedbook.consumers.handoffs.unread import line_of, more_of, peek
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.interfaces.hooks.page import agents_page, budget_min_tokens, budget_tokens
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
@@ -238,6 +238,7 @@ def _questions(agent: str | None, waiting: Mapping[str, Any], now: datetime) -> 
 def _unread(agent: str, unread: Mapping[str, Any], now: datetime) -> _Section:
     command = f"{UNREAD} --as {agent}"
     lines = [f"- {age(row['accepted_ms'], now)}, {line_of(row)}" for row in unread["items"]]
+    lines += more_of(unread)
     items = [_Item(f"- {counted(unread['total'], 'line')}: `{command}`", "\n".join(lines))]
     return _Section("what is new", "What is new for you", items, 1, command)
 

@@ -24,12 +24,12 @@ from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.invitation import Invitation, new_token
 from deedbook.ledger.client.local import now_ms
-from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.events.authority import AgentInvitationRevoked, AgentRemoved, Role, RoleGranted, RoleRevoked
 from deedbook.ledger.home.config import check_name, check_server
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.trust import root_in
-from deedbook.ledger.lifecycle.authority import NODE, NODE_ROLE, ROOT
+from deedbook.ledger.lifecycle.authority import NODE, NODE_ROLE, RESERVED_NAMES, ROOT
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES
 
@@ -211,6 +211,12 @@ def remove(app: App, name: str, reason: str) -> None:
     """
     check_name(name)
     author = admin_author(app)
+    agents = {agent.name: agent for agent in app.client().agents()}
+    if name not in agents:
+        present = {other for other, agent in agents.items() if agent.removed_index is None} - RESERVED_NAMES
+        alike = near(name, present)
+        message = f"there is no agent {name}{did_you_mean(alike) or ': `deed agent list` shows them'}"
+        raise Refused("AGENT_UNKNOWN", message, name=name, near=alike)
     accepted = author.emit(Draft(stream=f"agent/{name}", data=AgentRemoved(agent=name, reason=reason)))[0]
     data = {"name": name, "index": accepted.index, "reason": reason}
     app.show("agent", data, f"{name} was removed at entry {accepted.index}: its keys sign nothing any more")

@@ -52,6 +52,19 @@ def set_(app: App, reason: str) -> None:
     app.show("clock", data, text)
 
 
+def age_text(difference_s: float) -> str:
+    """Return how long ago the last entry was accepted, by this machine's clock.
+
+    >>> age_text(110.2), age_text(-3.0)
+    ('accepted 110 s ago', '3 s after the time of this machine')
+    """
+    return (
+        f"accepted {difference_s:.0f} s ago"
+        if difference_s >= 0
+        else f"{-difference_s:.0f} s after the time of this machine"
+    )
+
+
 def compare_clocks(client: Client) -> dict[str, Any]:
     """Return the time of the last entry and of this machine, and what to do where they lie too far apart."""
     index = client.head().size - 1

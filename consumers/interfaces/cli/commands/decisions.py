@@ -44,7 +44,7 @@ def decide(app: App, text: str, paths: tuple[str, ...], **options: Any) -> None:
         for other in replaced:
             echo(f"  it replaces {other}")
         for row in beside:
-            echo(f"  about the same files stands {line_of(row)}")
+            echo(f"  another decision about these files: {line_of(row)}")
 
     app.show("decision", answer, show)
 

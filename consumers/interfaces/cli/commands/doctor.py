@@ -19,7 +19,7 @@ import msgspec
 
 import deedbook
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
+from deedbook.consumers.interfaces.cli.commands.clock import age_text, compare_clocks
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.progress import progress
@@ -148,9 +148,9 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
             ("blobs", "blobs_map_size_bytes", sizes.blobs_map_size_bytes, client.log.blobs.used_ratio()),
         ):
             fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
-            yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
+            yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size / 1024**3:.3g} GiB used", fix)
         clocks = compare_clocks(client)
-        finding = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
+        finding = f"last entry {clocks['last']}, {age_text(clocks['difference_s'])}"
         yield Check("clock", clocks["ok"], finding, clocks["fix"])
         yield _checked("entries", partial(_entries_check, client))
         yield _checked("blobs needed", partial(_needed_blobs_check, client))

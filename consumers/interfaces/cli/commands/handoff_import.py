@@ -39,7 +39,7 @@ from deedbook.ledger.errors import Refused
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 def import_(app: App, path: Path, *, names: Path | None, dry_run: bool, **options: str | None) -> None:
-    r"""Import handoff files, proposals and `active.md` tables as claims.
+    """Import handoff files, proposals and `active.md` tables as claims.
 
     An imported handoff is pending until its reviewer approves or verifies it, even if its file says otherwise. One
     whose status says that it is over (done, merged, superseded, rejected, 已完成, ...) waits for nobody, and only `deed
@@ -54,7 +54,7 @@ def import_(app: App, path: Path, *, names: Path | None, dry_run: bool, **option
     github = "alex"
     "Claude Code" = "claude-code"
     nobody-here = ""                # "" is nobody
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with this character
     author = None if dry_run else app.author()
     importer = app.settings().agent if author is None else author.name
     agents = _names_for(app, names, **options)

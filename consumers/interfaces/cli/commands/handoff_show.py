@@ -12,7 +12,7 @@ from deedbook.consumers.handoffs.decisions import standing, touched_paths
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import NOTES, next_on, with_commands
 from deedbook.consumers.handoffs.receiver import later
-from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
+from deedbook.consumers.handoffs.unread import COMMAND, line_of, more_of, peek
 from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.decisions import print_standing
@@ -283,6 +283,7 @@ def print_unread(unread: dict[str, Any] | None, agent: str | None) -> None:
     echo(f"{counted(unread['total'], 'new line')} for you: {COMMAND} --as {agent}")
     for item in unread["items"]:
         output.print_lines(f"  {line_of(item)}")
+    output.print_lines(*(f"  {line}" for line in more_of(unread)))
 
 
 def print_items(items: list[dict[str, Any]], agent: str | None) -> None:

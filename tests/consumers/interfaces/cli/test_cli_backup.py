@@ -214,7 +214,7 @@ def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: 
     emit_finding(full, "session/s")
     present = head(full.home)
     message = full.refuses("LEDGER_EXISTS", "restore", tmp_path / "ledger.tar")["message"]
-    assert "without the last 1 entries" in message
+    assert "without the last entry of this log" in message
     assert old[1] in message
     with Serving(full.home):
         full.refuses("STORE_IN_USE", "restore", tmp_path / "ledger.tar", "--replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -74,6 +75,21 @@ def test_every_verb_explains_itself_and_takes_the_common_options(nowhere: Deed) 
         faults += [f"{verb}: its help leaves out {option}" for option in COMMON if option not in said.out]
         if not (command.help or "").split("\n\n")[0].rstrip().endswith("."):
             faults.append(f"{verb}: its help does not begin with a sentence")
+    assert faults == []
+
+
+def test_examples_in_help_keep_their_lines(nowhere: Deed) -> None:
+    """Click reflows a paragraph unless it begins with a backspace character; as two characters it would be printed."""
+    faults = []
+    for verb, command in ALL.items():
+        text, shown = inspect.cleandoc(command.help or ""), nowhere(*verb.split(), "--help").splitlines()
+        faults += [f"{verb}: it prints {line}" for line in shown if "\\b" in line]
+        for paragraph in text.split("\n\n"):
+            mark, _, example = paragraph.rpartition("\b\n")
+            if mark or paragraph != example:
+                faults += [f"{verb}: {line} is reflowed" for line in example.splitlines() if f"  {line}" not in shown]
+            elif re.search(r"^(\S+ = |\[\w+\]|\$ |deed )", paragraph, re.MULTILINE) and "\n" in paragraph:
+                faults.append(f"{verb}: an example is reflowed: {paragraph}")
     assert faults == []
 
 

@@ -180,6 +180,24 @@ def test_join_that_was_killed_goes_on_with_the_keys_that_it_made(
     assert registrations(admin, name) == 1
 
 
+def test_unfinished_join_is_named_by_every_verb_and_by_init(
+    admin: Callable[..., Any], elsewhere: Shell, tmp_path: Path
+) -> None:
+    code = admin("agent", "invite", next(_names))["code"]
+    closed = ("--server", "nats://127.0.0.1:1")
+    for home, command in (
+        (elsewhere.home, "deed join CODE"),
+        (tmp_path / "far", f"deed join CODE --home {tmp_path}/far"),
+    ):
+        here = () if home == elsewhere.home else ("--home", home)
+        elsewhere.refuses("BUS_UNAVAILABLE", "join", code, *closed, *here)
+        before = elsewhere.contents
+        for verb, refusal in (("next", "NO_LEDGER"), ("handoff list", "NO_LEDGER"), ("init --trial", "LEDGER_EXISTS")):
+            message = elsewhere.refuses(refusal, *verb.split(), *here)["message"]
+            assert message.startswith(f"a join is unfinished in {home}: repeat `{command}`")
+        assert elsewhere.contents == before
+
+
 def test_folder_of_somebody_is_never_joined_in(served: Place, admin: Callable[..., Any], elsewhere: Shell) -> None:
     first, second = next(_names), next(_names)
     codes = [admin("agent", "invite", name)["code"] for name in (first, second)]

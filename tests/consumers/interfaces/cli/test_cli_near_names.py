@@ -47,6 +47,12 @@ def test_unknown_name_is_answered_with_the_nearest(alone_named: Deed, code: str,
     assert f"did you mean {meant}" in message
 
 
+def test_removing_an_unknown_agent_names_only_agents_that_can_be_removed(deed: Deed) -> None:
+    for name, end in (("ritta", ": did you mean rita?"), ("roott", ": `deed agent list` shows them")):
+        error = deed.refuses("AGENT_UNKNOWN", "agent", "remove", name)
+        assert error["message"] == f"there is no agent {name}{end}"
+
+
 @pytest.mark.parametrize(
     "words",
     [

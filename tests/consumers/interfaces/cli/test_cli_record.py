@@ -131,5 +131,5 @@ def test_record_refuses_one_id_for_several_graphs_and_a_missing_file(deed: Deed,
     refused = deed.refuses("USAGE", "reasoning", "record", "audit", path, "--as", "a")
     assert refused["message"] == "audit names one reasoning, and the file holds 2"
     refused = deed.refuses("USAGE", "reasoning", "record", "--as", "a")
-    assert refused["message"] == "give [ID] FILE: nothing came"
+    assert refused["message"] == "give FILE: an ID may come before it"
     assert deed.written() == before
