@@ -412,6 +412,8 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False, shown: Mappin
         command += ["--criterion", str(number)]
     if item["act"] == "waive":
         command += ["--reason", "WHY"]
+    if item["act"] == "amend":
+        command += ["--depends-on", "ID"]
     if read is not None and shown and not is_asked:
         command += [f"--{read}", shown[read]]
     return join(["deed", *command, "--as", item["agent"], id_])
@@ -448,7 +450,8 @@ def next_on(
             wait["agent"], command_of(wait, shown=shown if shown is not None and wait["id"] == shown["id"] else None)
         )
         for wait in waits
-        if wait["act"] not in REVIEWS or wait["agent"] != refused
+        if (wait["act"] not in REVIEWS or wait["agent"] != refused)
+        and not (wait["act"] == "show" and shown is not None and wait["id"] == shown["id"])  # it would lead to itself
     )
     return list(dict.fromkeys(commands))
 

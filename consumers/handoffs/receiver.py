@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from deedbook.consumers.sdk.text import replace_line_breaks, shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.events.handoff import ReceiverNotes
+from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
 from deedbook.ledger.home.environment import present_session
 
 derived_max: Final = 12
@@ -29,12 +29,13 @@ waiting_read_max: Final = 5
 reasonings_read_max: Final = 50
 EVERY_TOPIC: Final = "all"
 _WANTED: Final = {
-    "reproduce": 'how to see the problem (--reproduce "GET /x answers 500")',
-    "baseline": 'what fails already, and why (--baseline "5 of 812: no network")',
-    "tested_by": "which tests cover it (--tested-by CMD)",
-    "traps": "what misleads (--trap TEXT)",
-    "tried": "what was tried (--tried TEXT)",
+    "reproduce": "reproduce",
+    "baseline": "baseline",
+    "tested_by": "tested-by",
+    "traps": "trap",
+    "tried": "tried",
 }
+"""The option of each note that a receiver will ask for."""
 _CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
 _STORED: Final = "kept: "
 _TEST: Final = re.compile("test|check", re.IGNORECASE)
@@ -135,16 +136,23 @@ def later(handoff: Mapping[str, Any]) -> list[str]:
     return [line["text"] for line in lines if line["event_index"] > handoff["template_index"]][-later_max:]
 
 
-def missing(notes: ReceiverNotes, name: str) -> list[str]:
-    """Return a warning that names the notes that a receiver will ask for; empty if the handoff lacks none.
+def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
+    """Return the notices about a new handoff: it is to its own sender, or lacks notes that a receiver will ask for.
 
     >>> said = {"reproduce": ["x"], "baseline": ["none"], "tested_by": ["make test"], "traps": ["two configs"]}
-    >>> missing(ReceiverNotes(**said), "h")
-    ['a receiver also asks what was tried (--tried TEXT): add it with `deed handoff amend h …`']
+    >>> content = HandoffContent(title="t", to="a", notes=ReceiverNotes(**said))
+    >>> own, unsaid = notices(content, "h", "a")
+    >>> own
+    'a hands it to themselves: somebody else still reviews it'
+    >>> unsaid
+    'a receiver also asks: tried (see `deed handoff create --help`); add with `deed handoff amend h --tried TEXT …`'
     """
-    unsaid = ", ".join(text for kind, text in _WANTED.items() if not getattr(notes, kind))
-    warning = f"a receiver also asks {unsaid}: add it with `deed handoff amend {quote(name)} …`"
-    return [warning] if unsaid else []
+    own = [f"{sender} hands it to themselves: somebody else still reviews it"] if content.to == sender else []
+    lacking = [option for kind, option in _WANTED.items() if not getattr(content.notes, kind)]
+    if not lacking:
+        return own
+    add = f"`deed handoff amend {quote(name)} --{lacking[0]} TEXT …`"
+    return [*own, f"a receiver also asks: {', '.join(lacking)} (see `deed handoff create --help`); add with {add}"]
 
 
 def _only_open(view: Ask, sender: str) -> str | None:

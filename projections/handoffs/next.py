@@ -348,11 +348,12 @@ def _why_to_amend(facts: HandoffFacts) -> str:
 def _why_to_approve(facts: HandoffFacts) -> str:
     if facts.compromised_approval is not None:
         return compromised_approval_text(facts)
-    stuck = "" if facts.stuck_on is None else f"; {stuck_text(facts)}"
+    # First: who approves it must know that nobody will be able to claim it.
+    stuck = "" if facts.stuck_on is None else f"{stuck_text(facts)}; "
     if facts.claimed_status is not None:
         claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
-        return f"it was imported{claim}, and nobody here has approved or verified it: confirm it{stuck}"
-    return f"{facts.sender} hands it to {facts.receiver}, and it is not approved{stuck}"
+        return f"{stuck}it was imported{claim}, and nobody here has approved or verified it: confirm it"
+    return f"{stuck}{facts.sender} hands it to {facts.receiver}, and it is not approved"
 
 
 def _why_to_continue(facts: HandoffFacts, criteria: Sequence[Criterion]) -> str:

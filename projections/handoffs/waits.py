@@ -69,7 +69,7 @@ WAITS: Final = (
     Wait("orphaned", "sender", "amend", 1, None, "show"),  # its receiver was removed
     Wait("unreviewed", "sender", "amend", 1, None, "show"),  # the reviewer who must act was removed, or cannot
     Wait("unreceived", "sender", "amend", 1, None, "show"),  # approved, and nobody can claim it
-    Wait("stuck", "sender", "amend", 1, None, "show"),  # a dependency does not exist, or will never be done
+    Wait("stuck", "sender", "amend", 1, None),  # a dependency does not exist, or will never be done
     Wait("asked", "reviewer", "waive", 2, None),
     Wait("changes", "receiver", "continue", 3, None),
     Wait("answered", "asker", "settle", ANSWER_RANK, None),

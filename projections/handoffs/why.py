@@ -24,6 +24,8 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Seq
     is_waiting = handoff.status in ("pending", "approved") and not handoff.is_history
     if is_waiting or not reasons:  # work whose lease expired waits again, too
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
+    # Nothing else about it matters while a dependency does not exist.
+    reasons.sort(key=lambda reason: reason.code != "DEPENDENCY_MISSING")
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
     codes = {reason.code for reason in reasons}
     if handoff.status == "rejected" or codes in ({"ALREADY_CLAIMED"}, {"TRANSITION_NOT_ALLOWED"}):  # no work is waiting

@@ -14,6 +14,7 @@ from deedbook.ledger.client.creation import create_ledger
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.identity import read_key_file
+from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Config
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import find_home, state_folder
@@ -138,6 +139,11 @@ def test_no_ledger_names_the_likely_folder_before_a_new_ledger(tmp_path: Path) -
     (tmp_path / "b" / ".deedbook").mkdir(parents=True)
     (tmp_path / "a").mkdir()
     assert f"did you mean {tmp_path / 'b' / '.deedbook'}?" in advice(tmp_path)
+    # Of several, only the one that this user trusts is named: each other may be a stranger's.
+    (tmp_path / "c" / ".deedbook").mkdir(parents=True)
+    assert "2 folders in it have ledgers: go to the project of one" in advice(tmp_path)
+    trust.adopt(tmp_path / "c" / ".deedbook", "0" * 64, "2026-11-30T00:00:00Z")
+    assert f"did you mean {tmp_path / 'c' / '.deedbook'}?" in advice(tmp_path)
 
 
 def test_file_of_that_name_is_no_ledger(tmp_path: Path) -> None:

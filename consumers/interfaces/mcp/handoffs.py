@@ -29,7 +29,7 @@ from deedbook.consumers.handoffs.operations import (
     with_commands,
 )
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
-from deedbook.consumers.handoffs.receiver import later, left_out_text, missing
+from deedbook.consumers.handoffs.receiver import later, left_out_text, notices
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
@@ -283,7 +283,7 @@ class HandoffTools(Tools):
         events: list[EventData]
         if action == "create":
             name, created, added = creation(ledger.query_with, author.name, ledger.settings, id_, args)
-            row, events, warnings = {"id": name}, [created], missing(created.notes, name)
+            row, events, warnings = {"id": name}, [created], notices(created, name, author.name)
             warnings += filter(None, [left_out_text(added.left_out)])
         else:
             row = ledger.ask(query_for(action), id=id_)

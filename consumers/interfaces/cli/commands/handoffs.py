@@ -21,7 +21,7 @@ from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import with_done_as_notes, write
 from deedbook.consumers.handoffs.operations import OPERATIONS
-from deedbook.consumers.handoffs.receiver import left_out_text, missing
+from deedbook.consumers.handoffs.receiver import left_out_text, notices
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
@@ -69,7 +69,7 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **
         raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}", fields=missing_options)
     name, data, added = content.creation(app.query_with, app.acting(), app.settings(), id_, given)
     of_session = {"of_session": added.notes, "left_out": added.left_out}
-    warnings = [*unread, *missing(data.notes, name)]
+    warnings = [*unread, *notices(data, name, app.acting())]
     if is_dry:
         text = write(data, app.acting()).decode()
         whole = "" if source is None else "Its version includes every line of the file that you gave."
@@ -261,7 +261,7 @@ def emit(
     entries = ", ".join(str(entry.index) for entry in accepted)
     at = f"entry {entries}" if entries else "nothing signed: already so"
     if any(isinstance(event, HandoffContent | HandoffApproved) for event in data):
-        warnings = [*warnings, *_absent(app, handoff)]
+        warnings = [*_absent(app, handoff), *warnings]
         is_own = handoff["status"] == "approved" and isinstance(data[0], HandoffContent)
         approves = "this approves it" if isinstance(data[0], HandoffAmended) else "it needs no approval"
         at += f"; {approves}: {app.acting()} is human" * is_own
@@ -278,7 +278,7 @@ def emit(
         for line in (*_gate_lines(answer), *content.told_changes(changes)):
             echo(f"  {line}")
         print_lines(*_session_lines(of_session))
-        print_lines(*(f"  about its files stands {line_of(row)}" for row in decisions))
+        print_lines(*(f"  a decision about its files: {line_of(row)}" for row in decisions))
         if tells_left:
             echo(answer["why"])
         print_citations(answer.get("reasoning", ()), "reasoning")

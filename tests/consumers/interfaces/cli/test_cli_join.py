@@ -185,11 +185,9 @@ def test_unfinished_join_is_named_by_every_verb_and_by_init(
 ) -> None:
     code = admin("agent", "invite", next(_names))["code"]
     closed = ("--server", "nats://127.0.0.1:1")
-    for home, command in (
-        (elsewhere.home, "deed join CODE"),
-        (tmp_path / "far", f"deed join CODE --home {tmp_path}/far"),
-    ):
-        here = () if home == elsewhere.home else ("--home", home)
+    far = tmp_path / "far"
+    for home, here in ((elsewhere.home, ()), (far, ("--home", far))):
+        command = " ".join(map(str, ("deed join CODE", *here)))
         elsewhere.refuses("BUS_UNAVAILABLE", "join", code, *closed, *here)
         before = elsewhere.contents
         for verb, refusal in (("next", "NO_LEDGER"), ("handoff list", "NO_LEDGER"), ("init --trial", "LEDGER_EXISTS")):
