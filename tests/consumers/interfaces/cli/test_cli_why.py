@@ -112,3 +112,30 @@ def test_without_its_library_prov_is_refused_with_how_to_install_it(
 
 def test_prov_that_cannot_be_written_is_refused(deed: Deed, tmp_path: Path) -> None:
     deed.refuses("STORE_UNAVAILABLE", "why", 0, "--prov", tmp_path / "no" / "why.json")
+
+
+def test_missing_dependency_comes_first_and_leads_to_the_amendment(deed: Deed, fresh: Callable[[str], str]) -> None:
+    name = fresh("waiting")
+    words = ("handoff", "create", name, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
+    warned = deed.run(*words, "--depends-on", "nowhere").err.splitlines()
+    assert warned[0] == f"warning: {name} can never be claimed before there is a handoff nowhere"
+    assert warned[1].startswith("warning: a receiver also asks: reproduce, ")
+    assert f"next: deed handoff amend --depends-on ID --as a {name}" in deed("handoff", "show", "--as", "a", name)
+    items = [item for item in deed.data("next", "--as", "rita")["items"] if item["id"] == name]
+    assert items[0]["why"].startswith("it waits for nowhere, which does not exist; a hands it to b")
+    assert f"{name} is not ready: it depends on nowhere, which does not exist; it waits" in deed("handoff", "why", name)
+
+
+def test_no_handoff_that_was_shown_leads_to_showing_it(deed: Deed, fresh: Callable[[str], str]) -> None:
+    name = fresh("waiting")
+    deed("handoff", "create", name, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
+    deed("handoff", "block", name, "--as", "b", "--reason", "no key")  # its sender only gets a notice
+    assert "deed handoff show" not in deed("handoff", "show", "--as", "a", name)
+
+
+def test_handoff_to_its_sender_is_noticed(deed: Deed, fresh: Callable[[str], str]) -> None:
+    name = fresh("waiting")
+    words = ("handoff", "create", name, "--as", "a", "--to", "a", "--reviewer", "rita", "--title", "t")
+    assert "warning: a hands it to themselves: somebody else still reviews it" in deed.run(*words).err
