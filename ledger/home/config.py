@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from deedbook.ledger import limits
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, did_you_mean
 from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.format.forms import NAME_PATTERN, WORDS, Name
 from deedbook.ledger.home.location import CONFIG_FILE, read_file
@@ -128,7 +128,15 @@ def check_name(name: str) -> str:
     try:
         return convert(name, Name)
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"{name!r} cannot be an agent's name: {WORDS[repr(NAME_PATTERN)]}") from error
+        spelled = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-_")
+        hint = did_you_mean([spelled] if re.fullmatch(NAME_PATTERN, spelled) else [])
+        message = f"{name!r} cannot be an agent's name: {WORDS[repr(NAME_PATTERN)]}{hint}"
+        raise Refused("INVALID_FIELD", message) from error
+
+
+def _is_server(url: str) -> bool:
+    match = re.fullmatch(_SERVER, url)
+    return match is not None and 0 < int(match["port"] or usual_port) < 2**16
 
 
 def check_server(url: str) -> str:
@@ -136,9 +144,9 @@ def check_server(url: str) -> str:
 
     Raises Refused: ``INVALID_FIELD``. The error does not repeat a password in the URL.
     """
-    matches = [re.fullmatch(_SERVER, part) for part in url.split(",")]
-    if not all(match and 0 < int(match["port"] or usual_port) < 2**16 for match in matches):
+    if not all(map(_is_server, url.split(","))):
         url_text = repr(url[:80]) if "@" not in url else "this URL"
         message = f"{url_text} is no server: it must look like nats://HOST:PORT, as `deed serve` prints it"
-        raise Refused("INVALID_FIELD", message, path="server")
+        hint = did_you_mean([f"nats://{url}"] if "@" not in url and _is_server(f"nats://{url}") else [])
+        raise Refused("INVALID_FIELD", message + hint, path="server")
     return url

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from deedbook.consumers.interfaces.cli.app import read_text
-from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.interfaces.cli.verbs import ExtraWords, ListOption
 from deedbook.consumers.sdk.operations import Argument
 from deedbook.ledger.errors import Refused
 
@@ -55,7 +55,9 @@ def values_of(arguments: Iterable[Argument], options: Mapping[str, Any]) -> dict
 
 def id_and(arguments: Sequence[str], what: str) -> tuple[str | None, str]:
     """Return the id, if there is one, and WHAT from the arguments ``[ID] WHAT``."""
-    if len(arguments) not in (1, 2):
-        many = f"put {what} in quotes: it was read as {len(arguments)} arguments"
-        raise Refused("USAGE", many if arguments else f"give {what}: an ID may come before it")
+    if not arguments:
+        raise Refused("USAGE", f"give {what}: an ID may come before it")
+    if len(arguments) > 2:
+        message = f"{what} was read as {len(arguments)} arguments"
+        raise ExtraWords(click.get_current_context(), [], list(arguments), message)
     return arguments[0] if len(arguments) == 2 else None, arguments[-1]

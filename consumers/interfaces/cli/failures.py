@@ -10,7 +10,9 @@ from typing import Final
 
 import click
 
+from deedbook.consumers.interfaces.cli.hints import option_hint, words_hint
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
+from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import error_document, json_text
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from deedbook.ledger.home.environment import wants_traceback
@@ -73,22 +75,26 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
             return Exit.USAGE
         error = click.UsageError("a verb is missing", error.ctx)
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
-    message = without_secrets(_message_of(error), arguments)
-    if message.startswith("Got unexpected extra argument") and error.ctx is not None:
-        message += f": {_taken_by(error.ctx.command)}"
-    is_text = any(argument[:1] == "-" and (argument[1:2] != "-" or " " in argument) for argument in arguments)
-    if isinstance(error, click.NoSuchOption) and is_text:
-        message += ": write `--` before a text that begins with a dash"
+    message = without_secrets(_message_of(error, arguments), arguments)
     return print_error(Refused("USAGE", message + hint), as_json=as_json)
 
 
-def _message_of(error: click.UsageError) -> str:
+def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
+    message = error.message.rstrip(".")
     if isinstance(error, click.MissingParameter) and error.ctx is not None and error.param is not None:
         parameter, spelled = error.param, error.param.make_metavar(error.ctx)
         if isinstance(parameter, click.Option):
             names = " or ".join(parameter.opts[:1] + parameter.secondary_opts)
             spelled = names if parameter.is_flag else f"{names} {spelled}"
         return f"`{error.ctx.command_path}` needs {spelled}"
+    if isinstance(error, ExtraWords):
+        return f"{message}: {words_hint(error) or _taken_by(error.command)}"
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        name = error.option_name
+        if any(word.startswith(name) and " " in word.partition("=")[0] for word in arguments):
+            return f"{message}: write `--` before a text that begins with a dash"
+        if (hint := option_hint(error.ctx.command, error.ctx.command_path, name)) is not None:
+            return f"{message}: {hint}"
     return error.format_message().rstrip(".")
 
 

@@ -97,8 +97,6 @@ ALIASES: Final = {
     "tail": "log",
     "events": "log",
     "append": "emit",
-    "create": "emit",
-    "ls": "log",
     "ready": "next",
     "status": "next",
     "new": "unread",

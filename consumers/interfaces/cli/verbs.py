@@ -125,6 +125,15 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
         setattr(context.ensure_object(Options), name, value)
 
 
+class ExtraWords(click.UsageError):
+    """A verb got more words than it takes: those that had a place, and those that had none."""
+
+    def __init__(self, ctx: click.Context, before: list[str], words: list[str], message: str) -> None:
+        super().__init__(message, ctx)
+        self.command, self.path = ctx.command, ctx.command_path
+        self.before, self.words = before, words
+
+
 class VerbBase(_WithCommon):
     """A verb with the common options; its function gets an app first.
 
@@ -147,6 +156,22 @@ class VerbBase(_WithCommon):
         self.only_looks, self.looks_back = only_looks, looks_back
         self.reads_bundle = looks_back if reads_bundle is None else reads_bundle
         self.reading_options = (" --as-of" if looks_back else "") + (" --bundle" if self.reads_bundle else "")
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises ExtraWords: there are more words than the verb takes."""
+        arguments = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            is_extra = error.message.startswith("Got unexpected extra argument")
+            if not is_extra and not isinstance(error, click.MissingParameter):
+                raise
+            values, words, _ = self.make_parser(ctx).parse_args(arguments)
+            if not words:
+                raise
+            places = [str(parameter.name) for parameter in self.params if isinstance(parameter, click.Argument)]
+            before = [values[name] for name in places if isinstance(values.get(name), str)]
+            raise ExtraWords(ctx, before, words, f"too many words ({' '.join(words)})") from error
 
     def check_reading(self, ctx: click.Context, options: Options) -> None:
         """Refuse --as-of or --bundle if the verb writes, or shows only the present state. Raises Refused: ``USAGE``."""
@@ -219,8 +244,10 @@ class LazyGroup(_WithCommon, click.Group):
         if name == "help":  # `deed help handoff` is `deed handoff --help`
             return self.resolve_command(ctx, [*args[1:], "--help"])
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            names = self._nested(ctx, name) or self._near(ctx, name)
-            ctx.fail(f"there is no verb {name!r}{did_you_mean([f'`{ctx.command_path} {one}`' for one in names])}")
+            hints = load("hints:commands")(load("hints:verbs_for")(ctx.command_path, name))
+            names = [] if hints else self._nested(ctx, name) or self._near(ctx, name)
+            hints += [f"`{ctx.command_path} {verb}`" for verb in names]
+            ctx.fail(f"there is no verb {name!r}{did_you_mean(hints)}")
         return super().resolve_command(ctx, args)
 
     def _nested(self, ctx: click.Context, name: str) -> list[str]:

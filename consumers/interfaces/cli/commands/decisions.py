@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
+from deedbook.ledger.errors import Refused
 
 _PATH = click.option(
     "--path", "paths", multiple=True, metavar="PATH", help="A file or folder, such as src/api.py or src/**. Repeatable."
@@ -62,7 +64,13 @@ def decisions(app: App, id_: str | None, paths: tuple[str, ...], *, is_all: bool
     --path lists those about a file, a folder it is in, or files in the folder.
     """
     if id_ is not None:
-        decision = app.query("decisions.show", id=id_)
+        try:
+            decision = app.query("decisions.show", id=id_)
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND" or not ("/" in id_ or Path(id_).exists()):
+                raise
+            hint = f"did you mean `deed decisions --path {quote(id_)}`?"
+            raise Refused(refusal.code, f"there is no decision {id_}: {hint}", **refusal.details) from refusal
         app.show("decisions.show", decision, lambda: print_decision(decision))
         return
     filters["paths"] = _of_project(app, paths) or None

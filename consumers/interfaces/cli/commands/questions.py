@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from shlex import quote
+from typing import Any, NoReturn
 
 import click
 from msgspec.structs import asdict
 
-from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
+from deedbook.consumers.handoffs.questions import answering, asking, emitted, read_ref, settling
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_next, when
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused, or_none
+from deedbook.ledger.format.forms import ID_PATTERN, NAME_PATTERN
 
 
 @click.command(cls=Command)
@@ -26,6 +30,8 @@ def ask(app: App, name: str, text: str, about: tuple[str, ...]) -> None:
 
     A question about a handoff to its receiver must be settled before they can complete the handoff.
     """
+    if not re.fullmatch(NAME_PATTERN, name) and re.fullmatch(NAME_PATTERN, text):
+        _turned("the name comes first", text, name)
     _emit(app, [asking(app.query_with, name, read_text(text, "TEXT"), about)])
 
 
@@ -37,7 +43,13 @@ def answer(app: App, ref: str, text: str) -> None:
 
     QUESTION is health:2 for question 2 about the handoff health, or the id of a question about no handoff.
     """
-    _emit(app, answering(app.query_with, app.author(), ref, read_text(text, "TEXT")))
+    try:
+        drafts = answering(app.query_with, app.author(), ref, read_text(text, "TEXT"))
+    except Refused as refusal:
+        if refusal.code == "NOT_FOUND" and _is_question(app, text):
+            _turned("the question comes first", text, ref)
+        raise
+    _emit(app, drafts)
 
 
 @click.command(cls=Command)
@@ -96,6 +108,18 @@ def print_question(question: dict[str, Any]) -> None:
     if question["settled_by"]:
         comment = quote_text(f": {question['comment']}") if question["comment"] else ""
         echo(f"  settled by {question['settled_by']} {when(question['settled_ms'])}{comment}")
+
+
+def _turned(rule: str, first: str, text: str) -> NoReturn:
+    context = click.get_current_context()
+    context.fail(f"{rule}: `{context.command_path} {quote(first)} {quote(text)}`")
+
+
+def _is_question(app: App, word: str) -> bool:
+    ref = read_ref(word)
+    if not re.fullmatch(ID_PATTERN, ref.name):
+        return False
+    return ref.number is not None or or_none(app.query_with, "questions.show", {"id": ref.name}) is not None
 
 
 def _emit(app: App, drafts: list[Draft]) -> None:

@@ -1,0 +1,157 @@
+"""First guesses on the command line and what they mean here: words of git, of gh and of other ledgers.
+
+A guess only words an error; nothing runs because of it. ``hints`` reads these tables, and names an option or argument
+only if the verb has it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERBS: Final[dict[str, tuple[str, ...]]] = {
+    "agents": ("agent list",),
+    "blocked": ("handoff list --status blocked", "handoff why ID", "handoff graph"),
+    "close": ("settle QUESTION", "handoff complete ID", "session end"),
+    "comment": ("handoff log ID", "ask NAME TEXT --about HANDOFF"),
+    "commit": ("handoff complete ID --summary TEXT", "decide TEXT"),
+    "create": ("handoff create", "session start", "decide TEXT"),
+    "delete": ("withdraw DECISION --reason TEXT", "handoff cancel ID --reason TEXT", "agent remove NAME"),
+    "dep": ("handoff graph",),
+    "dependencies": ("handoff graph",),
+    "deps": ("handoff graph",),
+    "history": ("log", "handoff show ID"),
+    "issue": ("handoff create", "handoff list"),
+    "leave": ("uninstall", "agent remove NAME"),
+    "list": ("handoff list", "session list", "decisions", "questions"),
+    "logout": ("uninstall",),
+    "ls": ("handoff list", "log"),
+    "note": ("session finding TEXT", "ask NAME TEXT"),
+    "pr": ("handoff complete ID", "handoff check-files"),
+    "record": ("session finding TEXT",),
+    "reopen": ("handoff request-changes ID --reason TEXT",),
+    "reset": ("uninstall", "restore FILE"),
+    "revert": ("withdraw DECISION --reason TEXT", "handoff cancel ID --reason TEXT"),
+    "stop": ("session end",),
+    "tree": ("handoff graph",),
+    "undo": ("uninstall", "withdraw DECISION --reason TEXT", "session retract REF"),
+    "whoami": ("next", "agent list"),
+    "agent create": ("agent add NAME",),
+    "agent delete": ("agent remove NAME",),
+    "agent register": ("agent add NAME",),
+    "agent rm": ("agent remove NAME",),
+    "agent whoami": ("agent list",),
+    "handoff TEXT": ("handoff create --title TEXT --to NAME",),
+    "handoff blocked": ("handoff list --status blocked", "handoff why ID", "handoff graph"),
+    "handoff deps": ("handoff graph",),
+    "handoff history": ("handoff show ID",),
+    "handoff reopen": ("handoff request-changes ID --reason TEXT",),
+    "handoff tree": ("handoff graph",),
+    "handoff issue": ("handoff create",),
+    "handoff next": ("next",),
+    "handoff undo": ("handoff cancel ID --reason TEXT",),
+    "handoff delete": ("handoff cancel ID --reason TEXT",),
+    "handoff decline": ("handoff reject ID --reason TEXT",),
+    "import markdown": ("import handoffs",),
+    "import md": ("import handoffs",),
+    "import old": ("import handoffs",),
+    "report find": ("report query --task-pattern TEXT", "search TEXT"),
+    "report search": ("report query --task-pattern TEXT", "search TEXT"),
+    "session TEXT": ("session finding TEXT",),
+    "session export": ("session move", "report generate"),
+    "session found": ("session finding TEXT",),
+    "session note": ("session finding TEXT",),
+    "session resume": ("report resume", "session move", "session start --resumes ID"),
+    "session stop": ("session end",),
+}
+"""By a word that is no verb here, or by a group and such a word: the commands that do it, the likeliest first.
+
+TEXT is any text of several words.
+"""
+
+OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "-C": ("--home",),
+    "-a": ("--to", "--as"),
+    "-b": ("--body", "--reason", "--text"),
+    "-f": ("--file", "--from-file"),
+    "-m": ("--summary", "--reason", "--text", "--title", "--why", "--comment", "TEXT|@FILE", "TEXT"),
+    "-n": ("--limit",),
+    "-o": ("--out", "--file"),
+    "-p": ("--path", "--to"),
+    "-r": ("--reviewer",),
+    "-s": ("--status",),
+    "-t": ("--title", "--type", "--task"),
+    "--agent": ("--to", "--author", "--as"),
+    "--assign": ("--to", "--as"),
+    "--assignee": ("--to", "--as"),
+    "--because": ("--reason", "--why"),
+    "--blocked": ("--status blocked",),
+    "--blocked-by": ("--depends-on",),
+    "--body-file": ("--body @FILE",),
+    "--by": ("--author", "--as"),
+    "--description": ("--body", "--summary"),
+    "--file": ("--path", "--from-file", "--out", "DIR", "FILE", "FILE|DIR"),
+    "--for": ("--to", "--as"),
+    "--from": ("--author",),
+    "--message": ("--summary", "--reason", "--text", "--title", "--why", "--comment", "TEXT|@FILE", "TEXT"),
+    "--mine": ("--to NAME", "--as"),
+    "--name": ("NAME", "[ID]", "ID", "--id"),
+    "--needs": ("--depends-on",),
+    "--oneline": ("--limit",),
+    "--out": ("--file", "FILE", "FILE|DIR", "FILE|DIR/"),
+    "--output": ("--out", "FILE", "FILE|DIR", "FILE|DIR/"),
+    "--owner": ("--to", "--author"),
+    "--reason": ("--why", "--summary", "--comment"),
+    "--result": ("--summary",),
+    "--role": ("ROLE",),
+    "--status": ("--all",),
+    "--text": ("TEXT|@FILE", "TEXT", "--body", "--summary"),
+    "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),
+    "--why": ("--reason", "--body", "--summary"),
+}
+"""By an option that the verb lacks: options (with a value, perhaps) or arguments; the first that it has is meant."""
+
+OPTIONS_OF_VERB: Final[dict[str, str]] = {
+    "ask --to": "ask NAME TEXT",
+    "handoff create -p": "handoff create --body TEXT",
+    "handoff create --label": "handoff create --criterion TEXT",
+    "handoff list --blocked-by": "handoff graph",
+    "handoff list --why": "handoff why ID",
+    "init --force": "uninstall",
+    "log --after-date": "search TEXT --since TIME",
+    "log --grep": "search TEXT",
+    "log --oneline": "log --limit N",
+    "log --since": "search TEXT --since TIME",
+    "restore --to": "restore FILE --home DIR",
+    "search --as": "search TEXT --author NAME",
+    "search --path": "decisions --path PATH",
+    "search -i": "search TEXT",
+    "setup --undo": "uninstall",
+    "setup --uninstall": "uninstall",
+    "setup --remove": "uninstall",
+}
+"""By a verb and an option that it lacks: the command that does it, where it is another one."""
+
+WORDS: Final[dict[str, str]] = {
+    "all": "--all",
+    "me": "--to NAME",
+    "mine": "--to NAME",
+    "open": "--status pending",
+    "ready": "--ready",
+}
+"""By a word after a verb that takes no more of them: the option that means it, if the verb has it."""
+
+TEXT_ARGUMENTS: Final = ("TEXT", "APPROACH")
+"""What a verb's argument is called when it is one text of several words."""
+
+TEXT_OPTIONS: Final = ("--summary", "--reason", "--why", "--comment", "--text", "--title")
+"""Options for a text, in the order in which a text in the wrong place is taken for theirs."""
+
+NUMBER_OPTIONS: Final = ("--criterion", "--limit")
+FILE_OPTIONS: Final = ("--path", "--file", "--from-file", "--artifact", "--bundle", "--out")
+"""Options for a number and for an existing file, in the same order."""
+
+NAME_OPTIONS: Final = {"init": "--name", "next": "--as", "unread": "--as"}
+"""By a verb without arguments: the option of the name that people write after it."""
+
+SHOWING_WORDS: Final = frozenset({"show", "get", "view"})
+"""Words that are left out before the id of a verb that shows one thing when it gets an id."""

@@ -1,0 +1,192 @@
+"""The first guesses of users who know git and gh are answered with the command or the option that does it here."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+import click
+import pytest
+
+from deedbook.consumers.interfaces.cli import guesses
+from deedbook.consumers.interfaces.cli.program import deed as program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from calling import Deed
+
+GUESSES: Final = [
+    ('create "Fix it" kuro --as alex', "deed handoff create"),
+    ("create --assignee kuro", "deed handoff create"),
+    ("handoff create -t T -b B", "--title"),
+    ("handoff create --title T -b B", "--body"),
+    ("handoff create --title T --assignee kuro --as alex", "--to"),
+    ("handoff create --title T --body-file body.md --as alex", "--body @FILE"),
+    ('handoff create "Fix it" kuro --as alex', "--to kuro"),
+    ('handoff complete h1 -m "all done"', "--summary"),
+    ('handoff complete h1 "all done"', "--summary"),
+    ('handoff complete h1 --result "all done"', "--summary"),
+    ("handoff reopen h1", "deed handoff request-changes"),
+    ("reopen h1", "deed handoff request-changes"),
+    ("close which-port", "deed settle"),
+    ('handoff request-changes h1 "not ok"', "--reason"),
+    ('handoff reject h1 --why "no"', "--reason"),
+    ('handoff cancel h1 "no need"', "--reason"),
+    ("next kuro", "next --as kuro"),
+    ("next --for kuro", "--as"),
+    ("handoff list --mine", "--to"),
+    ("handoff list --assignee kuro", "--to"),
+    ("handoff list open", "--status pending"),
+    ("issue create", "deed handoff create"),
+    ("commit -m x", "deed handoff complete"),
+    ("-C /tmp next", "--home"),
+    ("next -C /tmp", "--home"),
+    ("agent grant-role kuro --role reviewer", "deed agent grant-role NAME ROLE"),
+    ("agent create ana", "deed agent add"),
+    ("agent add --name ana", "deed agent add NAME"),
+    ('ask --to claude-code "is it ok" --as alex', "deed ask NAME TEXT"),
+    ("ask claude-code is it ok --as alex", 'deed ask claude-code "is it ok"'),
+    ("unread kuro", "unread --as kuro"),
+    ("questions show which-port", "deed questions which-port"),
+    ("questions --mine", "--to"),
+    ("questions --status open", "--all"),
+    ("whoami", "deed next"),
+    ('record "x y"', "deed session finding"),
+    ('session found "x y"', "deed session finding"),
+    ('session note "x y"', "deed session finding"),
+    ("session stop", "deed session end"),
+    ("session finding the cache is slow --as claude-code", 'deed session finding "the cache is slow"'),
+    ("search -i foo", "deed search TEXT"),
+    ("log --since 7d", "deed search TEXT --since"),
+    ("log -n 5", "--limit"),
+    ("log --oneline", "--limit"),
+    ("log session", "--stream"),
+    ("history", "deed log"),
+    ("report find x", "deed report query"),
+    ("report search x", "deed report query"),
+    ("search x --path src/api.py", "deed decisions --path"),
+    ("import old x", "deed import handoffs"),
+    ("import markdown x", "deed import handoffs"),
+    ("handoff create --blocked-by h1 --title t", "--depends-on"),
+    ("blocked", "deed handoff list --status blocked"),
+    ("handoff blocked", "deed handoff list --status blocked"),
+    ("handoff list --blocked", "--status blocked"),
+    ("handoff list blocked", "--status blocked"),
+    ("handoff list --why", "deed handoff why"),
+    ("tree", "deed handoff graph"),
+    ("handoff deps", "deed handoff graph"),
+    ("handoff tree", "deed handoff graph"),
+    ("dep tree", "deed handoff graph"),
+    ('handoff block h1 "waits for x" --as claude-code', "--reason"),
+    ("session export", "deed session move"),
+    ("session resume", "deed report resume"),
+    ('decide "use tabs" src/api.py --as alex', "--path src/api.py"),
+    ('decide "use tabs" --file src/api.py --as alex', "--path"),
+    ('decide src/api.py "use tabs" --as alex', "deed decide 'use tabs' --path src/api.py"),
+    ("decisions show use-tabs", "deed decisions use-tabs"),
+    ("withdraw x --because y", "--reason"),
+    ("withdraw x -m y", "--reason"),
+    ("delete x", "deed withdraw"),
+    ("pr", "deed handoff"),
+    ("handoff render h1 -o x", "--out"),
+    ("backup --to x", "deed backup FILE|DIR"),
+    ("export --to x", "deed export"),
+    ("restore --to x", "--home"),
+    ("verify body.md", "--bundle body.md"),
+    ("undo", "deed uninstall"),
+    ("leave", "deed uninstall"),
+    ("reset", "deed uninstall"),
+    ("agent delete kuro", "deed agent remove"),
+    ("setup claude-code --undo", "deed uninstall"),
+    ("uninstall claude-code", "deed uninstall"),
+    ("init --force", "deed uninstall"),
+    ("ls", "deed handoff list"),
+    ("handoff list -n 5", "--limit"),
+    ('note "x y"', "deed session finding"),
+    ("stop", "deed session end"),
+    ("handoff TEXT", "deed handoff create"),
+    ("init ana", "did you mean `deed init --name ana`?"),
+    ("handoff cancel h1", "needs --reason"),
+    ("handoff block h1", "needs --reason"),
+    ("session dead-end A B", "needs --why"),
+    ('ask "is it ok" claude-code', "the name comes first: `deed ask claude-code 'is it ok'`"),
+    ('search "-dash in a text"', "write `--` before a text that begins with a dash"),
+    ('handoff "Fix the cache"', "deed handoff create --title TEXT"),
+    ("handoff check h1 2", "did you mean --criterion 2?"),
+]
+"""A call, and the text that its error must contain."""
+
+
+@pytest.mark.parametrize(("words", "hint"), GUESSES)
+def test_guess_is_answered_with_its_command(
+    nowhere: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, hint: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("body.md", "src/api.py"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert hint in nowhere.refuses("USAGE", *shlex.split(words))["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("next --as Rita", "did you mean rita?"),
+        ("next --server 127.0.0.1:4555", "did you mean nats://127.0.0.1:4555?"),
+        ("next --server 127.0.0.1:99999", "nats://HOST:PORT, as `deed serve` prints it"),
+        ('agent add "Ana Lopez"', "did you mean ana-lopez?"),
+        ("agent add ???", "begin with a letter or digit"),
+    ],
+)
+def test_value_that_is_no_name_or_server_is_answered_with_one(alone: Deed, words: str, hint: str) -> None:
+    assert alone.refuses("INVALID_FIELD", *shlex.split(words))["message"].endswith(hint)
+
+
+def test_answer_before_its_question_is_turned_round(deed: Deed) -> None:
+    deed("ask", "b", "Which port do the guesses use", "--as", "a")
+    question = deed.data("questions", "--to", "b")["items"][0]["id"]
+    message = deed.refuses("USAGE", "answer", "80 80", question, "--as", "b")["message"]
+    assert f"the question comes first: `deed answer {question} '80 80'`" in message
+    deed.refuses("NOT_FOUND", "answer", "8080", "no-such-question", "--as", "b")
+
+
+def test_path_where_a_decision_is_named_is_answered_with_the_option(deed: Deed) -> None:
+    message = deed.refuses("NOT_FOUND", "decisions", "src/none.py")["message"]
+    assert message.endswith("did you mean `deed decisions --path src/none.py`?")
+
+
+def test_text_in_a_hint_is_quoted_for_the_shell(nowhere: Deed) -> None:
+    message = nowhere.refuses("USAGE", "session", "finding", "it", "costs", "$HOME")["message"]
+    assert "put the text in quotes: deed session finding 'it costs $HOME'" in message
+
+
+def test_hint_does_not_repeat_a_secret(nowhere: Deed) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    assert secret not in nowhere.refuses("USAGE", "session", "finding", "the", "token", secret)["message"]
+
+
+def test_each_guess_names_a_command_that_exists() -> None:
+    lines = [line for lines in guesses.VERBS.values() for line in lines] + list(guesses.OPTIONS_OF_VERB.values())
+    for line in lines:
+        command: click.Command = program
+        for word in line.split():
+            if not isinstance(command, click.Group):
+                options = {name for parameter in command.params for name in parameter.opts}
+                assert not word.startswith("--") or word in options, line
+                continue
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, line
+            command = found
+        assert not isinstance(command, click.Group), line
+
+
+def test_no_guess_hides_a_verb() -> None:
+    for guess in guesses.VERBS:
+        *groups, word = guess.split()
+        command: click.Command | None = program
+        for group in groups:
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), group)
+        assert isinstance(command, click.Group)
+        assert command.get_command(click.Context(command), word) is None, guess
