@@ -116,7 +116,6 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "handoff create --label": "handoff create --criterion TEXT",
     "handoff list --blocked-by": "handoff graph",
     "handoff list --why": "handoff why ID",
-    "init --force": "uninstall",
     "log --after-date": "search TEXT --since TIME",
     "log --grep": "search TEXT",
     "log --oneline": "log --limit N",
