@@ -140,7 +140,7 @@ WORDS: Final[dict[str, str]] = {
 """By a word after a verb that takes no more of them: the option that means it, if the verb has it."""
 
 TEXT_ARGUMENTS: Final = ("TEXT", "APPROACH")
-"""What a verb's argument is called when it is one text of several words."""
+"""Names of arguments that are one text of several words."""
 
 TEXT_OPTIONS: Final = ("--summary", "--reason", "--why", "--comment", "--text", "--title")
 """Options for a text, in the order in which a text in the wrong place is taken for theirs."""
