@@ -41,6 +41,8 @@ from deedbook.projections.handoffs.queries import TABLE_FORMAT
 
 file_read_max_bytes: Final = 8 * 1024**2
 UNREAD: Final = "unread"
+# Any other refusal is about who imports, such as a key that is not here, and stops the import.
+_ABOUT_FILES: Final = frozenset({"TOO_LARGE", "SECRET_DETECTED", "INVALID_FORMAT"})
 _NOBODY: Final = AgentNames()
 
 
@@ -88,7 +90,8 @@ def read_records(
     """Return the records of a file, or of all files of a folder; ``step(done, total)`` reports progress.
 
     Two files of one name in different folders would be one handoff: the second is unmapped. Raises Refused:
-    ``NOT_FOUND``, or why the only file cannot be stored. Unavailable: a file cannot be read, or a blob not stored.
+    ``NOT_FOUND``, why the only file cannot be stored, or why the author can
+    store none. Unavailable: a file cannot be read, or a blob not stored.
     """
     records: list[Record] = []
     warnings: list[FileWarning] = []
@@ -100,7 +103,7 @@ def read_records(
             source = read_source(file, path)
             batch = records_of(source, put_blob, agents)
         except Refused as refusal:
-            if file == path:
+            if file == path or refusal.code not in _ABOUT_FILES:
                 raise
             unread.append(Unmapped(str(file), f"{refusal.code}: {refusal.message}"))
             continue

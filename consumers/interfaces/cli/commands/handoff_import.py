@@ -81,6 +81,8 @@ def import_(app: App, path: Path, *, names: Path | None, dry_run: bool, **option
             phrase = "was made in this ledger" if len(plan.copies) == 1 else "were made in this ledger"
             echo(f"{len(plan.copies)} {phrase}, and kept in step by `deed handoff watch`: nothing to import")
         echo(counts_line(answer))
+        if counts.unmapped and counts.added:
+            echo("an unmapped file that is corrected becomes a new record; the old one stays (`deed import list`)")
         print_lines(*_needs_text(needs, plan.named, path, agents, importer))
 
     app.show("imported", answer, text)
@@ -114,7 +116,10 @@ def _needs_text(needs: ImportNeeds, named: int, path: Path, agents: AgentNames, 
     yield from _missing_text(needs, agents, again)
     if needs.unknown:
         names = ", ".join(f"{name} ({count})" for name, count in needs.unknown.items())
-        yield f"no agent here is named {names}: --names FILE says which agents they are (`deed handoff import --help`)"
+        yield (
+            f"no agent here is named {names}, so nobody can act as them: --names FILE says which agents they are "
+            "(`deed handoff import --help`). --to and --reviewer count only where a file names nobody"
+        )
     for name, count in needs.others.items():
         yield f"{_counted(count, 'was', 'were')} imported by {name}: only --as {name} can add names"
 

@@ -49,7 +49,9 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
     handoff = read_whole(app, id_)
     # Nobody acts on a bundle, or in the past.
     is_now = app.bundle is None and app.instant is None
+    strangers = _strangers(app, handoff) if is_now else []
     following = next_on(app.query_with, handoff["why"], shown=handoff) if is_now else []
+    following = [step for step in following if step.agent not in strangers]
     if history:
         handoff["history"] = signed_history.signed_history(app, handoff)
 
@@ -58,9 +60,21 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         if history:
             signed_history.print_history(handoff["history"])
         echo(f"\n{as_of_line(handoff['as_of'])}")
+        if strangers:
+            amend = f"deed handoff amend {handoff['id']} --as {handoff['importer']} --to NAME --reviewer NAME"
+            names = "`deed handoff import FILE|DIR --names FILE` says which agents they are"
+            echo(f"no agent here is named {quote_text(' or '.join(strangers))}: {names}; or name others: `{amend}`")
         output.print_next(following, app.settings().agent)
 
     app.show("handoffs.show", handoff, text, following=following[0].command if following else None)
+
+
+def _strangers(app: App, handoff: dict[str, Any]) -> list[str]:
+    """Return the receiver and reviewer of an imported handoff that waits for them, if no agent here has their name."""
+    if handoff["claimed_status"] is None or handoff["status"] != "pending" or claims_over(handoff["claimed_status"]):
+        return []
+    names = {agent["name"] for agent in app.query("agents.list", all=True)["agents"]}
+    return sorted({name for name in (handoff["to"], handoff["reviewer"]) if name} - names)
 
 
 def read_whole(app: App, id_: str) -> dict[str, Any]:
@@ -142,8 +156,9 @@ def _parties(handoff: dict[str, Any]) -> str:
     missing = [party for party, name in parties.items() if not name]
     words = {"sender": "from", "receiver": "to", "reviewer": "with the reviewer"}
     named = ", ".join(f"{words[party]} {name}" for party, name in parties.items() if name).replace(", to ", " to ")
-    # Nobody here has confirmed the imported file, which names them.
-    texts = [f"{named}: so says the imported file"] if named else []
+    # Nobody here has confirmed the import, which names them.
+    by = handoff["importer"]
+    texts = [f"{named}: so says the import by {by} (the file, or names that {by} gave)"] if named else []
     texts += [f"nobody is named as {' or '.join(missing)}"] if missing else []
     lines = ["; ".join(texts)]
     if set(missing) - {"sender"} and handoff["status"] == "pending" and not claims_over(handoff["claimed_status"]):

@@ -82,6 +82,8 @@ def print_unmapped(answer: Mapping[str, Any]) -> None:
 
 def counts_line(answer: Mapping[str, Any]) -> str:
     """Return what an import came to in one line."""
-    added = f"{answer.get('would_add', answer['added'])} {'would be added' if answer.get('dry_run') else 'added'}"
-    read = f"{answer['read']} read, {answer['mapped']} mapped, {answer['unmapped']} unmapped"
-    return f"{read}, lost {answer['lost']}; {added}"
+    new = (
+        f"{answer.get('would_add', answer['added'])} new in the ledger{', if signed' if answer.get('dry_run') else ''}"
+    )
+    read = f"{answer['read']} read: {answer['mapped']} mapped, {answer['unmapped']} stored unmapped"
+    return f"{read}, {answer['lost'] or 'none'} lost; {new}"

@@ -71,7 +71,7 @@ def test_folder_is_imported_and_counted(deed: Deed, files: Path) -> None:
     again = deed.run("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     assert again.code == 0
     counts_line, needs_line = again.out.splitlines()
-    assert counts_line == "4 read, 2 mapped, 2 unmapped, lost 0; 0 added"
+    assert counts_line == "4 read: 2 mapped, 2 stored unmapped, none lost; 0 new in the ledger"
     assert needs_line == "2 wait for rita to confirm: `deed next --as rita`"
     assert "active.md:4: this row has 2 cells" in again.err
     assert "unmapped: " in again.err

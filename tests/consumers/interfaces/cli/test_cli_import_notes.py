@@ -48,7 +48,7 @@ def test_people_see_a_table_the_first_kept_aside_and_where_the_rest_is(
     folder = repository(tmp_path / "r", notes)
     said = deed.run("import", "empirica", "--git", folder, "--as", "a")
     assert said.code == 0
-    assert "26 read, 1 mapped, 25 unmapped, lost 0; 26 added" in said.out
+    assert "26 read: 1 mapped, 25 stored unmapped, none lost; 26 new in the ledger" in said.out
     assert "2 values are dirty" in said.out
     assert said.err.count("unmapped: refs/notes/empirica/messages") == 20
     assert "5 more; `deed import list --unmapped` shows all" in said.err

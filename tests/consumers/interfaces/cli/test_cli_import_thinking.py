@@ -97,7 +97,9 @@ def test_import_counts_everything_and_a_second_run_adds_nothing(
 def test_people_see_what_was_kept_aside_and_why(deed: Deed, fresh: Callable[[str], str], tmp_path: Path) -> None:
     file = transcript(tmp_path / "s.jsonl", fresh("session"))
     told = deed.run("import", "transcript", file, "--as", "a")
-    assert told.out.startswith("4 read, 2 mapped, 2 unmapped, lost 0; 8 added (8 lines in 1 files, 2 without")
+    assert told.out.startswith(
+        "4 read: 2 mapped, 2 stored unmapped, none lost; 8 new in the ledger (8 lines in 1 files, 2 without"
+    )
     assert "unmapped: s.jsonl:8: INVALID_FORMAT: this is not JSON" in told.err
     assert "unmapped: s.jsonl:7: INVALID_FORMAT: no reasoning can be read" in told.err
 
@@ -204,7 +206,7 @@ def test_what_is_missing_or_without_thinking_is_told(alone: Deed, tmp_path: Path
     alone.refuses("USAGE", "import", "thinking", tmp_path)
     (tmp_path / "notes.txt").write_text("nothing")
     told = alone.run("import", "thinking", tmp_path / "notes.txt", "--as", "a")
-    assert told.out.startswith("0 read, 0 mapped, 0 unmapped, lost 0; 0 added")
+    assert told.out.startswith("0 read: 0 mapped, 0 stored unmapped, none lost; 0 new in the ledger")
     assert "no thinking was found" in told.err
 
 
