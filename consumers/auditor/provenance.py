@@ -12,27 +12,34 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
-from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.system.files import write_whole
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.system.files import read_regular, write_whole
+
+_file_size_max_bytes: Final = 256 * 1024**2
 
 
 def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: str, humans: Collection[str]) -> int:
     """Write PROV-N if the file's name ends in ``.provn``, else PROV-JSON; return the number of events.
 
     ``events`` are rows of ``catalog.why``; authors that are not in ``humans`` are programs. Raises Unavailable:
-    ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.
+    ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written. Refused: ``USAGE`` when ``file`` exists
+    and is no PROV of this ledger.
     """
     try:
         from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - extra `prov`
     except ModuleNotFoundError as error:
         message = "PROV needs the package prov. Install it: pip install 'deedbook[prov]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="prov") from error
+    namespace = f"urn:deedbook:{ledger}:"
+    present = read_regular(file, size_max_bytes=_file_size_max_bytes, follow=True)
+    if present is not None and namespace.encode() not in present:
+        raise Refused("USAGE", f"{file} exists and is no PROV of this ledger: name another file", path=str(file))
     rows = {row["event_index"]: row for row in events}
     document = ProvDocument()
-    deedbook = document.add_namespace("deedbook", f"urn:deedbook:{ledger}:")
+    deedbook = document.add_namespace("deedbook", namespace)
     for algorithm in ("blake3", "sha256"):
         document.add_namespace(algorithm, f"urn:{algorithm}:")
     for author in sorted({row["author"] for row in rows.values()}):

@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import layout
-from deedbook.ledger.bundle.archive import ending, header, padding
+from deedbook.ledger.bundle.archive import Bundle, ending, header, padding
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import schemas, verify_program
 from deedbook.ledger.bundle.signed_file import encode_signed_file
 from deedbook.ledger.client.client import Client, read_batch_path
-from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable, message_of
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
@@ -118,8 +118,9 @@ def export_bundle(
 
     A web server can serve the folder: it has the layout of C2SP tlog-tiles, and a few more files. With ``files`` of the
     ledger's folder, the bundle is a backup for `deed restore`. ``progress`` gets the steps done and their total, two
-    for each entry. Equal logs give equal files. Raises Refused: ``NOT_FOUND`` for an unknown stream; the codes of a key
-    file when the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    for each entry. Equal logs give equal files. A file at ``path`` is replaced only if the new one has all that it has.
+    Raises Refused: ``USAGE`` for another file; ``NOT_FOUND`` for an unknown stream; the codes of a key file when the
+    checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
     note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
@@ -150,6 +151,8 @@ def export_bundle(
         verify_py=sha256(program).hexdigest(),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
+    if not is_folder:
+        _check_replaceable(client, path, manifest)
     members |= {layout.home_name(name): content for name, content in files.items()}
     members[PAGE] = survey.page.encode(manifest)
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
@@ -159,6 +162,29 @@ def export_bundle(
                 done = min(checkpoint.size, layout.entry_range(name)["end"])
                 report(checkpoint.size + done, 2 * checkpoint.size)
     return Exported(manifest, sorted(survey.needed - {*blobs}))
+
+
+def _check_replaceable(client: Client, path: Path, new: layout.Manifest) -> None:
+    """Refuse to replace a file unless it is a bundle of an earlier state of this log, and has nothing that is not new.
+
+    Raises Refused: ``USAGE``.
+    """
+    if not path.exists():
+        return
+    advice = "name another file, or a folder"
+    try:
+        with Bundle(path) as bundle:
+            old = bundle.manifest
+    except DeedbookError:
+        old = None
+    if old is None or old.ledger != new.ledger:
+        raise Refused("USAGE", f"{path} exists and is no backup of this ledger: {advice}", path=str(path))
+    is_earlier = old.size <= new.size and client.consistency(0, old.size).root == old.root
+    is_within = new.content == "log" or (old.content, old.stream) == (new.content, new.stream)
+    if not (is_earlier and is_within):
+        raise Refused("USAGE", f"{path} has entries of this ledger that the new file lacks: {advice}", path=str(path))
+    if lacking := sorted({*old.files, *old.blobs} - {*new.files, *new.blobs}):
+        raise Refused("USAGE", f"{path} has {lacking[0]}, which the new file lacks: {advice}", path=str(path))
 
 
 def signed_file_of(client: Client, stream: str) -> bytes:

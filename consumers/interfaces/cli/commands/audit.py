@@ -22,7 +22,8 @@ from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.sdk.files import write_file
 from deedbook.ledger.bundle import Bundle, export_bundle, signed_file_of
 from deedbook.ledger.client.stream_reader import pinned_root
-from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.home.location import SIGNED_FILE
 from deedbook.ledger.service.server import unserved
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ def export(app: App, file: str, stream: str | None, *, is_text: bool) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Deedbook.
 
     If FILE ends in a slash or is an empty folder, a folder of C2SP tlog-tiles is written, which any web server can
-    publish. A signed file (--text) has the same proofs as text, one entry a line, and needs Deedbook to verify it.
+    publish. A signed file (--text) has the same proofs as text, one entry a line, and needs Deedbook to verify it. An
+    existing FILE is replaced only by a newer export of the same.
     """
     if is_text:
         _export_text(app, Path(file), stream)
@@ -197,9 +199,20 @@ def _export_text(app: App, file: Path, stream: str | None) -> None:
     if stream is None:
         raise Refused("USAGE", "--text writes one stream: add --stream, for example --stream handoff/ID")
     content = signed_file_of(app.client(), stream)
+    # A signed file beside a handoff file may be damaged: `check-files` names this command to write it again.
+    if file.exists() and not file.name.endswith(SIGNED_FILE) and not _is_of_stream(file, app.client().ledger, stream):
+        raise Refused("USAGE", f"{file} exists and is no signed file of {stream}: name another file", path=str(file))
     write_file(file, content)
     how = shlex.join(("deed", "verify", "--bundle", str(file)))
     app.show("signed_file", {"file": str(file), "stream": stream, "size": len(content)}, f"Anyone can check it: {how}")
+
+
+def _is_of_stream(file: Path, ledger: str, stream: str) -> bool:
+    try:
+        with Bundle(file) as bundle:
+            return (bundle.manifest.ledger, bundle.manifest.stream) == (ledger, stream)
+    except DeedbookError:
+        return False
 
 
 def missing_blobs_text(missing: list[str]) -> list[str]:

@@ -33,7 +33,8 @@ from deedbook.ledger.trust.store import TrustStore
 def backup(app: App, target: Path, *, with_keys: bool) -> None:
     """Write log, blobs and settings to FILE, or to a new file in the folder DIR, while the ledger is in use.
 
-    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` restores the ledger from it.
+    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` restores the ledger from it. If
+    FILE exists, it is replaced only if it is an earlier backup of this ledger and has nothing that the new one lacks.
     """
     client = app.local_client()
 

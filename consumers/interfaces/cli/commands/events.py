@@ -62,7 +62,8 @@ def why(
     reasoning or review, snapshots and blobs. REF is an event, a reasoning, a handoff or other stream (its last event),
     or a blob. To learn why a handoff is not ready, use `deed handoff why ID`.
 
-    --prov writes PROV-JSON, or PROV-N where FILE ends in .provn.
+    --prov writes PROV-JSON, or PROV-N where FILE ends in .provn. An existing FILE is replaced only if it is PROV of
+    this ledger.
     """
     direction = "both" if back == forward else "back" if back else "forward"
     arguments = {"id": ref, "direction": direction, "depth": depth}

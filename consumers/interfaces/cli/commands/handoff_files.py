@@ -36,7 +36,10 @@ from deedbook.ledger.errors import Exit, Refused, Unavailable
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
 def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) -> None:
-    """Print the markdown file of a handoff as the ledger has it."""
+    """Print the markdown file of a handoff as the ledger has it.
+
+    With --out an existing file is replaced only if its name is that of the handoff's file, ID.md.
+    """
     if (id_ is None) == (from_file is None):
         raise Refused("USAGE", "give the ID of a handoff, or --from-file FILE")
     if from_file is not None:
@@ -48,6 +51,8 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
         if out is None or not is_signed_folder(out.parent):  # there, a file says only what is signed
             content = with_marks(content, refuted_reasonings(app.query_with, handoff))
     if out is not None:
+        if out.exists() and out.name != name and read_file(out) != content:
+            raise Refused("USAGE", f"{out} exists and is not {name}: name another file", path=str(out))
         write_file(out, content)
         app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, str(out))
     elif app.as_json:

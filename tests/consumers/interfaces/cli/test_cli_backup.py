@@ -340,14 +340,15 @@ def test_pipe_in_the_place_of_settings_holds_up_neither_backup_nor_restore(full:
 
 
 def test_full_disk_leaves_no_half_backup(full: Deed, tmp_path: Path) -> None:
-    (tmp_path / "ledger.tar").write_bytes(b"the one before")
+    full("backup", tmp_path / "ledger.tar")
+    before = (tmp_path / "ledger.tar").read_bytes()
     program = f'ulimit -f 40; exec "{sys.executable}" -m deedbook "$@"'
     verb = ["--home", str(full.home), "backup", str(tmp_path / "ledger.tar")]
     said = subprocess.run(
         ["bash", "-c", program, "deed", *verb], env=environment(), capture_output=True, text=True, check=False
     )
     assert (said.returncode, said.stderr.split(":")[0]) == (7, "STORE_UNAVAILABLE"), said
-    assert (tmp_path / "ledger.tar").read_bytes() == b"the one before"
+    assert (tmp_path / "ledger.tar").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["ledger.tar"]
 
 
@@ -376,3 +377,57 @@ def test_backup_and_restore_that_are_killed_leave_the_old_or_the_new(
         full("backup", tmp_path / "ledger.tar")
         for leftover in tmp_path.glob(".deedbook-*"):
             leftover.unlink()
+
+
+@pytest.mark.parametrize("verb", ["backup", "export"])
+def test_file_of_something_else_is_not_replaced(full: Deed, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "x.txt").write_text("precious")
+    error = full.refuses("USAGE", verb, tmp_path / "x.txt")
+    assert error["message"].endswith("x.txt exists and is no backup of this ledger: name another file, or a folder")
+    assert (tmp_path / "x.txt").read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["x.txt"]
+
+
+def test_backup_replaces_only_an_earlier_one_of_the_same_ledger(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
+    full("backup", tmp_path / "ledger.tar")
+    emit_finding(full, "session/s")
+    full("backup", tmp_path / "ledger.tar")
+    newer = (tmp_path / "ledger.tar").read_bytes()
+    assert (
+        "new file lacks" in full.refuses("USAGE", "export", "--stream", "session/s", tmp_path / "ledger.tar")["message"]
+    )
+    elsewhere("init", "--unprotected")
+    assert "of this ledger" in elsewhere.refuses("USAGE", "backup", tmp_path / "ledger.tar")["message"]
+    assert (tmp_path / "ledger.tar").read_bytes() == newer
+
+
+@pytest.mark.usefixtures("cheap_passphrases")
+def test_backup_without_keys_does_not_replace_one_with_keys(full: Deed, tmp_path: Path) -> None:
+    with_passphrase("open sesame", full, "backup", "--keys", tmp_path / "ledger.tar")
+    assert (
+        "keys.sealed, which the new file lacks" in full.refuses("USAGE", "backup", tmp_path / "ledger.tar")["message"]
+    )
+
+
+def test_backup_does_not_replace_one_of_another_history(full: Deed, tmp_path: Path) -> None:
+    full("backup", tmp_path / "old.tar")
+    emit_finding(full, "session/s")
+    full("backup", tmp_path / "newer.tar")
+    full("restore", tmp_path / "old.tar", "--replace")
+    full("recover", "--accept-loss", "--yes")
+    emit_finding(full, "session/s", "another finding")
+    assert (
+        "entries of this ledger that the new file lacks"
+        in full.refuses("USAGE", "backup", tmp_path / "newer.tar")["message"]
+    )
+
+
+def test_signed_file_replaces_only_one_of_its_stream(full: Deed, tmp_path: Path) -> None:
+    for name in ("x.txt", "s.deed.json"):
+        (tmp_path / name).write_text("precious")
+    full.refuses("USAGE", "export", "--stream", "session/s", "--text", tmp_path / "x.txt")
+    full("export", "--stream", "session/s", "--text", tmp_path / "s.deed.json")
+    full("export", "--stream", "session/s", "--text", tmp_path / "s.deed.json")
+    assert (tmp_path / "x.txt").read_text() == "precious"
+    full("export", "--stream", "session/s", "--text", tmp_path / "new.json")
+    full("export", "--stream", "session/s", "--text", tmp_path / "new.json")

@@ -85,6 +85,15 @@ def test_what_was_imported_renders_byte_for_byte(deed: Deed, files: Path, tmp_pa
     out = tmp_path / "out.md"
     assert deed("handoff", "render", name, "--out", out) == f"{out}\n"
     assert out.read_bytes() == path.read_bytes()
+    deed("handoff", "render", name, "--out", out)  # it is the same already
+    out.write_text("precious")
+    assert (
+        f"out.md exists and is not {name}.md"
+        in deed.refuses("USAGE", "handoff", "render", name, "--out", out)["message"]
+    )
+    assert out.read_text() == "precious"
+    (tmp_path / f"{name}.md").write_text("edited")
+    deed("handoff", "render", name, "--out", tmp_path / f"{name}.md")
     assert deed.data("handoff", "render", f"{name}.md") == {"file": f"{name}.md", "content": path.read_text()}
     shown = deed.data("handoff", "show", name)
     assert (shown["status"], shown["claimed_status"]) == ("pending", "in_progress, since Monday")

@@ -66,6 +66,7 @@ def test_blob_that_no_entry_names_is_refused_by_both_verifiers_and_by_restore(
     path, invented = tmp_path / "ledger.tar", b"forged evidence"
     name = f"blobs/blake3/{blake3(invented).hexdigest()}"
     for verb in (["export", path], ["export", path, *STREAM], ["backup", path]):
+        path.unlink(missing_ok=True)
         deed(*verb)
         repacked(path, {name: invented})
         report = deed.refuses_programs("VERIFICATION_FAILED", "verify", "--bundle", path)["details"]["report"]

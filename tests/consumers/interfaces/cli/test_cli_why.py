@@ -139,3 +139,13 @@ def test_handoff_to_its_sender_is_noticed(deed: Deed, fresh: Callable[[str], str
     name = fresh("waiting")
     words = ("handoff", "create", name, "--as", "a", "--to", "a", "--reviewer", "rita", "--title", "t")
     assert "warning: a hands it to themselves: somebody else still reviews it" in deed.run(*words).err
+
+
+def test_prov_replaces_only_prov_of_this_ledger(deed: Deed, chain: list[dict[str, Any]], tmp_path: Path) -> None:
+    for name in ("why.json", "why.provn"):
+        for _ in range(2):
+            deed("why", chain[0]["index"], "--prov", tmp_path / name)
+    (tmp_path / "x.txt").write_text("precious")
+    error = deed.refuses("USAGE", "why", chain[0]["index"], "--prov", tmp_path / "x.txt")
+    assert "x.txt exists and is no PROV of this ledger" in error["message"]
+    assert (tmp_path / "x.txt").read_text() == "precious"
