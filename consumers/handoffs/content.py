@@ -7,7 +7,7 @@ signed, because ``render`` and ``watch`` would fail on it for ever.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -189,6 +189,22 @@ def check_judged(verb: Verb, handoff: dict[str, Any]) -> None:
     state = "imported" if status == "pending" and handoff["result"] else status
     if not handoff["result"] or state not in row.from_states:
         raise wrong_state(rules_of("handoff"), row, state, handoff["id"])
+
+
+def check_roles(verb: Verb, handoff: Mapping[str, Any], name: str, roles: Collection[str]) -> None:
+    """Refuse an agent whose roles never allow an operation, before they are asked to read anything for it.
+
+    Raises Refused: ``NOT_AUTHORIZED``.
+    """
+    rows = OPERATIONS[verb].rows
+    able = [row.roles or rules_of("handoff").roles for row in rows]
+    if any(each.intersection(roles) for each in able):
+        return
+    needed = " or ".join(sorted(frozenset[str]().union(*able)))
+    act = rules_of("handoff").act(rows[0].kind)
+    reviewer = f": its reviewer is {handoff['reviewer']}" if handoff["reviewer"] else ""
+    message = f"to {act} ({handoff['id']}), {name} needs the role {needed}{reviewer}"
+    raise Refused("NOT_AUTHORIZED", message, name=name, role=needed)
 
 
 def approves_import(handoff: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

@@ -231,7 +231,8 @@ def restore(
         work = Restore(bundle, home)
         present = _read_present(home, bundle.manifest.size)
         if present is not None:
-            _check_may_replace(present, bundle.manifest, work.accepted_ms(), replace=replace)
+            command = f"deed restore --replace {trust.quoted_path(path)} --home {trust.quoted_path(home.path)}"
+            _check_may_replace(present, bundle.manifest, work.accepted_ms(), None if replace else command)
         work.check_files()
         work.open_keys(passphrase() if KEYS in bundle.manifest.files else None)
         is_new = not home.path.exists()
@@ -292,20 +293,21 @@ def _require_alone(log: Log) -> None:
         raise Unavailable("STORE_IN_USE", message, pids=others)
 
 
-def _check_may_replace(present: _PresentLog, manifest: Manifest, accepted_ms: int, *, replace: bool) -> None:
+def _check_may_replace(present: _PresentLog, manifest: Manifest, accepted_ms: int, command: str | None) -> None:
+    """Refuse a backup of another ledger, and with ``command``, which replaces the present log, every backup."""
     if present.ledger != manifest.ledger:
         owner = present.ledger or "an unknown ledger"
         message = (
             f"this folder has a log of {owner}, the backup is of {manifest.ledger}: use another folder with --home"
         )
         raise Refused("WRONG_LEDGER", message, ledger=manifest.ledger, present=present.ledger)
-    if replace:
+    if command is None:
         return
     when = datetime.fromtimestamp(accepted_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     head = f"{manifest.size} entries, the last of {when}, tree head {manifest.root}"
     here = f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
     message = (
-        f"this folder has a ledger: {here}. `deed restore --replace` goes back to {head}"
+        f"this folder has a ledger: {here}. `{command}` goes back to {head}"
         f"{_describe_lost(present, manifest)}"
     )
     raise Refused("LEDGER_EXISTS", message, size=manifest.size, tree_head=manifest.root, present_size=present.size)

@@ -19,6 +19,8 @@ TIME_PATTERN: Final = DAY_PATTERN + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](
 
 ROOT: Final = "root"
 NODE: Final = "node"
+CHECKPOINT: Final = "checkpoint"
+RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
 
 # Characters that end a line somewhere or move a cursor: controls except the tab, NEL included; Unicode's separators.

@@ -11,7 +11,7 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from blake3 import blake3
@@ -19,6 +19,7 @@ from nacl import bindings, exceptions, pwhash, secret
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.format.codec import UNREADABLE, decode_strict, json_decoder
+from deedbook.ledger.format.forms import RESERVED_NAMES
 from deedbook.ledger.limits import config_size_max_bytes
 from deedbook.ledger.system.files import as_unavailable, create_exclusively, open_regular, read_all, write_whole
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 POSSESSION_TYPE = "application/vnd.deedbook.possession.v1"
 JOINING_TYPE = "application/vnd.deedbook.joining.v1"
+_names_shown_max: Final = 10
 
 
 class Key:
@@ -248,7 +250,15 @@ def read_private(path: Path) -> bytes:
     message = (
         f"there is no key file {path}{similar or ': copy it from the machine that has it, or register a new agent'}"
     )
+    if names := names_of_agents(path.parent):
+        message += f" (here are the keys of {names})"
     raise Refused("KEY_FILE_MISSING", message, path=str(path))
+
+
+def names_of_agents(folder: Path) -> str:
+    """Return the names of the agents whose keys are in a folder, with commas; empty if it has none."""
+    names = sorted({path.stem for path in folder.glob("*.key")} - RESERVED_NAMES)
+    return ", ".join([*names[:_names_shown_max], *(["…"] if len(names) > _names_shown_max else [])])
 
 
 def _box(passphrase: str, salt: bytes) -> SecretBox:

@@ -54,8 +54,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROOT: Final = forms.ROOT
 NODE: Final = forms.NODE
-CHECKPOINT: Final = "checkpoint"
-RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
+CHECKPOINT: Final = forms.CHECKPOINT
+RESERVED_NAMES: Final = forms.RESERVED_NAMES
 # The role of further nodes. It excludes other roles, comes with a checkpoint key, and ends with the agent.
 NODE_ROLE: Final = "node"
 

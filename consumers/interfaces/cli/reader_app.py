@@ -19,7 +19,7 @@ from deedbook.consumers.sdk.text import document, json_text
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.local_reader import LocalReader
-from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored_settings, quoted_path
@@ -100,7 +100,8 @@ class ReadingApp(ClosableOptions):
         """Return the name of the agent who acts; refused where none was named."""
         agent = self.settings().agent
         if agent is None:
-            raise Refused("USAGE", "no agent is named to sign this: add --as NAME, or set DEEDBOOK_AGENT")
+            error: DeedbookError = load("absent_agent:absent_agent")(self.settings())
+            raise error
         return agent
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def _needed_blobs_check(client: LocalClient) -> Check:
         missing = [ref for ref in reader.ask(needed_blobs) if client.log.blobs.find(ref) is None]
     if not missing:
         return Check("blobs needed", ok=True, found="all that entries need are here")
-    fix = "store the same file again with `deed blob put`, or `deed restore --replace` a backup that has them"
+    fix = "store the same file again with `deed blob put`, or `deed restore --replace FILE` of a backup that has them"
     return Check("blobs needed", ok=False, found=f"{len(missing)} are missing, first {missing[0]}", fix=fix)
 
 

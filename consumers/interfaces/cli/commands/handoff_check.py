@@ -126,7 +126,7 @@ def _root_of(folder: Path, files: BaseFiles | None, root: str | None) -> str:
         raise Refused("USAGE", "nothing says which ledger to believe: add --base origin/main, or --root FINGERPRINT")
     pinned = files.read(ROOT_FILE)
     if pinned is None:
-        watch = shlex.join(("deed", "handoff", "watch", str(folder), "--signed", "--once"))
+        watch = _watch(folder)
         message = (
             f"{files.base} has no file {path}, so nothing says which ledger to believe: run `{watch}` where the ledger "
             f"is, and commit {path} to that branch first, or add --root FINGERPRINT"
@@ -137,6 +137,11 @@ def _root_of(folder: Path, files: BaseFiles | None, root: str | None) -> str:
     except Refused as refusal:
         message = f"{path} on {files.base} has no fingerprint of a root key: commit a right one there"
         raise Refused("USAGE", message, path=str(path)) from refusal
+
+
+def _watch(folder: Path) -> str:
+    """Return the command that writes the signed files. It needs an agent, and only its user knows which."""
+    return shlex.join(("deed", "handoff", "watch", str(folder), "--signed", "--once", "--as", "NAME"))
 
 
 def _root_problems(folder: Path, files: BaseFiles | None, root: str) -> list[FileProblem]:
@@ -234,8 +239,8 @@ def _check(folder: Path, id_: str, files: BaseFiles | None, policy: _Policy) -> 
 def _absent(path: Path, content: bytes | None, base: BaseFiles | None) -> Iterator[FileProblem]:
     """Yield the problem of a handoff without a signed file: it is missing, or the whole record was removed."""
     if content is not None:
-        watch = shlex.join(("deed", "handoff", "watch", str(path.parent), "--signed", "--once"))
-        yield FileProblem("missing", str(path), 1, "its signed file is missing", watch, is_at_ledger=True)
+        following = _watch(path.parent)
+        yield FileProblem("missing", str(path), 1, "its signed file is missing", following, is_at_ledger=True)
     elif base is not None and path.name in base.names():
         yield FileProblem("removed", str(path), 1, "the base has it, and it was removed", _restored(path, base))
 

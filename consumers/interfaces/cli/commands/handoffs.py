@@ -190,6 +190,8 @@ def _check_ref(name: str, options: dict[str, Any]) -> None:
 def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bool) -> dict[str, Any]:
     """Show a handoff on the terminal, ask, and return it, so that exactly the version or result shown is signed."""
     found = app.query("handoffs.facts", id=id_)  # an id that names nothing is refused before anything is asked
+    own = [role for agent in app.client().agents() if agent.name == app.acting() for role in agent.roles]
+    content.check_roles(verb, found, app.acting(), own)
     if read == "result":
         content.check_judged(verb, found)
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -222,7 +223,9 @@ def test_restore_over_a_ledger_is_refused_unless_it_is_the_same_and_meant(full: 
         follower.line()
         full.refuses("STORE_IN_USE", "restore", tmp_path / "ledger.tar", "--replace")
     present = head(full.home)
-    answer = full.data("restore", tmp_path / "ledger.tar", "--replace")
+    deed, *printed = shlex.split(message.split("`")[1])  # the command as it is printed
+    assert (deed, printed[:2]) == ("deed", ["restore", "--replace"])
+    answer = full.data(*printed)
     assert head(full.home) == old
     assert answer["present_size"] == present[0]
     assert head(Path(answer["replaced"])) == present

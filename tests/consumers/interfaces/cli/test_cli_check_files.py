@@ -390,7 +390,7 @@ def test_the_root_must_come_from_where_the_branch_cannot_change_it(clone: Callab
     git(here.folder, "commit", "-q", "--allow-empty", "-m", "bare")
     said = here.refused("--base", "bare")
     assert "bare has no file docs/handoffs/ROOT" in said
-    assert "`deed handoff watch docs/handoffs --signed --once`" in said
+    assert "`deed handoff watch docs/handoffs --signed --once --as NAME`" in said
     assert "--root takes the fingerprint" in here.refused("--root", "xyz")
 
 

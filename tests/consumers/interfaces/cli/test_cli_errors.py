@@ -149,7 +149,19 @@ def test_key_of_another_ledger_is_refused(alone: Deed, tmp_path: Path) -> None:
 def test_somebody_must_sign(alone: Deed) -> None:
     error = alone.refuses("USAGE", "emit", "session.started", "--stream", "session/s", "--data", "{}")
     assert "--as NAME" in error["message"]
+    alone("agent", "add", "b")
+    alone("agent", "add", "a")
+    error = alone.refuses("USAGE", "emit", "session.started", "--stream", "session/s", "--data", "{}")
+    assert "add --as with one of a, b, or set DEEDBOOK_AGENT" in error["message"]
+    error = alone.refuses("KEY_FILE_MISSING", "session", "start", "--as", "me")
+    assert error["message"].endswith("(here are the keys of a, b)")
     alone.refuses("INVALID_FIELD", "log", "--as", "No Name")
+    assert alone.refuses("INVALID_FIELD", "log", "--as", "Alex")["message"].endswith("did you mean alex?")
+
+
+def test_folder_without_a_ledger_is_named_before_an_agent_is_asked_for(nowhere: Deed, tmp_path: Path) -> None:
+    for verb in (["handoff", "create", "--title", "T", "--to", "b"], ["ask", "b", "text"], ["session", "start"]):
+        nowhere.refuses("NO_LEDGER", *verb, "--home", tmp_path / "empty")
 
 
 def test_full_map_is_refused_and_can_be_raised(alone: Deed, tmp_path: Path) -> None:

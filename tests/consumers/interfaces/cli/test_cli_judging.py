@@ -136,3 +136,13 @@ def test_first_ledger_on_a_terminal_asks_for_passphrases_and_has_a_closed_gate(t
     signs = [("approve this version as rita?", "y"), ("Passphrase of rita: ", "hers")]
     assert "gate: closed\r\n" in run("handoff", "approve", "h", "--as", "rita", answers=signs)
     assert "by rule (self-asserted)\r\ngate: closed\r\n" in run("verify")
+
+
+def test_agent_that_never_may_is_refused_before_they_are_asked_to_read(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("h")
+    deed("handoff", "create", name, "--title", "T", "--to", "b", "--reviewer", "rita", "--as", "a")
+    for verb in ("approve", "verify", "request-changes"):
+        reason = ["--reason", "no"] if verb == "request-changes" else []
+        error = deed.refuses("NOT_AUTHORIZED", "handoff", verb, name, *reason, "--as", "a")
+        assert "a needs the role human or reviewer: its reviewer is rita" in error["message"]
+    deed.refuses("USAGE", "handoff", "approve", name, "--as", "rita")
