@@ -172,6 +172,7 @@ class Forge(Actors):
 
         fakes = {"_decode_head": _head_of, "_survey": survey, "_select_entries": select_entries}
         with mock.patch.multiple(export, **fakes):
+            path.unlink(missing_ok=True)
             export_bundle(_Client(self), path, stream=stream)  # type: ignore[arg-type]
         return path
 

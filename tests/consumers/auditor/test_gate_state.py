@@ -62,6 +62,8 @@ def gate_of(ledger: Ledger, folder: Path) -> str:
     stream = f"session/{ledger.head()[0]}"
     ledger.emit("alice", stream, SessionStarted())
     log, part = folder / "log.tar", folder / "part.tar"
+    for path in (log, part):
+        path.unlink(missing_ok=True)  # it may be of another ledger or stream, and an export replaces none of these
     with ledger.client() as client:
         texts = {str(client.streams.gate_state()), str(verify_log(client).gate)}
         export_bundle(client, log)
