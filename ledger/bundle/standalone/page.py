@@ -48,14 +48,14 @@ signed entries, and prints INVALID if one byte differs.</p>
 <pre>python3 -m pip install blake3 pynacl
 python3 verify.py --root FINGERPRINT</pre>
 <p>The digits after <code>--root</code> are the fingerprint of the root key <em>in this bundle</em>. Use those that you
-got from another source instead: anybody can make a complete ledger with keys of their own. If you do not trust the
-sender, take the program from another source, too: <code>pip install deedbook-verify</code>, then <code>deedbook-verify
-.</code> with the same option.</p>
+got from another source instead, such as the person who set the ledger up: anybody can make one with keys of their own.
+If you do not trust the sender, take the program from another source, too: <code>pip install deedbook-verify</code>,
+then <code>deedbook-verify .</code> with the same option.</p>
 <p>The last line is the verdict. VALID: every signature is right, every event was permitted, and nothing was changed. It
 does not mean that a handoff was approved, or its result accepted: this page says that of each, below. SUSPECT_KEY: some
-events were signed with a key that was reported stolen. PARTIAL: what is here is correct, and something is missing.
-HISTORY_CHANGED: the bundle contradicts your checkpoint. INVALID: something is wrong. The lines before the verdict name
-handoffs that nobody approved, and evidence that is not in this bundle.</p></div>"""
+events were signed with a key that was reported stolen. PARTIAL: the entries that are here are correct; something is
+missing, and that line names it. HISTORY_CHANGED: the bundle contradicts your checkpoint. INVALID: something is wrong.
+The lines before the verdict name handoffs that nobody approved, and evidence that is not in this bundle.</p></div>"""
 POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()}'"
 
 
@@ -345,7 +345,6 @@ class Page:
             )
         missing = sorted(self.needed - {*manifest["blobs"]})
         listed = "".join(f"<br><code>{safe(ref)}</code>" for ref in missing[:REFS_MAX])
-        absent = f"{len(missing)}, without which an entry is incomplete{listed}"
         rows = [
             ["ledger", f"<code>{safe(manifest['ledger'])}</code>"],
             ["fingerprint of the root key", f"<code>{fingerprint}</code>"],
@@ -354,7 +353,10 @@ class Page:
             ["last entry here", self.signer(self.last)],
             ["content", content],
             ["entries left out", lacking],
-            ["large contents (blobs) left out", absent if missing else "none without which an entry is incomplete"],
+            [
+                "files that an entry needs and that were missing already",
+                f"{len(missing)}{listed}" if missing else "none",
+            ],
         ]
         later = (
             "<p>Without a checkpoint, VALID does not exclude that the ledger has newer entries, which the sender left "

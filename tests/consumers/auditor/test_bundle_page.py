@@ -257,8 +257,9 @@ def test_a_missing_blob_is_named(forge: Forge, tmp_path: Path) -> None:
     ref = "blake3:" + "ab" * 32
     forge.hand_over("filed", criteria=["it is checked"], template=ref)
     path = forge.export(tmp_path / "lacking.tar")
-    assert f"1, without which an entry is incomplete {ref}" in Markup(page_of(path)).text
-    assert "none without which an entry is incomplete" in Markup(page_of(Forge().export(tmp_path / "whole.tar"))).text
+    row = "files that an entry needs and that were missing already"
+    assert f"{row} 1 {ref}" in Markup(page_of(path)).text
+    assert f"{row} none" in Markup(page_of(Forge().export(tmp_path / "whole.tar"))).text
     assert [alone(path).word, ours(path).word] == ["PARTIAL", "PARTIAL"]
     assert "index.html not checked" not in alone(path).text
 
