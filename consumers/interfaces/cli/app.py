@@ -263,8 +263,7 @@ def read_argument(text: str, what: str) -> bytes:
     if text == "-":
         return read_up_to(sys.stdin.buffer, argument_max_bytes, what)
     if not text.startswith("@"):
-        if _is_name_of_file(text):
-            raise Refused("USAGE", f"{text} is a file: write @{text} for its content, or add words", path=text)
+        _refuse_name_of_file(text)
         return text.encode("utf-8", "surrogateescape")
     try:
         with Path(text[1:]).open("rb") as file:
@@ -273,13 +272,13 @@ def read_argument(text: str, what: str) -> bytes:
         raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
 
 
-def _is_name_of_file(text: str) -> bool:
-    if text.split() != [text]:
-        return False
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # a text that is too long for a name, or has a zero byte
-        return False
+def _refuse_name_of_file(text: str) -> None:
+    is_file = False
+    if text.split() == [text]:
+        with contextlib.suppress(OSError, ValueError):  # a text that is too long for a name, or that no name can have
+            is_file = Path(text).is_file()
+    if is_file:
+        raise Refused("USAGE", f"{text} is a file: write @{text} for its content, or add words", path=text)
 
 
 def store_artifact(app: App, path: str) -> str:
@@ -314,6 +313,9 @@ def read_text(text: str | None, what: str) -> str:
     """Return the text of an argument as ``read_argument`` reads it; empty when it was not given."""
     if text is None:
         return ""
+    if text != "-" and not text.startswith("@"):
+        _refuse_name_of_file(text)
+        return text
     content = read_argument(text, what)
     try:
         return content.decode("utf-8")
