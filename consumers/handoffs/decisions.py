@@ -74,7 +74,7 @@ def line_of(decision: Mapping[str, Any]) -> str:
 def project_path(text: str, project: Path, folder: Path) -> str:
     """Return a path typed in ``folder`` as a path of the project; one that lies outside stays as it is.
 
-    >>> project_path("api.py", Path("/work"), Path("/work/src")), project_path("src/**", Path("/work"), Path("/work"))
+    >>> project_path("api.py", Path("/x"), Path("/x/src")), project_path("src/**", Path("/x"), Path("/x"))
     ('src/api.py', 'src/**')
     """
     path = os.path.relpath(folder / text, project)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
 
 Step: TypeAlias = Callable[[int, int], None]
-Showing: TypeAlias = Callable[[], AbstractContextManager[Step]]
 
 shown_after_s = 2.0
 

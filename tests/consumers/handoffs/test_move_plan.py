@@ -23,11 +23,11 @@ RECORDS: Final = Records("s1", ("found: <b>it</b> leaks",), ("task: Mend it",), 
 
 def transcript(*texts: str, **more: Any) -> SessionTranscript:
     messages = [SessionMessage("assistant" if number % 2 else "user", text) for number, text in enumerate(texts)]
-    return SessionTranscript("claude-code", "s", "/work", messages, more.get("left_out", {}), {}, {})
+    return SessionTranscript("claude-code", "s", "/shop", messages, more.get("left_out", {}), {}, {})
 
 
 def test_plan_of_a_whole_session(tmp_path: Path) -> None:
-    read = read_messages(write(tmp_path / "s.jsonl", claude_lines("/work").rows), "claude-code")
+    read = read_messages(write(tmp_path / "s.jsonl", claude_lines("/shop").rows), "claude-code")
     plan = plan_move(PARTIES, read, RECORDS, ORIGIN, 50_000)
     *said, last = plan.messages
     assert said == read.messages

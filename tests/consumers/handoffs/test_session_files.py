@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 HARNESSES: Final[tuple[HarnessName, ...]] = get_args(HarnessName)
 END: Final = datetime(2026, 11, 29, 10, 0, 30, tzinfo=UTC)
-PROJECT: Final = Path("/work/my_app")
+PROJECT: Final = Path("/shop/my_app")
 SAMPLES: Final = {
-    "claude-code": claude_lines("/work").rows,
-    "codex": codex_rows("/work"),
-    "gemini": gemini_rows("/work"),
+    "claude-code": claude_lines("/shop").rows,
+    "codex": codex_rows("/shop"),
+    "gemini": gemini_rows("/shop"),
 }
 
 
@@ -71,7 +71,7 @@ def test_new_session_of_claude_code_is_a_chain_of_lines(tmp_path: Path) -> None:
     said = [SessionMessage("user", REQUEST, "2026-11-29T10:00:00.000Z"), SessionMessage("assistant", "Yes.")]
     new = new_session(place, said, "seed", END)
     first, second = map(json.loads, new.files[new.path].splitlines())
-    assert new.path == tmp_path / "projects/-work-my-app" / f"{new.id}.jsonl"
+    assert new.path == tmp_path / "projects/-shop-my-app" / f"{new.id}.jsonl"
     assert (first["parentUuid"], second["parentUuid"]) == (None, first["uuid"])
     assert {line["sessionId"] for line in (first, second)} == {new.id}
     assert {line["timestamp"] for line in (first, second)} == {"2026-11-29T10:00:00.000Z"}
@@ -96,7 +96,7 @@ def test_name_of_a_project_is_that_of_gemini(tmp_path: Path) -> None:
     place = SessionPlace("gemini", tmp_path, PROJECT)
     said = [SessionMessage("user", REQUEST)]
     new = new_session(place, said, "seed", END)
-    assert new.files[tmp_path / "tmp/my-app/.project_root"] == b"/work/my_app"
+    assert new.files[tmp_path / "tmp/my-app/.project_root"] == b"/shop/my_app"
     written(new)
     assert list(new_session(place, said, "other", END).files) == [tmp_path / f"tmp/my-app/chats/{_name(place, said)}"]
 
@@ -122,19 +122,19 @@ def sessions_of(harness: HarnessName, home: Path) -> tuple[SessionPlace, str, li
     """Write three sessions of a harness: an old one, the newest one, and one of another project."""
     id_ = {"claude-code": CLAUDE_ID, "codex": CODEX_ID, "gemini": GEMINI_ID}[harness]
     folders = {
-        "claude-code": ("projects/-work/{}.jsonl", "projects/-other/{}.jsonl"),
+        "claude-code": ("projects/-shop/{}.jsonl", "projects/-other/{}.jsonl"),
         "codex": ("sessions/2026/11/29/rollout-2026-11-29T10-00-00-{}.jsonl",) * 2,
-        "gemini": ("tmp/work/chats/session-2026-11-29T10-00-{:.8}.jsonl", "tmp/o/chats/session-2026-{:.8}.jsonl"),
+        "gemini": ("tmp/shop/chats/session-2026-11-29T10-00-{:.8}.jsonl", "tmp/o/chats/session-2026-{:.8}.jsonl"),
     }[harness]
     files = []
-    for number, (path, project) in enumerate(((folders[0], "/work"), (folders[0], "/work"), (folders[1], "/other"))):
+    for number, (path, project) in enumerate(((folders[0], "/shop"), (folders[0], "/shop"), (folders[1], "/other"))):
         rows = {"claude-code": claude_lines(project).rows, "codex": codex_rows(project), "gemini": gemini_rows(project)}
         files.append(write(home / path.format(f"{number}{id_[1:]}"), rows[harness]))
         os.utime(files[-1], (number, number))
     if harness == "gemini":
-        for name in ("work", "o"):
-            (home / f"tmp/{name}/.project_root").write_text("/work" if name == "work" else "/other")
-    return SessionPlace(harness, home, Path("/work")), id_, files
+        for name in ("shop", "o"):
+            (home / f"tmp/{name}/.project_root").write_text("/shop" if name == "shop" else "/other")
+    return SessionPlace(harness, home, Path("/shop")), id_, files
 
 
 @pytest.mark.parametrize("harness", HARNESSES)
@@ -155,17 +155,17 @@ def test_newest_session_of_the_project_is_found_and_any_by_its_id(tmp_path: Path
 
 @pytest.mark.parametrize("harness", HARNESSES)
 def test_without_a_session_the_refusal_says_where_it_was_looked_for(tmp_path: Path, harness: HarnessName) -> None:
-    with pytest.raises(Refused, match=f"NOT_FOUND: {harness} has no session of /work below {tmp_path}"):
-        find_session(SessionPlace(harness, tmp_path, Path("/work")), None)
+    with pytest.raises(Refused, match=f"NOT_FOUND: {harness} has no session of /shop below {tmp_path}"):
+        find_session(SessionPlace(harness, tmp_path, Path("/shop")), None)
 
 
 def test_session_of_a_sub_agent_of_codex_is_none_of_the_user(tmp_path: Path) -> None:
-    rows = codex_rows("/work")
+    rows = codex_rows("/shop")
     assert isinstance(rows[0], dict)
     rows[0]["payload"]["source"] = {"subagent": "review"}
     write(tmp_path / "sessions/2026/11/29/rollout-2026-11-29T10-00-00-x.jsonl", rows)
     write(tmp_path / "sessions/2026/11/29/rollout-2026-11-29T10-00-00-y.jsonl", ["{broken"])
-    assert find_sessions(SessionPlace("codex", tmp_path, Path("/work"))) == []
+    assert find_sessions(SessionPlace("codex", tmp_path, Path("/shop"))) == []
 
 
 def test_prompt_begins_with_the_last_message(tmp_path: Path) -> None:

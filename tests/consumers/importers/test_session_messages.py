@@ -40,29 +40,29 @@ def texts(transcript: SessionTranscript) -> list[tuple[str, str]]:
 
 
 def test_session_of_claude_code_is_read(tmp_path: Path) -> None:
-    transcript = read_messages(write(tmp_path / "s.jsonl", claude_lines("/work").rows), "claude-code")
+    transcript = read_messages(write(tmp_path / "s.jsonl", claude_lines("/shop").rows), "claude-code")
     assert texts(transcript) == CLAUDE_TEXTS
-    assert transcript.folder == "/work"
+    assert transcript.folder == "/shop"
     assert transcript.messages[0].at == at(2)
     assert transcript.calls == {"Bash": 2}
     assert transcript.left_out == {"thinking block": 1, "image": 1, "harness text": 1}
 
 
 def test_session_of_codex_is_read(tmp_path: Path) -> None:
-    transcript = read_messages(write(tmp_path / "s.jsonl", codex_rows("/work")), "codex")
+    transcript = read_messages(write(tmp_path / "s.jsonl", codex_rows("/shop")), "codex")
     assert texts(transcript) == CODEX_TEXTS
     assert transcript.calls == {"exec_command": 1, "apply_patch": 1}
     assert transcript.left_out == {"thinking block": 1, "harness text": 2}
 
 
 def test_session_of_gemini_is_read(tmp_path: Path) -> None:
-    transcript = read_messages(write(tmp_path / "s.jsonl", gemini_rows("/work")), "gemini")
+    transcript = read_messages(write(tmp_path / "s.jsonl", gemini_rows("/shop")), "gemini")
     assert texts(transcript) == GEMINI_TEXTS
     assert transcript.left_out == {"withdrawn message": 2, "harness text": 2, "thinking block": 1}
 
 
 def test_document_of_an_older_gemini_is_read(tmp_path: Path) -> None:
-    first, *rows = [row for row in gemini_rows("/work") if isinstance(row, dict) and "$set" not in row]
+    first, *rows = [row for row in gemini_rows("/shop") if isinstance(row, dict) and "$set" not in row]
     document = first | {"messages": [row for row in rows if row.get("id") in ("g2", "g8", "g9")]}
     (tmp_path / "session.json").write_text(json.dumps(document, indent=2))
     assert [role for role, _ in texts(read_messages(tmp_path / "session.json", "gemini"))] == [
@@ -73,7 +73,7 @@ def test_document_of_an_older_gemini_is_read(tmp_path: Path) -> None:
 
 
 def test_edited_prompt_replaces_the_branch_below_the_first_one(tmp_path: Path) -> None:
-    lines = ClaudeLines("/work")
+    lines = ClaudeLines("/shop")
     start = lines.add("user", REQUEST)
     answer = lines.add("assistant", [{"type": "text", "text": "Which file?"}], parent=start)
     lines.add("user", "a.py")
@@ -87,7 +87,7 @@ def test_edited_prompt_replaces_the_branch_below_the_first_one(tmp_path: Path) -
 
 
 def test_turns_that_codex_rolled_back_are_left_out(tmp_path: Path) -> None:
-    rows = codex_rows("/work")
+    rows = codex_rows("/shop")
     rolled = {"timestamp": at(20), "type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
     again = [row for row in rows if isinstance(row, dict) and row["payload"].get("role") in ("user", "assistant")]
     transcript = read_messages(write(tmp_path / "s.jsonl", [*rows, *again, rolled]), "codex")
@@ -95,7 +95,7 @@ def test_turns_that_codex_rolled_back_are_left_out(tmp_path: Path) -> None:
 
 
 def test_sub_agents_and_errors_of_the_vendor_are_left_out(tmp_path: Path) -> None:
-    lines = claude_lines("/work")
+    lines = claude_lines("/shop")
     lines.add("assistant", [{"type": "text", "text": "I search."}], isSidechain=True)
     lines.add("assistant", [{"type": "text", "text": "API Error: 529"}], isApiErrorMessage=True)
     transcript = read_messages(write(tmp_path / "s.jsonl", lines.rows), "claude-code")
@@ -107,7 +107,7 @@ def test_lines_that_nobody_can_read_are_counted(tmp_path: Path) -> None:
     nested = "[" * 100_000 + "]" * 100_000
     bad = ["{broken", nested, '{"type": "user", "message": ' + nested + "}", "[1]", '"text"', "{}"]
     huge = '{"type": "user", "message": {"content": "' + "x" * line_size_max_bytes + '"}}'
-    rows: list[Any] = [*bad[:3], huge, *claude_lines("/work").rows, *bad[3:]]
+    rows: list[Any] = [*bad[:3], huge, *claude_lines("/shop").rows, *bad[3:]]
     transcript = read_messages(write(tmp_path / "s.jsonl", rows), "claude-code")
     assert texts(transcript) == CLAUDE_TEXTS
     assert transcript.left_out["unreadable line"] == 6
@@ -122,7 +122,7 @@ def test_file_without_a_message_is_refused(tmp_path: Path, harness: HarnessName)
 
 
 def test_link_and_pipe_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "link.jsonl").symlink_to(write(tmp_path / "s.jsonl", claude_lines("/work").rows))
+    (tmp_path / "link.jsonl").symlink_to(write(tmp_path / "s.jsonl", claude_lines("/shop").rows))
     os.mkfifo(tmp_path / "pipe.jsonl")
     for name in ("link.jsonl", "pipe.jsonl"):
         with pytest.raises(Refused, match="INVALID_FORMAT"):
@@ -132,7 +132,7 @@ def test_link_and_pipe_are_refused(tmp_path: Path) -> None:
 def test_session_of_gemini_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "document_size_max_bytes", 100)
     with pytest.raises(Refused, match="TOO_LARGE"):
-        read_messages(write(tmp_path / "s.jsonl", gemini_rows("/work")), "gemini")
+        read_messages(write(tmp_path / "s.jsonl", gemini_rows("/shop")), "gemini")
 
 
 FIELDS = (
@@ -160,7 +160,7 @@ def test_any_fields_are_read_without_an_error(rows: list[Any], data: st.DataObje
 
 @pytest.mark.parametrize("position", [0, 20, 39_970, 39_980, 40_000, 44_070, 44_096])
 def test_secret_at_a_cut_leaves_no_part_of_itself(tmp_path: Path, position: int) -> None:
-    lines = ClaudeLines("/work")
+    lines = ClaudeLines("/shop")
     words = "word " * 10_000
     lines.add("user", f"{words[:position]} {GITHUB} {words[position:]}")
     (message,) = read_messages(write(tmp_path / "s.jsonl", lines.rows), "claude-code").messages
@@ -171,7 +171,7 @@ def test_secret_at_a_cut_leaves_no_part_of_itself(tmp_path: Path, position: int)
 def test_secret_at_the_end_of_what_was_scanned_leaves_no_part_of_itself(tmp_path: Path) -> None:
     key = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQIBADANBgkq' * 500}\n-----END PRIVATE KEY-----\n"
     words = ("word " * 10_000)[: reader.message_max_chars + reader._margin_chars - len(key) - 25]
-    lines = ClaudeLines("/work")
+    lines = ClaudeLines("/shop")
     lines.add("user", f"{key}{words} {GITHUB} {words}")
     (message,) = read_messages(write(tmp_path / "s.jsonl", lines.rows), "claude-code").messages
     assert message.text.startswith("[redacted: private key]")
@@ -180,7 +180,7 @@ def test_secret_at_the_end_of_what_was_scanned_leaves_no_part_of_itself(tmp_path
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in CREDENTIALS.items() for text in texts])
 def test_no_form_of_a_secret_is_in_a_message(tmp_path: Path, kind: str, text: str) -> None:
-    lines = ClaudeLines("/work")
+    lines = ClaudeLines("/shop")
     lines.add("user", f"Use this: {text}")
     call = {"type": "tool_use", "id": "t", "name": "Write", "input": {"file_path": ".env", "content": text}}
     lines.add("assistant", [{"type": "text", "text": f"I use {text}."}, call])
@@ -194,7 +194,7 @@ def test_of_a_long_session_the_first_request_and_the_newest_messages_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "messages_max", 5)
-    lines = ClaudeLines("/work")
+    lines = ClaudeLines("/shop")
     for number in range(10):
         lines.add("user", f"request {number}")
     transcript = read_messages(write(tmp_path / "s.jsonl", lines.rows), "claude-code")

@@ -26,7 +26,7 @@ def line(kind: str, uuid: str, content: Any, **more: Any) -> dict[str, Any]:
         "isSidechain": False,
         "sessionId": "s-1",
         "version": "2.1.0",
-        "cwd": "/work",
+        "cwd": "/shop",
         "type": kind,
         "message": message,
         "uuid": uuid,

@@ -116,6 +116,9 @@ def test_an_older_file_with_evidence_is_no_edit(folder: SyncedFolder) -> None:
     older = folder.text()
     folder.emit("bob", kinds.HandoffCompleted(summary="warm"))
     bob.reconcile()
+    newer, size = folder.text(), folder.size()
+    assert newer != older
     folder.file().write_text(older)
     bob.reconcile()
+    assert (folder.text(), folder.size()) == (newer, size)
     folder.assert_in_step(bob)
