@@ -123,7 +123,10 @@ def _root_of(folder: Path, files: BaseFiles | None, root: str | None) -> str:
         return fingerprint_in(root)
     path = folder / ROOT_FILE
     if files is None:
-        raise Refused("USAGE", "nothing says which ledger to believe: add --base origin/main, or --root FINGERPRINT")
+        if not folder.is_dir():
+            raise Refused("NOT_FOUND", f"there is no folder {folder}: name the one that has the handoff files")
+        way = f"add --base origin/main, where {path} names it, or --root FINGERPRINT"
+        raise Refused("USAGE", f"the root of the ledger to believe is not known: {way}")
     pinned = files.read(ROOT_FILE)
     if pinned is None:
         watch = _watch(folder)

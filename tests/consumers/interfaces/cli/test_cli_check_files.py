@@ -15,6 +15,7 @@ import inside
 import pytest
 
 from deedbook.ledger.bundle.signed_file import signed_file_size_max_bytes
+from deedbook.ledger.errors import CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -383,7 +384,8 @@ def test_nothing_that_a_repository_names_is_run(clone: Callable[[str], Clone]) -
 def test_the_root_must_come_from_where_the_branch_cannot_change_it(clone: Callable[[str], Clone], team: Team) -> None:
     here = clone("good")
     root = (team.project / FOLDER / "ROOT").read_text().strip()
-    assert "add --base origin/main, or --root" in here.refused()
+    assert "add --base origin/main, where docs/handoffs/ROOT names it, or --root" in here.refused()
+    assert "there is no folder elsewhere" in here.refused("elsewhere", code=CODES["NOT_FOUND"].exit)
     assert "2 good" in here.check("--root", root)
     git(here.folder, "checkout", "-q", "--orphan", "bare")
     git(here.folder, "rm", "-q", "-r", "--cached", ".")
