@@ -21,7 +21,7 @@ def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
     def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return client.view(query, arguments, as_of)
 
-    listed = {row["id"]: row for row in every_row(view, "handoffs.list", "items", {})}
+    listed = {row["id"]: row for row in every_row(view, "handoffs.list", "items", {"history": "shown"})}
     ready = {row["id"] for row in every_row(view, "handoffs.list", "items", {"ready": True})}
     agents = {row["name"] for row in view("agents.list", {"all": True})["agents"]}
     rows = every_row(view, "handoffs.waits", "items", {})
