@@ -114,6 +114,7 @@ CODES: dict[str, Code] = {
     "CLOCK_JUMPED": Code(Exit.GATED, False, "The clock is too far from the time of the last entry. Root must set it."),
     "STEP_CONFLICT": Code(Exit.CONFLICT, False, "A reasoning step or dependency conflicts with the steps before it."),
     "EDITED_BY_HAND": Code(Exit.CONFLICT, False, "A person changed the content that would be replaced or removed."),
+    "FILE_EXISTS": Code(Exit.CONFLICT, False, "There is a file with this name, and it is not replaced unasked."),
     "EMBEDDER_MISMATCH": Code(Exit.CONFLICT, False, "Vectors from different embedders cannot be compared."),
     # Lookups.
     "PATTERN_NOT_SUPPORTED": Code(Exit.USAGE, False, "The pattern is not a regular expression that RE2 supports."),

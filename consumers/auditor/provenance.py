@@ -25,8 +25,8 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
     """Write PROV-N if the file's name ends in ``.provn``, else PROV-JSON; return the number of events.
 
     ``events`` are rows of ``catalog.why``; authors that are not in ``humans`` are programs. Raises Unavailable:
-    ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written. Refused: ``USAGE`` when ``file`` exists
-    and is no PROV of this ledger.
+    ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written. Refused: ``FILE_EXISTS`` when ``file``
+    exists and is no PROV of this ledger.
     """
     try:
         from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - extra `prov`
@@ -36,7 +36,7 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
     namespace = f"urn:deedbook:{ledger}:"
     present = read_regular(file, size_max_bytes=_file_size_max_bytes, follow=True)
     if present is not None and namespace.encode() not in present:
-        raise Refused("USAGE", f"{file} exists and is no PROV of this ledger: name another file", path=str(file))
+        raise Refused("FILE_EXISTS", f"{file} exists and is no PROV of this ledger: name another file", path=str(file))
     rows = {row["event_index"]: row for row in events}
     document = ProvDocument()
     deedbook = document.add_namespace("deedbook", namespace)

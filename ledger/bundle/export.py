@@ -119,8 +119,8 @@ def export_bundle(
     A web server can serve the folder: it has the layout of C2SP tlog-tiles, and a few more files. With ``files`` of the
     ledger's folder, the bundle is a backup for `deed restore`. ``progress`` gets the steps done and their total, two
     for each entry. Equal logs give equal files. A file at ``path`` is replaced only if the new one has all that it has.
-    Raises Refused: ``USAGE`` for another file; ``NOT_FOUND`` for an unknown stream; the codes of a key file when the
-    checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    Raises Refused: ``FILE_EXISTS`` for another file; ``NOT_FOUND`` for an unknown stream; the codes of a key file when
+    the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
     note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
@@ -167,7 +167,7 @@ def export_bundle(
 def _check_replaceable(client: Client, path: Path, new: layout.Manifest) -> None:
     """Refuse to replace a file unless it is a bundle of an earlier state of this log, and has nothing that is not new.
 
-    Raises Refused: ``USAGE``.
+    Raises Refused: ``FILE_EXISTS``.
     """
     if not path.exists():
         return
@@ -178,13 +178,15 @@ def _check_replaceable(client: Client, path: Path, new: layout.Manifest) -> None
     except DeedbookError:
         old = None
     if old is None or old.ledger != new.ledger:
-        raise Refused("USAGE", f"{path} exists and is no backup of this ledger: {advice}", path=str(path))
+        raise Refused("FILE_EXISTS", f"{path} exists and is no backup of this ledger: {advice}", path=str(path))
     is_earlier = old.size <= new.size and client.consistency(0, old.size).root == old.root
     is_within = new.content == "log" or (old.content, old.stream) == (new.content, new.stream)
     if not (is_earlier and is_within):
-        raise Refused("USAGE", f"{path} has entries of this ledger that the new file lacks: {advice}", path=str(path))
+        raise Refused(
+            "FILE_EXISTS", f"{path} has entries of this ledger that the new file lacks: {advice}", path=str(path)
+        )
     if lacking := sorted({*old.files, *old.blobs} - {*new.files, *new.blobs}):
-        raise Refused("USAGE", f"{path} has {lacking[0]}, which the new file lacks: {advice}", path=str(path))
+        raise Refused("FILE_EXISTS", f"{path} has {lacking[0]}, which the new file lacks: {advice}", path=str(path))
 
 
 def signed_file_of(client: Client, stream: str) -> bytes:

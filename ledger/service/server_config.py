@@ -51,6 +51,8 @@ _CONSUMING = ("$JS.ACK.>", "$JS.FC.>")
 _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 
 ACCOUNTS_FILE: Final = "accounts.conf"
+WRITTEN_BY: Final = "# Written by `deed deploy nats-config`."
+"""The beginning of each file of that command, which so knows the files that it may replace."""
 ROUTE_USER: Final = "deedbook"
 STORE_IN_CLUSTER: Final = "jetstream-cluster"
 """The folder of the streams of a server that belongs to a cluster."""
@@ -241,7 +243,7 @@ def render_apart(*, store: Path, host: str, port: int, tls: Tls | None = None, m
     It does not change when agents do. The server logs to standard error.
     """
     return f"""\
-# Written by `deed deploy nats-config`. The same command writes {ACCOUNTS_FILE}, which lists the users.
+{WRITTEN_BY} The same command writes {ACCOUNTS_FILE}, which lists the users.
 {_render_server(store, host, port, tls, member)}include {ACCOUNTS_FILE}
 """
 

@@ -22,7 +22,7 @@ from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.stream import Generation, log_stream_config
 from deedbook.ledger.client.remote import RemoteClient
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import CODES, Refused
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.authority import NODE
 from deedbook.ledger.service.server import EmbeddedServer, find_server
@@ -114,6 +114,14 @@ def test_the_files_of_deploy_are_what_the_command_writes(home: Path, tmp_path: P
         assert (tmp_path / name).read_text() == (DEPLOY / "nats" / name).read_text(), (
             f"deed deploy nats-config {arguments}"
         )
+
+
+def test_a_configuration_of_somebody_else_is_replaced_only_with_force(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.conf").write_text("precious")
+    assert configure(home, "--out", str(tmp_path)) == CODES["FILE_EXISTS"].exit
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("one.conf", "precious")]
+    assert configure(home, "--out", str(tmp_path), "--force") == 0
+    assert configure(home, "--out", str(tmp_path)) == 0, "its own files are replaced"
 
 
 def test_a_server_accepts_the_files_of_deploy(home: Path, certificates: Path, tmp_path: Path) -> None:

@@ -201,7 +201,9 @@ def _export_text(app: App, file: Path, stream: str | None) -> None:
     content = signed_file_of(app.client(), stream)
     # A signed file beside a handoff file may be damaged: `check-files` names this command to write it again.
     if file.exists() and not file.name.endswith(SIGNED_FILE) and not _is_of_stream(file, app.client().ledger, stream):
-        raise Refused("USAGE", f"{file} exists and is no signed file of {stream}: name another file", path=str(file))
+        raise Refused(
+            "FILE_EXISTS", f"{file} exists and is no signed file of {stream}: name another file", path=str(file)
+        )
     write_file(file, content)
     how = shlex.join(("deed", "verify", "--bundle", str(file)))
     app.show("signed_file", {"file": str(file), "stream": stream, "size": len(content)}, f"Anyone can check it: {how}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_argument, unavailable
+from deedbook.consumers.interfaces.cli.named_file import check_free, file_exists, force_option
 from deedbook.consumers.interfaces.cli.output import print_fields, print_table, show_page, when
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.ledger.errors import Corrupted, Refused
@@ -21,6 +22,8 @@ from deedbook.ledger.system.files import open_regular
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client, Progress
+
+_hash_chars: Final = 12  # in the name of a partial file
 
 
 @click.group(cls=Group)
@@ -46,10 +49,11 @@ def put(app: App, file: str) -> None:
 @blob.command(cls=Command)
 @click.argument("ref")
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
-def get(app: App, ref: str, out: Path | None) -> None:
+@force_option
+def get(app: App, ref: str, out: Path | None, *, force: bool) -> None:
     """Check a blob's hash, then print it or write it to FILE.
 
-    With -o it is fetched into FILE.part first. An interrupted download continues there.
+    With -o it is fetched into FILE.HASH.part first. An interrupted download continues there.
     """
     client = app.client()
     if out is None:
@@ -57,8 +61,9 @@ def get(app: App, ref: str, out: Path | None) -> None:
             raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
         sys.stdout.buffer.write(client.get_blob(ref))
         return
+    check_free(out, force=force)
     with progress("fetching", is_shown=not app.as_json) as step:
-        size = fetch(client, ref, out, step)
+        size = fetch(client, ref, out, step, force=force)
     app.show("blob", {"ref": ref, "size": size, "file": str(out)}, f"{size} bytes in {out}")
 
 
@@ -115,9 +120,12 @@ def retention_text(view: BlobView) -> str:
     return "restored" if view.referenced_by is None else f"entry {view.referenced_by} refers to it"
 
 
-def fetch(client: Client, ref: str, out: Path, step: Progress) -> int:
-    """Write a blob to ``out`` by way of ``out.part``, which a call that was cut leaves behind; return its size."""
-    part = out.with_name(out.name + ".part")
+def fetch(client: Client, ref: str, out: Path, step: Progress, *, force: bool) -> int:
+    """Write a blob to ``out`` by way of a partial file, which an interrupted call leaves behind; return its size.
+
+    The partial file has the beginning of the blob's hash in its name, so no file of the user has that name.
+    """
+    part = out.with_name(f"{out.name}.{ref.rpartition(':')[2][:_hash_chars]}.part")
     try:
         # Not through a link, nor into a pipe: somebody else may have put one where the part goes.
         with (
@@ -145,11 +153,17 @@ def fetch(client: Client, ref: str, out: Path, step: Progress) -> int:
             file.seek(0)
             content = file.read()
         check_blob(ref, content)
-        part.replace(out)
+        if force:
+            part.replace(out)
+        else:
+            os.link(part, out)  # a rename would replace a file that another process created meanwhile
+            part.unlink()
     except Corrupted as error:
         part.unlink(missing_ok=True)
         message = f"what was fetched is not {ref}: {part} was removed, fetch it again"
         raise Corrupted(error.code, message, ref=ref) from error
+    except FileExistsError as error:
+        raise file_exists(out) from error
     except OSError as error:
         raise unavailable(error, str(out)) from error
     return len(content)

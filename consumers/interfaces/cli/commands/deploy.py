@@ -7,6 +7,7 @@ leaves no majority. What is rendered comes from the very code that the embedded 
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -16,12 +17,13 @@ from typing import Final
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Group
+from deedbook.consumers.interfaces.cli.named_file import check_free, force_option
 from deedbook.consumers.interfaces.node.users import current_users
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import usual_port
 from deedbook.ledger.limits import config_size_max_bytes
-from deedbook.ledger.service.server_config import ACCOUNTS_FILE, Member, Tls, render_accounts, render_apart
-from deedbook.ledger.system.files import as_unavailable, read_regular, write_whole
+from deedbook.ledger.service.server_config import ACCOUNTS_FILE, WRITTEN_BY, Member, Tls, render_accounts, render_apart
+from deedbook.ledger.system.files import as_unavailable, open_regular, read_regular, write_whole
 
 LOOPBACK: Final = "127.0.0.1"
 PASSWORD_FILE: Final = "routes.secret"  # noqa: S105 - the name of the file
@@ -76,6 +78,7 @@ def deploy() -> None:
     required=True,
     help="Write the files there.",
 )
+@force_option
 def nats_config(
     app: App,
     *,
@@ -86,12 +89,14 @@ def nats_config(
     store: Path,
     certificates: Path | None,
     out: Path,
+    force: bool,
 ) -> None:
     """Write the configuration of one nats-server, or of three that copy every stream, for this ledger's agents.
 
     Writes one file for each server, and accounts.conf with the agents that may connect. When agents are added or
     removed, run this again and reload the servers (`nats-server --signal reload`). Three servers authenticate each
-    other with certificates (--tls), or with a password that is generated once in routes.secret beside the files.
+    other with certificates (--tls), or with a password that is generated once in routes.secret beside the files. A file
+    that this command did not write is replaced only with --force.
     """
     names = _NAMES[int(nodes)]
     hosts = hosts or (LOOPBACK,) * len(names)
@@ -101,7 +106,8 @@ def nats_config(
         raise Refused("USAGE", f"--host is given once for each server: {len(names)} times, not {len(hosts)}")
 
     client = app.local_client()
-    files = {ACCOUNTS_FILE: render_accounts(client.ledger, current_users(client, app.ledger_home()))}
+    users = render_accounts(client.ledger, current_users(client, app.ledger_home()))
+    files = {ACCOUNTS_FILE: f"{WRITTEN_BY}\n{users}"}
     with as_unavailable(out):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
     password = _route_password(out / PASSWORD_FILE) if len(names) > 1 and certificates is None else None
@@ -112,10 +118,20 @@ def nats_config(
         # The cluster is called as the nodes' own servers call it, which these may join.
         member = Member(f"deedbook-{client.ledger}", name, route, routes, password, tls) if len(names) > 1 else None
         files[f"{name}.conf"] = render_apart(store=store / name, host=host, port=own_port, tls=tls, member=member)
+    for name in files:
+        check_free(out / name, force=force or _is_written_here(out / name))
     for name, content in files.items():
         write_whole(out / name, content.encode())
     data = {"folder": str(out.absolute()), "files": list(files)}
     app.show("nats_config", data, [str(out / name) for name in files])
+
+
+def _is_written_here(file: Path) -> bool:
+    try:
+        with open_regular(file) as descriptor:
+            return os.read(descriptor, len(WRITTEN_BY)) == WRITTEN_BY.encode()
+    except (OSError, Refused):
+        return False  # `check_free` says why
 
 
 def _addresses(hosts: Sequence[str], port: int) -> list[tuple[str, int]]:

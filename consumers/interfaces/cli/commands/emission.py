@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read_argument, read_up_to
 from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt
+from deedbook.consumers.interfaces.cli.named_file import check_free, force_option
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
@@ -36,6 +37,7 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 @click.option(
     "--receipt", type=click.Path(path_type=Path, dir_okay=False), help="Write the event's receipt to this file."
 )
+@force_option
 def emit(app: App, /, kind: str, **options: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
@@ -44,7 +46,7 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
     events are accepted, or none. A batch has at most 256 events and 900 KiB.
     """
     if kind == "-":
-        if any(value not in (None, ()) for value in options.values()):
+        if any(value not in (None, (), False) for value in options.values()):
             raise Refused("USAGE", "a batch takes no options: write everything in its lines")
         output.show_accepted(
             app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
@@ -54,11 +56,13 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
         raise Refused("USAGE", "add --stream and --data: the event's stream and content")
     check_kinds((kind,))
     options |= {"data": parse_json(options["data"], "--data"), "causes": list(options["causes"])}
-    path = options.pop("receipt")
+    path, force = options.pop("receipt"), options.pop("force")
+    if path is not None:
+        check_free(path, force=force)
     accepted = app.author().emit(Draft(kind=kind, **options))[0]
     if path is not None:
         try:
-            write_receipt(app, accepted.index, path)
+            write_receipt(app, accepted.index, path, force=force)
         except DeedbookError as error:  # the event is in the log, and stays there: only the file is missing
             error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
             raise

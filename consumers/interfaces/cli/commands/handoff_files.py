@@ -52,7 +52,7 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
             content = with_marks(content, refuted_reasonings(app.query_with, handoff))
     if out is not None:
         if out.exists() and out.name != name and read_file(out) != content:
-            raise Refused("USAGE", f"{out} exists and is not {name}: name another file", path=str(out))
+            raise Refused("FILE_EXISTS", f"{out} exists and is not {name}: name another file", path=str(out))
         write_file(out, content)
         app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, str(out))
     elif app.as_json:

@@ -11,6 +11,7 @@ import msgspec
 
 from deedbook.consumers.auditor.report import fingerprint_in
 from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_up_to
+from deedbook.consumers.interfaces.cli.named_file import check_free, force_option, write_named
 from deedbook.consumers.interfaces.cli.output import print_fields, when
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, take
@@ -18,7 +19,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.limits import policy_size_max_bytes, request_size_max_bytes
 from deedbook.ledger.proof.policy import Policy
 from deedbook.ledger.proof.receipt import Receipt, receipt_size_max_bytes
-from deedbook.ledger.system.files import read_regular, write_whole
+from deedbook.ledger.system.files import read_regular
 
 vkey_size_max_bytes: Final = 4096
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -39,7 +40,7 @@ class _Receipts(Group):
 def receipt_() -> None:
     """Print a proof that an event is in the log. Anybody can check it offline.
 
-    `deed receipt INDEX|REF [-o FILE] [--policy FILE]` checks the receipt of an event and prints it as a C2SP
+    `deed receipt INDEX|REF [-o FILE [--force]] [--policy FILE]` checks the receipt of an event and prints it as a C2SP
     tlog-proof. With --policy, it waits for the witnesses that the policy requires.
     """
 
@@ -47,13 +48,16 @@ def receipt_() -> None:
 @click.command(cls=Command)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("-o", "--output", type=_FILE, help="Write it to this file.")
+@force_option
 @click.option("--policy", "policy_file", type=_FILE, help="Wait until the witnesses of this policy have cosigned.")
-def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> None:
+def take_(app: App, ref: str, output: Path | None, policy_file: Path | None, *, force: bool) -> None:
     """Print the receipt of an event."""
+    if output is not None:
+        check_free(output, force=force)
     index = app.ledger().index_of(ref)
     policy = None if policy_file is None else read_policy(policy_file)
     if output is not None:
-        write_receipt(app, index, output, policy=policy)
+        write_receipt(app, index, output, policy=policy, force=force)
         app.show("receipt", {"index": index, "file": str(output)}, f"entry {index} in {output}")
         return
     text = take(app.client(), index, policy=policy).to_text()
@@ -112,9 +116,9 @@ def _hold_here(app: App, checked: Checked) -> bool:
     return client.ledger == checked.ledger
 
 
-def write_receipt(app: App, index: int, path: Path, *, policy: Policy | None = None) -> None:
-    """Write the receipt of an entry to a file."""
-    write_whole(path, take(app.client(), index, policy=policy).to_text().encode())
+def write_receipt(app: App, index: int, path: Path, *, force: bool, policy: Policy | None = None) -> None:
+    """Write the receipt of an entry to a file that the user named."""
+    write_named(path, take(app.client(), index, policy=policy).to_text().encode(), force=force)
 
 
 def read_policy(path: Path) -> Policy:

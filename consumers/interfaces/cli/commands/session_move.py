@@ -191,7 +191,7 @@ def _check_free(new: NewSession) -> None:
     """Refuse to replace a file of somebody else."""
     for path, text in new.files.items():
         if path.exists() and _differs(path, text):
-            raise Refused("USAGE", f"{path} exists, and no file is replaced: move it away, or name a new one")
+            raise Refused("FILE_EXISTS", f"{path} exists, and no file is replaced: move it away, or name a new one")
 
 
 def _differs(path: Path, text: bytes) -> bool:

@@ -385,7 +385,7 @@ def test_backup_and_restore_that_are_killed_leave_the_old_or_the_new(
 @pytest.mark.parametrize("verb", ["backup", "export"])
 def test_file_of_something_else_is_not_replaced(full: Deed, tmp_path: Path, verb: str) -> None:
     (tmp_path / "x.txt").write_text("precious")
-    error = full.refuses("USAGE", verb, tmp_path / "x.txt")
+    error = full.refuses("FILE_EXISTS", verb, tmp_path / "x.txt")
     assert error["message"].endswith("x.txt exists and is no backup of this ledger: name another file, or a folder")
     assert (tmp_path / "x.txt").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["x.txt"]
@@ -397,10 +397,11 @@ def test_backup_replaces_only_an_earlier_one_of_the_same_ledger(full: Deed, else
     full("backup", tmp_path / "ledger.tar")
     newer = (tmp_path / "ledger.tar").read_bytes()
     assert (
-        "new file lacks" in full.refuses("USAGE", "export", "--stream", "session/s", tmp_path / "ledger.tar")["message"]
+        "new file lacks"
+        in full.refuses("FILE_EXISTS", "export", "--stream", "session/s", tmp_path / "ledger.tar")["message"]
     )
     elsewhere("init", "--unprotected")
-    assert "of this ledger" in elsewhere.refuses("USAGE", "backup", tmp_path / "ledger.tar")["message"]
+    assert "of this ledger" in elsewhere.refuses("FILE_EXISTS", "backup", tmp_path / "ledger.tar")["message"]
     assert (tmp_path / "ledger.tar").read_bytes() == newer
 
 
@@ -408,7 +409,8 @@ def test_backup_replaces_only_an_earlier_one_of_the_same_ledger(full: Deed, else
 def test_backup_without_keys_does_not_replace_one_with_keys(full: Deed, tmp_path: Path) -> None:
     with_passphrase("open sesame", full, "backup", "--keys", tmp_path / "ledger.tar")
     assert (
-        "keys.sealed, which the new file lacks" in full.refuses("USAGE", "backup", tmp_path / "ledger.tar")["message"]
+        "keys.sealed, which the new file lacks"
+        in full.refuses("FILE_EXISTS", "backup", tmp_path / "ledger.tar")["message"]
     )
 
 
@@ -421,14 +423,14 @@ def test_backup_does_not_replace_one_of_another_history(full: Deed, tmp_path: Pa
     emit_finding(full, "session/s", "another finding")
     assert (
         "entries of this ledger that the new file lacks"
-        in full.refuses("USAGE", "backup", tmp_path / "newer.tar")["message"]
+        in full.refuses("FILE_EXISTS", "backup", tmp_path / "newer.tar")["message"]
     )
 
 
 def test_signed_file_replaces_only_one_of_its_stream(full: Deed, tmp_path: Path) -> None:
     for name in ("x.txt", "s.deed.json"):
         (tmp_path / name).write_text("precious")
-    full.refuses("USAGE", "export", "--stream", "session/s", "--text", tmp_path / "x.txt")
+    full.refuses("FILE_EXISTS", "export", "--stream", "session/s", "--text", tmp_path / "x.txt")
     full("export", "--stream", "session/s", "--text", tmp_path / "s.deed.json")
     full("export", "--stream", "session/s", "--text", tmp_path / "s.deed.json")
     assert (tmp_path / "x.txt").read_text() == "precious"

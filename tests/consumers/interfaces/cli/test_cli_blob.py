@@ -12,6 +12,7 @@ import pytest
 from blake3 import blake3
 from calling import Deed, Serving
 
+from deedbook.consumers.interfaces.cli.commands import blobs
 from deedbook.ledger.bus import connection
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.local import LocalClient
@@ -55,7 +56,7 @@ def test_blob_is_stored_listed_told_of_and_fetched(deed: Deed, tmp_path: Path) -
 def test_download_that_was_cut_goes_on_and_one_that_is_wrong_is_thrown_away(deed: Deed, tmp_path: Path) -> None:
     file, ref = file_of(tmp_path, "f", 3 * blob_chunk_bytes)
     deed("blob", "put", file, "--as", "a")
-    part, out = tmp_path / "out.part", tmp_path / "out"
+    part, out = tmp_path / f"out.{ref.removeprefix('blake3:')[:12]}.part", tmp_path / "out"
     part.write_bytes(file.read_bytes()[: blob_chunk_bytes + 5])
     deed("blob", "get", ref, "-o", out, "--as", "a")
     assert out.read_bytes() == file.read_bytes()
@@ -69,6 +70,24 @@ def test_download_that_was_cut_goes_on_and_one_that_is_wrong_is_thrown_away(deed
     part.unlink()
     os.mkfifo(part)
     assert "a pipe" in deed.refuses("INVALID_FORMAT", "blob", "get", ref, "-o", out, "--as", "a")["message"]
+
+
+@pytest.mark.served
+def test_a_blob_replaces_a_file_only_with_force(deed: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, ref = file_of(tmp_path, "f", 7)
+    deed("blob", "put", file, "--as", "a")
+    out, users = tmp_path / "out", tmp_path / "out.part"
+    for path in (out, users):
+        path.write_text("precious")
+    error = deed.refuses("FILE_EXISTS", "blob", "get", ref, "-o", out, "--as", "a")
+    assert error["message"].endswith("out exists: name another file, or replace it with --force")
+    monkeypatch.setattr(blobs, "check_free", lambda *_, **__: None)  # the file is made while the blob is fetched
+    deed.refuses("FILE_EXISTS", "blob", "get", ref, "-o", out, "--as", "a")
+    assert out.read_text() == "precious"
+    deed("blob", "get", ref, "-o", out, "--force", "--as", "a")
+    assert out.read_bytes() == file.read_bytes()
+    assert users.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "out", "out.part"]
 
 
 def test_blob_that_is_none_is_refused(alone: Deed, tmp_path: Path) -> None:

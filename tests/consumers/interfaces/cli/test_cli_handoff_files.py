@@ -89,7 +89,7 @@ def test_what_was_imported_renders_byte_for_byte(deed: Deed, files: Path, tmp_pa
     out.write_text("precious")
     assert (
         f"out.md exists and is not {name}.md"
-        in deed.refuses("USAGE", "handoff", "render", name, "--out", out)["message"]
+        in deed.refuses("FILE_EXISTS", "handoff", "render", name, "--out", out)["message"]
     )
     assert out.read_text() == "precious"
     (tmp_path / f"{name}.md").write_text("edited")

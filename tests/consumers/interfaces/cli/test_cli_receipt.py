@@ -197,3 +197,24 @@ def test_an_exported_folder_is_whole_or_not_there(alone: Deed, stranger: Deed, t
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".deedbook"] == []
     told = subprocess.run([sys.executable, site / "verify.py"], cwd=site, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_a_receipt_replaces_a_file_only_with_force(alone: Deed, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    start_session(alone, "work")
+    path = tmp_path / "notes.md"
+    path.write_text("precious")
+    error = alone.refuses("FILE_EXISTS", "receipt", 1, "-o", path)
+    assert error["message"] == f"{path} exists: name another file, or replace it with --force"
+    size = alone.size()
+    draft = ("emit", "finding.logged", "--stream", "session/work", "--as", "a", "--data", '{"finding": "x"}')
+    alone.refuses("FILE_EXISTS", *draft, "--receipt", path)
+    assert alone.size() == size, "nothing was signed"
+    assert path.read_text() == "precious"
+    alone("receipt", 1, "-o", path, "--force")
+    assert "entry 1 of " in alone("receipt", "verify", path)
+    alone(*draft, "--receipt", path, "--force")
+    assert f"entry {size} of " in alone("receipt", "verify", path)
+    (tmp_path / "link").symlink_to(path)
+    alone.refuses("INVALID_FORMAT", "receipt", 1, "-o", tmp_path / "link", "--force")
+    assert not list(tmp_path.glob(".deedbook-*")), "no temporary file is left"

@@ -197,7 +197,7 @@ def test_session_without_a_message_is_passed_over(team: Deed, project: Path) -> 
 
 def test_prompt_replaces_no_file(team: Deed, project: Path) -> None:
     (project / "p.md").write_text("mine")
-    team.refuses("USAGE", *TO_CODEX, "--prompt", "p.md", "--yes")
+    team.refuses("FILE_EXISTS", *TO_CODEX, "--prompt", "p.md", "--yes")
     assert team.data("handoff", "list")["items"] == []
     moved = team.data(*TO_CODEX, "--prompt", "go on.md", "--yes")
     assert moved["session"] is None

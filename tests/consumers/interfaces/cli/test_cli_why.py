@@ -146,6 +146,6 @@ def test_prov_replaces_only_prov_of_this_ledger(deed: Deed, chain: list[dict[str
         for _ in range(2):
             deed("why", chain[0]["index"], "--prov", tmp_path / name)
     (tmp_path / "x.txt").write_text("precious")
-    error = deed.refuses("USAGE", "why", chain[0]["index"], "--prov", tmp_path / "x.txt")
+    error = deed.refuses("FILE_EXISTS", "why", chain[0]["index"], "--prov", tmp_path / "x.txt")
     assert "x.txt exists and is no PROV of this ledger" in error["message"]
     assert (tmp_path / "x.txt").read_text() == "precious"
