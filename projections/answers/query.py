@@ -62,6 +62,12 @@ Since: TypeAlias = Annotated[
         ge=-json_integer_max, le=json_integer_max, description="Only what happened at this time (Unix ms) or later."
     ),
 ]
+Until: TypeAlias = Annotated[
+    int,
+    msgspec.Meta(
+        ge=-json_integer_max, le=json_integer_max, description="Only what happened before this time (Unix ms)."
+    ),
+]
 Plain: TypeAlias = dict[str, Any]
 """An answer, or a part of it, as JSON has it."""
 
@@ -207,6 +213,11 @@ class Where:
     def equal(self, column: str, value: Value) -> None:
         """Add ``column = value`` unless the value is None."""
         self.add_optional(f"{column} = ?", value)
+
+    def within(self, column: str, since: int | None, until: int | None) -> None:
+        """Add the conditions that a time (Unix ms) is not before ``since``, and before ``until``."""
+        self.add_optional(f"{column} >= ?", since)
+        self.add_optional(f"{column} < ?", until)
 
     @property
     def sql(self) -> str:

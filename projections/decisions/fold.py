@@ -46,7 +46,7 @@ DECISIONS: Final = Table(
     DecisionRow,
     primary_key=("id",),
     owner="id",
-    indexes=(("made_index",), ("superseded_by",), ("ended_index",)),
+    indexes=(("made_index",), ("made_ms",), ("superseded_by",), ("ended_index",)),
 )
 PATHS: Final = Table(
     "decision_paths",

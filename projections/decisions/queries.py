@@ -12,6 +12,8 @@ from deedbook.projections.answers.query import (
     Listing,
     Plain,
     QueryContext,
+    Since,
+    Until,
     Where,
     json_list,
     page_of,
@@ -39,13 +41,18 @@ _ABOUT: Final = (
 
 
 class DecisionList(ListArguments, frozen=True):
-    """Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it."""
+    """Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it.
+
+    ``since`` and ``until`` are when they were made.
+    """
 
     paths: Paths | None = None
     status: DecisionStatus | None = None
     author: str | None = None
     contract: bool | None = None
     superseded_by: str | None = None
+    since: Since | None = None
+    until: Until | None = None
 
 
 def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
@@ -53,6 +60,7 @@ def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
     where = Where()
     for column in ("status", "author", "contract", "superseded_by"):
         where.equal(f"d.{column}", getattr(args, column))
+    where.within("d.made_ms", args.since, args.until)
     if args.paths is not None:
         keys = keys_of(args.paths)
         around = list(dict.fromkeys(folder for key in keys for folder in folders_of(key)))

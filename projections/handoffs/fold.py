@@ -31,6 +31,7 @@ from deedbook.projections.handoffs.record import (
     state_of,
 )
 from deedbook.projections.handoffs.waits import WAITING, wait_rows
+from deedbook.projections.records.marks import happened_ms
 from deedbook.projections.views.projection import (
     Join,
     Logged,
@@ -55,6 +56,8 @@ class HandoffRow(Row, frozen=True):
     The claims of an imported file are in ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
     approval; ``approval_index`` is the event that made it approved, of whatever kind, which ``approver`` signed with
     ``approval_key``. ``is_history``: it was imported, claims to be over, and nobody here has confirmed it.
+    ``happened_ms`` is when it was created and ``changed_ms`` when it changed last; what an imported file says counts at
+    the time that the file claims.
     """
 
     id: str
@@ -104,8 +107,10 @@ class HandoffRow(Row, frozen=True):
     claimed_index: int | None
     completed_index: int | None
     verified_index: int | None
+    happened_ms: int
     updated_index: int
     updated_ms: int
+    changed_ms: int
 
 
 class DependencyRow(Row, frozen=True):
@@ -147,6 +152,7 @@ HANDOFFS: Final = Table(
     indexes=(
         *(("status", "created_index"), ("receiver", "status")),
         *(("sender",), ("reviewer",), ("created_index",), ("answers",)),
+        *(("happened_ms", "created_index"), ("changed_ms",)),
     ),
     long=("sender",),
 )
@@ -182,6 +188,7 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         claimed_index=None if is_claimable else state.claimed_index,
         updated_index=event.index,
         updated_ms=event.accepted_ms,
+        changed_ms=happened_ms(event),
         latest=state.latest | {event.kind: LatestEvent(event.index, event.author, event.accepted_ms)},
     )
     match event.data:
@@ -282,6 +289,7 @@ def _with_content(state: HandoffRecord, event: Event, content: kinds.HandoffCont
         remarks=(CriterionRemark(),) * len(content.criteria),
         task_evidence=("",) * len(content.tasks),
         created_index=event.index if is_new else state.created_index,
+        happened_ms=happened_ms(event) if is_new else state.happened_ms,
         approved_index=None,
         changes="",
     )

@@ -345,6 +345,10 @@ def _path_to(page: Sequence[Line], parents: Mapping[str, str | None]) -> list[st
 
 def _nodes(context: QueryContext, names: Sequence[str]) -> list[GraphNode]:
     sql = SUMMARY + " WHERE h.id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
-    rows = {row["id"]: row for row in context.rows(sql, (context.now_ms, json_list(names)))}
+    known = GraphNode.__struct_fields__
+    rows = {
+        row["id"]: {name: value for name, value in with_ready(row).items() if name in known}
+        for row in context.rows(sql, (context.now_ms, json_list(names)))
+    }
     missing = {"title": None, "status": None, "is_ready": False}
-    return [GraphNode(**with_ready(rows.get(name) or {"id": name} | missing)) for name in names]
+    return [GraphNode(**rows.get(name, {"id": name} | missing)) for name in names]

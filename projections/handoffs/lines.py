@@ -35,7 +35,11 @@ class UnannouncedHandoffs(Answer, frozen=True, kw_only=True):
 
 
 class HandoffLine(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
-    """A handoff in a list. ``is_ready``: its receiver can claim it."""
+    """A handoff in a list. ``is_ready``: its receiver can claim it.
+
+    ``happened_ms`` is when it was created, and ``changed_ms`` when it changed last: of an imported file the times that
+    it claims, 0 if it claims none. ``is_history``: it claims to be over, and nobody here has confirmed it.
+    """
 
     id: str
     status: Status
@@ -48,11 +52,16 @@ class HandoffLine(Marked, frozen=True, kw_only=True, rename={"sender": "from", "
     tasks_total: int
     criteria_done: int
     criteria_total: int
+    claimed_author: Untrusted | None
+    claimed_at: Untrusted | None
     claimed_status: Untrusted | None
     reason: Untrusted
+    is_history: bool
     created_index: Index
+    happened_ms: Ms
     updated_index: Index
     updated_ms: Ms
+    changed_ms: Ms
     importer: str | None
     is_ready: bool
     depends_on: list[LinkedHandoff]

@@ -18,6 +18,7 @@ from deedbook.projections.handoffs.lines import (
     UnannouncedHandoff,
     UnannouncedHandoffs,
 )
+from deedbook.projections.reasoning.route import Route, Tag
 
 VALID: Final = (
     "(w.leased IS NULL OR w.leased = CASE WHEN ? BETWEEN w.lease_from_ms AND w.lease_until_ms - 1 THEN 1 ELSE 0 END)"
@@ -32,11 +33,11 @@ TABLE_FORMAT: Final = "handoff/active-table"
 
 SUMMARY: Final = f"""
     SELECT h.id, h.status, h.title, h.sender, h.receiver, h.reviewer, h.created, h.tasks_done, h.tasks_total,
-        h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
-        h.updated_index, h.updated_ms, h.importer,
+        h.criteria_done, h.criteria_total, h.claimed_author, h.claimed_at, h.claimed_status, h.reason, h.is_history,
+        h.created_index, h.happened_ms, h.updated_index, h.updated_ms, h.changed_ms, h.importer,
         {IS_READY} AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
-LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
+LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index", time="h.happened_ms", cursors="handoffs")
 _REFERENCES: Final = (
     """SELECT DISTINCT o.id, o.status FROM handoff_dependencies d JOIN handoffs o ON o.id = d.handoff_id
         WHERE d.depends_on = ? ORDER BY o.id""",
@@ -86,13 +87,23 @@ History: TypeAlias = Annotated[
 
 
 class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
-    """Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over."""
+    """Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
+
+    ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims. ``done``: those
+    whose result was reported, or that claim it. ``tag`` is one of a reasoning that it or its result cites. ``since``
+    and ``until`` are when it changed last.
+    """
 
     status: Status | None = None
     receiver: str | None = None
     sender: str | None = None
     reviewer: str | None = None
+    agent: str | None = None
     ready: bool | None = None
+    done: bool | None = None
+    tag: Tag | None = None
+    since: query.Since | None = None
+    until: query.Until | None = None
     history: History = "hidden"
 
 
@@ -160,6 +171,14 @@ def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
     for column, value in (("status", status), ("receiver", args.receiver), ("sender", args.sender)):
         where.equal(f"h.{column}", value)
     where.equal("coalesce(h.reviewer, h.sender)", args.reviewer)
+    if isinstance(args, HandoffList):
+        if args.agent is not None:
+            where.add("? IN (h.sender, h.receiver, h.reviewer, h.claimed_author)", args.agent)
+        if args.done is not None:
+            where.add(f"{'' if args.done else 'NOT '}(h.is_history = 1 OR h.status IN ('completed', 'verified'))")
+        if args.tag is not None:
+            where.add(f"h.id IN ({Route(args.tag, None).handoffs()})", args.tag, args.tag)
+        where.within("h.changed_ms", args.since, args.until)
     if args.history != "shown":
         where.add(f"h.is_history = {1 if args.history == 'only' else 0}")
     return where
@@ -226,5 +245,5 @@ def summaries(context: query.QueryContext, rows: list[dict[str, Any]]) -> list[H
 
 
 def with_ready(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of ``SUMMARY`` with ``is_ready`` as a truth value."""
-    return row | {"is_ready": bool(row["is_ready"])}
+    """Return a row of ``SUMMARY`` with its truth values."""
+    return row | {name: bool(row[name]) for name in ("is_ready", "is_history")}

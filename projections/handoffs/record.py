@@ -64,8 +64,10 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     claimed_index: int | None = None
     completed_index: int | None = None
     verified_index: int | None = None
+    happened_ms: int = 0  # when it was created, or the time that an imported file claims
     updated_index: int = -1
     updated_ms: int = 0
+    changed_ms: int = 0  # the same of its last event
     latest: dict[str, LatestEvent] = {}  # by kind
 
     @property

@@ -34,7 +34,8 @@ class ReasoningLine(Marked, frozen=True, kw_only=True):
     """A reasoning in a list, at its latest version. ``confidence`` is that of its conclusion, from 0 to 1.
 
     ``tags`` say in a few words what it found, what to do, how urgent that is, and its domain. They are empty until it
-    is concluded. ``is_refuted`` says that its conclusion rests on a refuted assumption.
+    is concluded. ``is_refuted`` says that its conclusion rests on a refuted assumption. ``happened_ms`` is when it
+    began, and ``changed_ms`` when it changed last: of an imported one the times that it claims, 0 if it claims none.
     """
 
     id: str
@@ -53,8 +54,10 @@ class ReasoningLine(Marked, frozen=True, kw_only=True):
     version: int
     steps: int
     started_index: Index
+    happened_ms: Ms
     updated_index: Index
     updated_ms: Ms
+    changed_ms: Ms
     imported: ImportedReasoning | None
 
 

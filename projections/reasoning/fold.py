@@ -22,6 +22,7 @@ from deedbook.projections.briefs.critical import refutations
 from deedbook.projections.briefs.tags import tags_of
 from deedbook.projections.briefs.text import plain
 from deedbook.projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, memory_of, ref_of
+from deedbook.projections.records.marks import happened_ms
 from deedbook.projections.views.projection import (
     Logged,
     Projection,
@@ -53,7 +54,9 @@ class ReasoningRow(Row, frozen=True):
     """The latest version of a reasoning; ``tags`` (JSON) are empty until it is concluded.
 
     ``is_refuted`` says that its conclusion rests on a refuted assumption; the same conclusion has the same
-    ``conclusion_key`` (``conclusion_key``). The columns from ``source`` on are NULL unless the reasoning was imported.
+    ``conclusion_key`` (``conclusion_key``). ``happened_ms`` is when it began and ``changed_ms`` when it changed last:
+    of an imported one the times that its original claims. The columns from ``source`` on are NULL unless the reasoning
+    was imported.
     """
 
     id: str
@@ -73,8 +76,10 @@ class ReasoningRow(Row, frozen=True):
     version: int
     steps: int
     started_index: int
+    happened_ms: int
     updated_index: int
     updated_ms: int
+    changed_ms: int
     source: str | None
     format: str | None
     original: str | None
@@ -102,7 +107,10 @@ REASONINGS: Final = Table(
     ReasoningRow,
     primary_key=("id",),
     owner="id",
-    indexes=(("author",), ("session",), ("started_index",), ("conclusion_key",)),
+    indexes=(
+        *(("author",), ("session",), ("started_index",), ("conclusion_key",)),
+        *(("happened_ms", "started_index"), ("changed_ms",)),
+    ),
 )
 VERSIONS: Final = Table(
     "reasoning_versions", GraphVersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
@@ -137,8 +145,10 @@ class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
     ref: str = ""
     base: str | None = None
     started_index: int = -1
+    happened_ms: int = 0
     updated_index: int = -1
     updated_ms: int = 0
+    changed_ms: int = 0
     origin: ImportOrigin | None = None
 
 
@@ -154,6 +164,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
         base=state.ref or None,
         updated_index=event.index,
         updated_ms=event.accepted_ms,
+        changed_ms=happened_ms(event),
     )
     match data:
         case kinds.ReasoningStarted():
@@ -163,6 +174,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
                 domain=data.domain,
                 session=data.session,
                 started_index=event.index,
+                happened_ms=happened_ms(event),
                 origin=origin_of(event),
             )
         case kinds.ReasoningConcluded():

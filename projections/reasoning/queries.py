@@ -46,7 +46,9 @@ from deedbook.projections.reasoning.graph import (
 from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.reasoning.route import Domain, Route, Tag
 
-LISTING: Final = query.Listing("SELECT * FROM reasonings", "reasonings", "started_index")
+LISTING: Final = query.Listing(
+    "SELECT * FROM reasonings", "reasonings", "started_index", time="happened_ms", cursors="reasonings"
+)
 
 
 REFS: Final = "SELECT DISTINCT ref FROM reasoning_versions"
@@ -81,14 +83,21 @@ class FetchArguments(query.Arguments, frozen=True):
 
 
 class ReasoningList(query.ListArguments, frozen=True):
-    """Filters of a list, newest first. ``conclusion``: only those that are concluded with these words."""
+    """Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
+
+    ``agent`` is the author, or the one that an imported reasoning claims. ``since`` and ``until`` are when it changed
+    last.
+    """
 
     author: str | None = None
+    agent: str | None = None
     session: str | None = None
     status: ReasoningStatus | None = None
     conclusion: str | None = None
     tag: Tag | None = None
     domain: Domain | None = None
+    since: query.Since | None = None
+    until: query.Until | None = None
 
 
 def find_version(source: RowSource, reference: str) -> Version:
@@ -194,6 +203,8 @@ def fetch(source: RowSource, args: FetchArguments) -> ReasoningPayload:
 def list_reasonings(context: query.QueryContext, args: ReasoningList) -> ReasoningPage:
     """Return reasonings, newest first."""
     where = query.Where(args, "author", "session", "status")
+    where.equal("CASE WHEN original IS NULL THEN author ELSE claimed_author END", args.agent)
+    where.within("changed_ms", args.since, args.until)
     where.equal("conclusion_key", None if args.conclusion is None else conclusion_key(args.conclusion))
     route = Route(args.tag, args.domain)
     if route.values:

@@ -20,7 +20,7 @@ from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
-from deedbook.projections.records.marks import decoded
+from deedbook.projections.records.marks import AGENT, decoded
 from deedbook.projections.reports.answers import ReportAnswer, ReportedSession, ReportPage, VersionLine
 from deedbook.projections.reports.markdown import with_texts
 from deedbook.projections.reports.report import ListedReport, ReportCorrection, is_same
@@ -67,13 +67,16 @@ class ReportName(query.Arguments, frozen=True):
 class ReportList(query.Arguments, frozen=True):
     """Filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
-    ``imported``: only reports of other tools, or (false) none of them. ``since`` is when they happened.
+    ``agent`` is the author, or the agent that an imported report claims. ``imported``: only reports of other tools, or
+    (false) none of them. ``since`` and ``until`` are when they happened.
     """
 
     ai_id: str | None = None
     author: str | None = None
+    agent: str | None = None
     imported: bool | None = None
     since: query.Since | None = None
+    until: query.Until | None = None
     task_pattern: Pattern | None = None
     after: int | None = None
     limit: query.Limit = 10
@@ -128,7 +131,8 @@ def list_reports(context: query.QueryContext, args: ReportList) -> ReportPage:
     where = query.Where()
     where.equal("r.ai_id", args.ai_id)
     where.equal("r.author", args.author)
-    where.add_optional("r.happened_ms >= ?", args.since)
+    where.equal(AGENT.format("r"), args.agent)
+    where.within("r.happened_ms", args.since, args.until)
     _by_origin(where, "r", args.imported)
     if args.task_pattern is not None:
         _keep_matching(context, where, args.task_pattern)

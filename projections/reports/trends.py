@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from deedbook.ledger.events.session import Calibration, Deltas
 from deedbook.ledger.format.codec import read_json
-from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Since, Where
+from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Since, Until, Where
 from deedbook.projections.records.marks import Imported, decoded
 from deedbook.projections.reports.answers import (
     Accomplishments,
@@ -70,13 +70,14 @@ class CalibrationFilter(Arguments, frozen=True):
     ai_id: str | None = None
     author: str | None = None
     since: Since | None = None
+    until: Until | None = None
     limit: Limit = 50
 
 
 def calibration(context: QueryContext, args: CalibrationFilter) -> Calibrations:
     """Return how well agents judge themselves."""
     where = Where(args, "ai_id", "author")
-    where.add_optional("happened_ms >= ?", args.since)
+    where.within("happened_ms", args.since, args.until)
     if args.author is not None:
         where.add("imported IS NULL")  # the author of an imported report is only its importer
     sql = (

@@ -41,7 +41,7 @@ REVIEWS: Final = Table(
     ReviewRow,
     primary_key=("id",),
     owner="id",
-    indexes=(("status", "requested_index"), ("reasoning_ref",), ("requested_index",)),
+    indexes=(("status", "requested_index"), ("reasoning_ref",), ("requested_index",), ("requested_ms",)),
 )
 
 

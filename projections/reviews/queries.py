@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
@@ -12,6 +13,8 @@ from deedbook.projections.answers.query import (
     ListArguments,
     Listing,
     QueryContext,
+    Since,
+    Until,
     Where,
     list_of,
     with_json,
@@ -41,17 +44,27 @@ LISTING: Final = Listing(
 
 
 class ReviewList(ListArguments, frozen=True):
-    """Filters of a list, the longest waiting first."""
+    """Filters of a list, the longest waiting first, or the ``newest``; ``since`` and ``until`` are of the requests."""
 
     status: ReviewStatus | None = None
     author: str | None = None
     reasoning_ref: str | None = None
+    since: Since | None = None
+    until: Until | None = None
+    newest: bool = False
 
 
 def list_reviews(context: QueryContext, args: ReviewList) -> Page[ReviewLine]:
-    """Return reviews, the longest waiting first."""
+    """Return reviews, the longest waiting or the newest first."""
     where = Where(args, "status", "author", "reasoning_ref")
-    return list_of(context, LISTING, where, args, lambda row: ReviewLine(**with_json(row, *_LISTS)))
+    where.within("requested_ms", args.since, args.until)
+    return list_of(
+        context,
+        replace(LISTING, newest_first=args.newest),
+        where,
+        args,
+        lambda row: ReviewLine(**with_json(row, *_LISTS)),
+    )
 
 
 def show_review(source: RowSource, args: ById) -> ShownReview:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from deedbook.projections.answers.query import Arguments, Limit, QueryContext, Since, Where, with_json
+from deedbook.projections.answers.query import Arguments, Limit, QueryContext, Since, Until, Where, with_json
 from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from deedbook.projections.records.marks import decoded
 from deedbook.projections.reports.queries import AI_ID
@@ -80,9 +80,10 @@ class TaskQuestion(Arguments, frozen=True):
 
 
 class OverlapFilter(Arguments, frozen=True):
-    """Reports of ``since`` (Unix ms) or later; an imported one counts by its claimed time."""
+    """Reports that happened from ``since`` until ``until``; an imported one counts by its claimed time."""
 
     since: Since | None = None
+    until: Until | None = None
     limit: Limit = 20
 
 
@@ -177,7 +178,7 @@ def _reasonings(context: QueryContext, events: list[NearEvent]) -> list[RelatedR
 def overlapping(context: QueryContext, args: OverlapFilter) -> Overlaps:
     """Return pairs of reports about the same work."""
     where = Where()
-    where.add_optional("r.happened_ms >= ?", args.since)
+    where.within("r.happened_ms", args.since, args.until)
     total = context.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))

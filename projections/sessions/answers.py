@@ -11,6 +11,7 @@ from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untru
 from deedbook.projections.records.marks import Imported
 
 SessionStatus: TypeAlias = Literal["open", "ended", "imported"]
+StatementType: TypeAlias = Literal["finding", "unknown", "dead_end"]
 CorrectionKind: TypeAlias = Literal["finding.retracted", "dead_end.retracted", "unknown.resolved"]
 Unit = Annotated[float, msgspec.Meta(description="A value from 0 to 1.")]
 Bias = Annotated[
@@ -125,6 +126,29 @@ class RecordedDeadEnd(RecordedStatement, frozen=True, kw_only=True):
     approach: Untrusted
     why_failed: Untrusted
     basis: Basis | None
+
+
+class StatementLine(Marked, frozen=True, kw_only=True):
+    """A finding, unknown or dead end in a list over sessions.
+
+    ``agent`` is the author, or the agent that an imported session claims; ``author`` signed it. ``detail`` says why an
+    approach failed, and is empty otherwise. ``task`` is that of the session. ``correction`` is null if it stands.
+    """
+
+    type: StatementType
+    text: Untrusted
+    detail: Untrusted
+    event_index: Index
+    session_id: str
+    task: Untrusted
+    agent: Untrusted
+    author: str
+    accepted_ms: Ms
+    happened_ms: Ms
+    impact: Unit | None
+    topic: Untrusted
+    imported: Imported | None
+    correction: AppliedCorrection | None
 
 
 class RecordedTool(RecordedThing, frozen=True, kw_only=True):

@@ -76,10 +76,11 @@ ToolRow: Final = _recorded("ToolRow", tool=str, purpose=str, topic=str)
 CorrectionRow: Final = _recorded("CorrectionRow", target=str, kind=str, author=str, words=str)
 
 
-def _of_session(name: str, row: type[Row]) -> Table:
-    return Table(name, row, primary_key=("event_index",), indexes=(("session_id", "event_index"),))
+def _of_session(name: str, row: type[Row], *more: tuple[str, ...]) -> Table:
+    return Table(name, row, primary_key=("event_index",), indexes=(("session_id", "event_index"), *more))
 
 
+_BY_TIME: Final = ("happened_ms", "event_index")
 _INDEXES: Final = (
     ("author", "started_index"),
     ("ai_id", "started_index"),
@@ -88,11 +89,11 @@ _INDEXES: Final = (
 )
 SESSIONS: Final = Table("sessions", SessionRow, primary_key=("id",), owner="id", indexes=_INDEXES, long=("ai_id",))
 ASSESSMENTS: Final = _of_session("assessments", AssessmentRow)
-FINDINGS: Final = _of_session("findings", FindingRow)
-UNKNOWNS: Final = _of_session("unknowns", UnknownRow)
-DEAD_ENDS: Final = _of_session("dead_ends", DeadEndRow)
+FINDINGS: Final = _of_session("findings", FindingRow, _BY_TIME)
+UNKNOWNS: Final = _of_session("unknowns", UnknownRow, _BY_TIME)
+DEAD_ENDS: Final = _of_session("dead_ends", DeadEndRow, _BY_TIME)
 TOOLS: Final = _of_session("tools_used", ToolRow)
-CORRECTIONS: Final = _of_session("corrections", CorrectionRow)
+CORRECTIONS: Final = _of_session("corrections", CorrectionRow, ("kind", "happened_ms"))
 
 
 # For each counted kind, the name of the count and the row type.

@@ -13,15 +13,18 @@ from deedbook.projections.answers.query import (
     Listing,
     Plain,
     QueryContext,
+    Since,
+    Until,
     Where,
     page_of,
     row_of_id,
     with_json,
 )
-from deedbook.projections.records.marks import decoded
+from deedbook.projections.records.marks import AGENT, decoded
 from deedbook.projections.reports.calibration import VECTOR_NAMES, assessment_pair, bias_of, difference
 from deedbook.projections.sessions.answers import (
     AppliedCorrection,
+    CorrectionKind,
     RecordCounts,
     RecordedAssessment,
     RecordedDeadEnd,
@@ -31,6 +34,8 @@ from deedbook.projections.sessions.answers import (
     SessionLine,
     SessionStatus,
     ShownSession,
+    StatementLine,
+    StatementType,
     Trajectory,
     TrajectoryPoint,
 )
@@ -42,16 +47,44 @@ _REPORTED: Final = (
 )
 _RECORDED: Final = "SELECT * FROM {} WHERE session_id = ? ORDER BY event_index"
 _TABLES: Final = {"tools": "tools_used"}  # tables whose count has another name
+# For each type of statement: its table, the columns of its text and of its detail, and the kind of its correction.
+_STATEMENTS: Final[dict[StatementType, tuple[str, str, str, CorrectionKind]]] = {
+    "finding": ("findings", "finding", "''", "finding.retracted"),
+    "unknown": ("unknowns", "unknown", "''", "unknown.resolved"),
+    "dead_end": ("dead_ends", "approach", "t.why_failed", "dead_end.retracted"),
+}
+_CORRECTED_IN: Final = "SELECT e.event_index FROM corrections c JOIN events e ON e.id = c.target"
 # The count that a correction lowers.
 _CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
 
 class SessionList(ListArguments, frozen=True):
-    """Filters of a list, newest first."""
+    """Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+
+    ``since`` and ``until`` are when they began.
+    """
 
     author: str | None = None
     ai_id: str | None = None
+    agent: str | None = None
     status: SessionStatus | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+class StatementList(ListArguments, frozen=True):
+    """Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+
+    ``since`` and ``until`` are when it was stated. ``corrected``: only statements that were retracted or resolved, and
+    ``since`` and ``until`` are then when this happened; or (false) only those that stand.
+    """
+
+    type: StatementType = "finding"
+    agent: str | None = None
+    topic: str | None = None
+    corrected: bool | None = None
+    since: Since | None = None
+    until: Until | None = None
 
 
 def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
@@ -62,6 +95,8 @@ def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
 def list_sessions(context: QueryContext, args: SessionList) -> Page[SessionLine]:
     """Return sessions, newest first."""
     where = Where(args, "author", "ai_id", "status")
+    where.equal(AGENT.format("sessions"), args.agent)
+    where.within("happened_ms", args.since, args.until)
     page, total, following = page_of(context, LISTING, where, args.after, args.limit)
     rows = {row["id"]: row for row in page}
     marks = ", ".join("?" * len(rows))
@@ -104,6 +139,43 @@ def show_session(context: QueryContext, args: ById) -> ShownSession:
         dead_ends=[RecordedDeadEnd(**thing) for thing in statements("dead_ends")],
         tools=[RecordedTool(**thing) for thing in things("tools")],
     )
+
+
+def list_statements(context: QueryContext, args: StatementList) -> Page[StatementLine]:
+    """Return findings, unknowns or dead ends of all sessions, newest first."""
+    table, text, detail, kind = _STATEMENTS[args.type]
+    listing = Listing(
+        f"SELECT t.event_index, t.session_id, t.{text} AS text, {detail} AS detail, t.impact, t.topic, t.accepted_ms, "  # noqa: S608
+        f"t.happened_ms, s.author, {AGENT.format('s')} AS agent, s.task, s.imported "
+        f"FROM {table} t JOIN sessions s ON s.id = t.session_id",
+        f"{table} t JOIN sessions s ON s.id = t.session_id",
+        "t.event_index",
+        time="t.happened_ms",
+        cursors=table,
+    )
+    where = Where()
+    where.equal(AGENT.format("s"), args.agent)
+    where.equal("t.topic", args.topic)
+    if args.corrected:
+        corrected = Where()
+        corrected.equal("c.kind", kind)
+        corrected.within("c.happened_ms", args.since, args.until)
+        where.add(f"t.event_index IN ({_CORRECTED_IN}{corrected.sql})", *corrected.values)
+    else:
+        where.within("t.happened_ms", args.since, args.until)
+        if args.corrected is not None:
+            where.add(
+                f"NOT EXISTS ({_CORRECTED_IN} WHERE c.kind = ? AND c.session_id = t.session_id "
+                "AND e.event_index = t.event_index)",
+                kind,
+            )
+    page, total, following = page_of(context, listing, where, args.after, args.limit)
+    applied = corrections_of(context, *{row["session_id"]: None for row in page}) if page else []
+    corrections = {row["target_index"]: correction_of(row) for row in applied}
+    lines = [
+        StatementLine(**_with_mark(row), type=args.type, correction=corrections.get(row["event_index"])) for row in page
+    ]
+    return Page(items=lines, total=total, next=following)
 
 
 def corrections_of(context: QueryContext, *sessions: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from view_ledger import ViewLedger
 
 from deedbook.ledger.events import reasoning
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.answers.instants import to_ms
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.briefs.gates import should_fetch_full_reasoning
 from deedbook.projections.reasoning.fold import VIEW as REASONING_VIEW
@@ -54,8 +56,10 @@ def test_imported_records_fold_like_the_events_they_stand_for() -> None:
     assert own["reasoning_versions"] == other["reasoning_versions"]
     (row,), (marked,) = own["reasonings"], other["reasonings"]
     differs = {name for name in row if row[name] != marked[name]}
-    assert differs == {"source", "format", "original", "claimed_author", "claimed_at", "claims"}
-    assert all(row[name] is None for name in differs)
+    times = {"happened_ms", "changed_ms"}
+    assert differs == times | {"source", "format", "original", "claimed_author", "claimed_at", "claims"}
+    assert all(row[name] is None for name in differs - times)
+    assert {marked[name] for name in times} == {to_ms(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))}
 
 
 def test_records_of_other_things_are_no_reasoning() -> None:

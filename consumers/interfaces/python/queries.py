@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     )
     from deedbook.projections.reviews.answers import ReviewLine, ShownReview
     from deedbook.projections.search.answers import Overlaps, RelatedWork, SearchHit, SearchPage, SimilarSessions
-    from deedbook.projections.sessions.answers import SessionLine, ShownSession, Trajectory
+    from deedbook.projections.sessions.answers import SessionLine, ShownSession, StatementLine, Trajectory
     from deedbook.projections.snapshots.answers import GraphDomains, ShownSnapshot, SnapshotLine
     from deedbook.projections.thoughts.answers import ShownTree, TaskProof, ThoughtTask
     from deedbook.projections.validations.answers import LatestVerdict, ValidationLine, Validations
@@ -304,13 +304,18 @@ class DecisionsQueries(QueryFamily):
         author: str | None = None,
         contract: bool | None = None,
         superseded_by: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
         as_of: int | str | None = None,
     ) -> DecisionPages:
         """Return decisions, newest first.
 
         Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it.
 
-        ``limit``: Rows of a page. ``paths``: Files and folders of the project.
+        ``since`` and ``until`` are when they were made.
+
+        ``limit``: Rows of a page. ``paths``: Files and folders of the project. ``since``: Only what happened at this
+        time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms).
         """
 
     @asks("decisions.show")
@@ -446,7 +451,12 @@ class HandoffsQueries(QueryFamily):
         receiver: str | None = None,
         sender: str | None = None,
         reviewer: str | None = None,
+        agent: str | None = None,
         ready: bool | None = None,
+        done: bool | None = None,
+        tag: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
         history: Literal["hidden", "only", "shown"] = "hidden",
         as_of: int | str | None = None,
     ) -> HandoffPages:
@@ -454,8 +464,13 @@ class HandoffsQueries(QueryFamily):
 
         Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
 
-        ``limit``: Rows of a page. ``history``: Imported handoffs that claim to be over, and that nobody here has
-        confirmed.
+        ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims. ``done``:
+        those whose result was reported, or that claim it. ``tag`` is one of a reasoning that it or its result cites.
+        ``since`` and ``until`` are when it changed last.
+
+        ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``since``: Only what happened
+        at this time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms). ``history``:
+        Imported handoffs that claim to be over, and that nobody here has confirmed.
         """
 
     @asks("handoffs.next")
@@ -685,19 +700,26 @@ class ReasoningsQueries(QueryFamily):
         after: int | None = None,
         limit: int = 50,
         author: str | None = None,
+        agent: str | None = None,
         session: str | None = None,
         status: Literal["open", "concluded"] | None = None,
         conclusion: str | None = None,
         tag: str | None = None,
         domain: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
         as_of: int | str | None = None,
     ) -> ReasoningPages:
         """Return reasonings, newest first.
 
         Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
 
+        ``agent`` is the author, or the one that an imported reasoning claims. ``since`` and ``until`` are when it
+        changed last.
+
         ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``: The domain of a
-        reasoning, in any case.
+        reasoning, in any case. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
+        happened before this time (Unix ms).
         """
 
     @asks("reasoning.origins")
@@ -787,6 +809,7 @@ class ReportsQueries(QueryFamily):
         ai_id: str | None = None,
         author: str | None = None,
         since: int | None = None,
+        until: int | None = None,
         limit: int = 50,
         as_of: int | str | None = None,
     ) -> Calibrations:
@@ -794,7 +817,8 @@ class ReportsQueries(QueryFamily):
 
         One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed.
 
-        ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``limit``: Rows of a page.
         """
 
     @asks("reports.list")
@@ -803,8 +827,10 @@ class ReportsQueries(QueryFamily):
         *,
         ai_id: str | None = None,
         author: str | None = None,
+        agent: str | None = None,
         imported: bool | None = None,
         since: int | None = None,
+        until: int | None = None,
         task_pattern: str | None = None,
         after: int | None = None,
         limit: int = 10,
@@ -816,10 +842,11 @@ class ReportsQueries(QueryFamily):
 
         Filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
-        ``imported``: only reports of other tools, or (false) none of them. ``since`` is when they happened.
+        ``agent`` is the author, or the agent that an imported report claims. ``imported``: only reports of other
+        tools, or (false) none of them. ``since`` and ``until`` are when they happened.
 
-        ``since``: Only what happened at this time (Unix ms) or later. ``task_pattern``: A pattern as RE2 reads it.
-        ``limit``: Rows of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``task_pattern``: A pattern as RE2 reads it. ``limit``: Rows of a page.
         """
 
     @asks("reports.metrics")
@@ -832,12 +859,15 @@ class ReportsQueries(QueryFamily):
         """
 
     @asks("reports.overlap")
-    def overlap(self, *, since: int | None = None, limit: int = 20, as_of: int | str | None = None) -> Overlaps:
+    def overlap(
+        self, *, since: int | None = None, until: int | None = None, limit: int = 20, as_of: int | str | None = None
+    ) -> Overlaps:
         """Return pairs of reports about the same work.
 
-        Reports of ``since`` (Unix ms) or later; an imported one counts by its claimed time.
+        Reports that happened from ``since`` until ``until``; an imported one counts by its claimed time.
 
-        ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of a page.
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``limit``: Rows of a page.
         """
 
     @asks("reports.sessions")
@@ -898,13 +928,17 @@ class ReviewsQueries(QueryFamily):
         status: Literal["open", "answered"] | None = None,
         author: str | None = None,
         reasoning_ref: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        newest: bool = False,
         as_of: int | str | None = None,
     ) -> Pages[ReviewLine]:
-        """Return reviews, the longest waiting first.
+        """Return reviews, the longest waiting or the newest first.
 
-        Filters of a list, the longest waiting first.
+        Filters of a list, the longest waiting first, or the ``newest``; ``since`` and ``until`` are of the requests.
 
-        ``limit``: Rows of a page.
+        ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
+        happened before this time (Unix ms).
         """
 
     @asks("reviews.show")
@@ -1020,14 +1054,20 @@ class SessionsQueries(QueryFamily):
         limit: int = 50,
         author: str | None = None,
         ai_id: str | None = None,
+        agent: str | None = None,
         status: Literal["open", "ended", "imported"] | None = None,
+        since: int | None = None,
+        until: int | None = None,
         as_of: int | str | None = None,
     ) -> Pages[SessionLine]:
         """Return sessions, newest first.
 
-        Filters of a list, newest first.
+        Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
 
-        ``limit``: Rows of a page.
+        ``since`` and ``until`` are when they began.
+
+        ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
+        happened before this time (Unix ms).
         """
 
     @asks("sessions.show")
@@ -1035,6 +1075,31 @@ class SessionsQueries(QueryFamily):
         """Return a session with everything recorded in it.
 
         A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
+
+    @asks("sessions.statements")
+    def statements(
+        self,
+        *,
+        after: int | None = None,
+        limit: int = 50,
+        type: Literal["finding", "unknown", "dead_end"] = "finding",
+        agent: str | None = None,
+        topic: str | None = None,
+        corrected: bool | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        as_of: int | str | None = None,
+    ) -> Pages[StatementLine]:
+        """Return findings, unknowns or dead ends of all sessions, newest first.
+
+        Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+
+        ``since`` and ``until`` are when it was stated. ``corrected``: only statements that were retracted or
+        resolved, and ``since`` and ``until`` are then when this happened; or (false) only those that stand.
+
+        ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
+        happened before this time (Unix ms).
         """
 
     @asks("sessions.trajectory")
@@ -1051,6 +1116,7 @@ class AsyncSessionsQueries(AsyncFamily):
     _family = SessionsQueries
     list = awaited_pages(SessionsQueries.list)
     show = awaited(SessionsQueries.show)
+    statements = awaited_pages(SessionsQueries.statements)
     trajectory = awaited(SessionsQueries.trajectory)
 
 

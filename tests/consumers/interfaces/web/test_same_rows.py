@@ -180,6 +180,7 @@ TABLE: Final = dict(
         asked("search.similar", "report similar 'Find the leak'"),
         asked("sessions.list", "session list", ids=("items", "id"), sql="SELECT id FROM sessions"),
         asked("sessions.show", "session show s1"),
+        asked("sessions.statements", None, "`search --kind` finds them by their words, and `session show` lists them"),
         asked("sessions.trajectory", None, "`session show --json` has it as `trajectory`"),
         asked("snapshots.domains", None, PARTS),
         asked("snapshots.list", "snapshot list", ids=("items", "id"), sql="SELECT id FROM snapshots"),
