@@ -81,6 +81,8 @@ def addresses(settings: Settings) -> list[str]:
         f"/e/{head}",
         "/e/0",
         "/e/291",
+        "/proof/291",
+        "/proof/294",
         "/r/reader-cursors",
         "/r/auth-rotation",
         "/r/auth-rotation?full=1",

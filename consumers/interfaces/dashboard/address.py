@@ -25,6 +25,8 @@ PATHS: Final = {
     "reasoning": "/r/",
     "session": "/s/",
     "event": "/e/",
+    "proof": "/proof/",
+    "receipt": "/receipts/",
     "agent": "/a/",
     "tot": "/t/",
     "review": "/reviews/",

@@ -27,8 +27,8 @@ from deedbook.consumers.interfaces.dashboard.address import own_path
 from deedbook.consumers.interfaces.dashboard.audit import Audit
 from deedbook.consumers.interfaces.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
 from deedbook.consumers.interfaces.dashboard.live import heads
-from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect, Route, templates
-from deedbook.consumers.interfaces.dashboard.pages import FORMS, ROUTES
+from deedbook.consumers.interfaces.dashboard.page import Download, Page, PageContext, Redirect, Route, templates
+from deedbook.consumers.interfaces.dashboard.pages import DOWNLOADS, FORMS, ROUTES
 from deedbook.consumers.interfaces.dashboard.pages.audit import checkpoint
 from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
@@ -88,7 +88,7 @@ class Dashboard:
             WebRoute("/launch", self._launch),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             WebRoute("/live", self._live),
-            *(WebRoute(route.path, partial(self._answer, route, route.show)) for route in ROUTES),
+            *(WebRoute(route.path, partial(self._answer, route, route.show)) for route in ROUTES + DOWNLOADS),
             *(WebRoute(route.path, partial(self._post, route), methods=["POST"]) for route in FORMS),
             WebRoute("/{rest:path}", partial(self._answer, Route("", "error", _nothing), _nothing)),
         ]
@@ -124,7 +124,9 @@ class Dashboard:
             self._answer, route, lambda context: route.show(context, _form(request, body)), request
         )
 
-    def _answer(self, route: Route, show: Callable[[PageContext], Page | Redirect], request: Request) -> Response:
+    def _answer(
+        self, route: Route, show: Callable[[PageContext], Page | Redirect | Download], request: Request
+    ) -> Response:
         if (session := self._session(request)) is None:
             return self._closed(request, "")
         context = None
@@ -143,9 +145,13 @@ class Dashboard:
         data = {"code": error.code, "message": error.message, "recoverable": error.recoverable, **progress}
         return self._respond(request, route, context, Page("error.html", error.code, data, status_of(error)))
 
-    def _respond(self, request: Request, route: Route, context: PageContext | None, page: Page | Redirect) -> Response:
+    def _respond(
+        self, request: Request, route: Route, context: PageContext | None, page: Page | Redirect | Download
+    ) -> Response:
         if isinstance(page, Redirect):
             return RedirectResponse(page.path, 303)
+        if isinstance(page, Download):
+            return PlainTextResponse(page.text, headers={"content-disposition": f'attachment; filename="{page.name}"'})
         if request.scope.get("is_json"):
             return _json(document(route.name, page.data), page.status)
         response = self._rendered(request, route.name, context, page)

@@ -1,7 +1,7 @@
 """The input and output of page functions: data that a template renders, or JSON.
 
-A page function takes a ``PageContext`` and returns a ``Page``. A form handler (a POST) also takes the form, and may
-return a ``Redirect``. A ``DeedbookError`` becomes an error page with the HTTP status of its code.
+A page function takes a ``PageContext`` and returns a ``Page``, or a ``Download``. A form handler (a POST) also takes
+the form, and may return a ``Redirect``. A ``DeedbookError`` becomes an error page with the HTTP status of its code.
 """
 
 from __future__ import annotations
@@ -52,6 +52,13 @@ class Redirect(NamedTuple):
     """The page that follows a successful form, by status 303."""
 
     path: str
+
+
+class Download(NamedTuple):
+    """A file to store, as plain text."""
+
+    name: str
+    text: str
 
 
 class PageContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +118,7 @@ class Route(NamedTuple):
 
     path: str
     name: str
-    show: Callable[..., Page | Redirect]
+    show: Callable[..., Page | Redirect | Download]
     menu: str = ""
     searches: bool = False
 

@@ -1,4 +1,4 @@
-"""The only table of routes: every page of the dashboard and every form. Routes with a menu text are in the menu."""
+"""The only table of routes: every page, download and form of the dashboard. Routes with a menu text are in the menu."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deedbook.consumers.interfaces.dashboard.pages.events import event, events, 
 from deedbook.consumers.interfaces.dashboard.pages.graph import graph, knowledge
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version, review
 from deedbook.consumers.interfaces.dashboard.pages.home import home
+from deedbook.consumers.interfaces.dashboard.pages.proof import proof, receipt
 from deedbook.consumers.interfaces.dashboard.pages.reasoning import reasoning
 from deedbook.consumers.interfaces.dashboard.pages.session import session
 from deedbook.consumers.interfaces.dashboard.pages.thoughts import tasks, thoughts
@@ -24,6 +25,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/timeline", "timeline", timeline, "Timeline"),
     Route("/events", "events", events, "Events"),
     Route("/e/{ref:path}", "event", event),
+    Route("/proof/{ref:path}", "proof", proof),
     Route("/search", "search", search, searches=True),
     Route("/h/{id}", "handoff", handoff),
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
@@ -38,6 +40,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/a/{name:path}", "agent", agent),
     Route("/audit", "audit", audit, "Audit"),
 )
+
+DOWNLOADS: Final[tuple[Route, ...]] = (Route("/receipts/{ref:path}", "receipt", receipt),)
 
 FORMS: Final[tuple[Route, ...]] = (
     Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.sdk import receipts
+from deedbook.consumers.interfaces.dashboard.pages.proof import inclusion
 from deedbook.consumers.sdk.events import whole_event
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.errors import DeedbookError
@@ -43,7 +43,7 @@ def event(context: PageContext) -> Page:
     entry = whole_event(context.client, index, context.view)
     walk = context.ask("catalog.why", id=row["id"], depth=1, limit=neighbours_max)
     signed = _signed(context, index, entry["stream"], entry["key"])
-    data = {"row": row, "signed": signed, "proof": _proof(context, index), **walk, "event": entry}
+    data = {"row": row, "signed": signed, "proof": inclusion(context, index), **walk, "event": entry}
     return Page("event.html", f"#{index} {row['kind']}", data)
 
 
@@ -61,26 +61,6 @@ def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str
         "key_type": None if record is None else "identity" if record.is_identity else "session",
         "delegated_by": (record and record.delegated_by) or None,
         "ended_index": record and record.ended_index,
-    }
-
-
-def _proof(context: PageContext, index: int) -> dict[str, Any]:
-    """Return the verified inclusion of an entry: the checkpoint, its size and root, and the number of hashes."""
-    try:
-        receipt = receipts.take(context.client, index, wait_max_s=0)
-        checked = receipts.check(receipt, receipts.Anchors(), known=context.client.trust_store.checkpoint_keys)
-    except DeedbookError as error:
-        return {"is_proven": False, "problem": f"{error.code}: {error.message}"}
-    point = checked.checkpoint
-    return {
-        "is_proven": True,
-        "problem": None,
-        "origin": point.origin,
-        "size": point.size,
-        "root": point.root.hex(),
-        "hashes": len(receipt.path),
-        "trust": checked.trust,
-        "is_signed": checked.is_signed,
     }
 
 

@@ -1,0 +1,111 @@
+"""A real Firefox, spoken to over Marionette, its own protocol: Debian has no geckodriver."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+start_max_s: Final = 60
+_PREFERENCES: Final = {
+    "marionette.port": 0,  # a free one, which it writes into a file of the profile
+    "app.normandy.enabled": False,
+    "app.update.disabledForTesting": True,
+    "browser.region.network.url": "",
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "extensions.systemAddon.update.enabled": False,
+    "network.captive-portal-service.enabled": False,
+    "network.connectivity-service.enabled": False,
+    "services.settings.server": "http://127.0.0.1:1",
+    "toolkit.telemetry.enabled": False,
+}
+
+
+class Firefox:
+    """One Firefox without a window, with a profile of its own in ``folder``; ends with its block."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start it. Without it the tests are not run, and say so."""
+        if (program := shutil.which("firefox-esr") or shutil.which("firefox")) is None:
+            pytest.skip("not run: the command `firefox-esr` is missing: `apt-get install firefox-esr`")
+        folder.mkdir(exist_ok=True)
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in _PREFERENCES.items()]
+        (folder / "user.js").write_text("\n".join(lines))
+        command = [program, "--headless", "--marionette", "--no-remote", "--profile", str(folder)]
+        environment = {"HOME": str(folder), "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1", "PATH": "/usr/bin:/bin"}
+        self._child = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self._count = 0
+        try:
+            self._socket = self._connect(folder / "MarionetteActivePort")
+            self._receive()  # its greeting
+            self.command("WebDriver:NewSession", capabilities={"alwaysMatch": {"webSocketUrl": False}})
+        except BaseException:
+            self._child.kill()
+            self._child.wait()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.command("Marionette:Quit", flags=["eForceQuit"])
+        self._socket.close()
+        self._child.wait(start_max_s)
+
+    def command(self, name: str, **arguments: Any) -> Any:
+        """Send a command and return its result."""
+        self._count += 1
+        message = json.dumps([0, self._count, name, arguments]).encode()
+        self._socket.sendall(b"%d:%b" % (len(message), message))
+        _, count, error, result = self._receive()
+        assert (count, error) == (self._count, None), error
+        return result
+
+    def open(self, address: str) -> None:
+        """Go to an address and wait until it is loaded."""
+        self.command("WebDriver:Navigate", url=address)
+
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression of JavaScript in the page."""
+        script = f"return {expression}"
+        return self.command("WebDriver:ExecuteScript", script=script, args=[], sandbox=None)["value"]
+
+    def until(self, expression: str) -> None:
+        """Wait until an expression is true in the page."""
+        deadline = time.monotonic() + start_max_s
+        while not self.evaluate(expression):
+            assert time.monotonic() < deadline, self.evaluate("document.body.innerText")
+            time.sleep(0.05)
+
+    def _connect(self, port_file: Path) -> socket.socket:
+        deadline = time.monotonic() + start_max_s
+        while True:
+            assert self._child.poll() is None, "Firefox has ended"
+            assert time.monotonic() < deadline, "Firefox does not open its port"
+            if port_file.exists() and (port := port_file.read_text()):
+                return socket.create_connection(("127.0.0.1", int(port)), start_max_s)
+            time.sleep(0.05)
+
+    def _receive(self) -> Any:
+        size = b""
+        while not size.endswith(b":"):
+            size += self._read(1)
+        content = b""
+        while len(content) < int(size[:-1]):
+            content += self._read(int(size[:-1]) - len(content))
+        return json.loads(content)
+
+    def _read(self, size_max: int) -> bytes:
+        data = self._socket.recv(size_max)
+        assert data, "Firefox has ended"
+        return data
