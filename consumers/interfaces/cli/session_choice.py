@@ -12,8 +12,12 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.arguments import id_and
+from deedbook.consumers.interfaces.cli.guesses import TEXT_ARGUMENTS
+from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
 from deedbook.ledger.client.author import Draft
@@ -24,6 +28,7 @@ from deedbook.ledger.home.environment import present_session
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
 
+id_chars_min: Final = 8  # lists show as many
 _task_cells_max: Final = 60
 
 
@@ -32,6 +37,9 @@ def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str
     id_, text = id_and(arguments, what)
     if id_ is None and _is_session(app, text):
         raise Refused("USAGE", f"{text} is a session: {what} is missing")
+    if id_ is not None and what in TEXT_ARGUMENTS and " " not in id_ + text and not _is_named(app, id_):
+        message = f"{id_} is no session (an ID needs at least {id_chars_min} of its characters)"
+        raise ExtraWords(click.get_current_context(), [], list(arguments), message)
     return chosen_session(app, id_), text
 
 
@@ -62,6 +70,15 @@ def _is_session(app: App, word: str) -> bool:
         return bool(word.removeprefix("session/") == app.query("sessions.show", id=word)["id"])
     except Refused:
         return False  # no session, or an ambiguous beginning of an id: treat the word as text
+
+
+def _is_named(app: App, word: str) -> bool:
+    """Return whether ``word``, before a text of one word, surely names a session, and is no first word of the text."""
+    try:
+        id_ = app.query("sessions.show", id=word)["id"]
+    except Refused:
+        return False
+    return len(word.removeprefix("session/")) >= min(id_chars_min, len(id_))
 
 
 def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accepted]]:

@@ -15,7 +15,7 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands.session_report import print_made
-from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
+from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, id_chars_min, session_and
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
@@ -35,7 +35,6 @@ columns_max: Final = 6
 lines_max: Final = 50
 task_cells_max: Final = 110
 _none: Final = "-"
-_uuid_chars_shown: Final = 8
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 LAZY: Final = {
@@ -197,7 +196,7 @@ def list_(app: App, **filters: Any) -> None:
 
 def _short_id(name: str) -> str:
     """Return an id for a row: on a terminal the beginning of a UUID, which every verb takes, and the task has room."""
-    return name[:_uuid_chars_shown] if output.terminal_cells() is not None and _UUID.fullmatch(name) else name
+    return name[:id_chars_min] if output.terminal_cells() is not None and _UUID.fullmatch(name) else name
 
 
 def record(app: App, session_id: str, data: EventData, what: str) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from calling import start_session
 
 from deedbook.consumers.interfaces.cli.commands.sessions import print_session, trajectory
 
@@ -138,3 +139,16 @@ def test_trajectory_of_many_phases_keeps_the_first_and_the_last() -> None:
     assert header == ["vector", *(f"CHECK {number}" for number in (1, 4, 5, 6, 7, 8)), "change"]
     assert rows == [["know", "0.10", "0.40", "0.50", "0.60", "0.70", "0.80", "+0.70"]]
     assert left_out == 2
+
+
+def test_a_text_of_two_words_without_quotes_is_no_id_and_text(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    start_session(alone, "4566b947-b266-41e9-b511-0da2cb158143")
+    size = alone.size()
+    for words in (("dead", "end"), ("4", "people"), ("4566b94", "people")):
+        message = alone.refuses("USAGE", "session", "finding", *words, "--as", "a")["message"]
+        assert f'put the text in quotes: deed session finding "{" ".join(words)}"' in message
+    assert alone.size() == size, "nothing was signed"
+    for name in ("4566b947", "session/4566b947", "4566b947-b266-41e9-b511-0da2cb158143"):
+        alone("session", "finding", name, "people", "--as", "a")
+    alone("session", "finding", "4", "people or more", "--as", "a")
