@@ -1,21 +1,14 @@
-"""Explains a brief by its graph: which steps it keeps or drops, why, and whether the graph's evidence is still true."""
+"""Explains a brief by its graph: which steps it keeps or drops, and why."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, briefs_kept_max, read_graph
-from deedbook.consumers.reasoning.validator.evidence import HOLDING, is_known
-from deedbook.consumers.reasoning.validator.trees import tree_of
-from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
-from deedbook.ledger.client.client import Ask
 from deedbook.ledger.events.brief import Brief, Fidelity
 from deedbook.projections.briefs.critical import critical_numbers, is_open_assumption, is_refuted, marks_of
 from deedbook.projections.briefs.fidelity import measure
@@ -29,8 +22,6 @@ from deedbook.projections.briefs.sentences import (
 )
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, canonical_json
 
-_CHANGED: Final = ("file_changed", "line_changed", "no_such_line")
-_FRESHNESS: Final = dict.fromkeys(HOLDING, "fresh") | dict.fromkeys(_CHANGED, "changed") | {"gone": "gone"}
 _STARTS: Final = r"(?:^|(?<=^- )|(?<=[.!?…。！？] ))"
 _NOTHING: Final = r"(?!)"
 
@@ -116,26 +107,3 @@ def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[s
         pieces = [{"text": part, "step": steps[part] if position % 2 else other} for position, part in enumerate(parts)]
         sections[-1]["lines"].append([piece for piece in pieces if piece["text"]])
     return sections
-
-
-def look_again(
-    view: Ask, memory: ReasoningMemory, root: Path | None, validations: Sequence[dict[str, Any]] = ()
-) -> dict[str, Any]:
-    """Return what a validator finds now in the work tree ``root``; without a tree, what the last validation found.
-
-    ``counts`` is the number of ``evidence`` items that are fresh, changed since the author read them, gone, or
-    not_checkable; fresh ones come last. Each of ``assumptions`` is held, refuted, settled by agents or not_checked.
-    """
-    with tree_of(root) as tree:
-        report = ReasoningValidator(tree, knows=partial(is_known, view)).validate(memory)
-    last = next((entry for entry in validations if entry["tree"] != "none"), None) if root is None else None
-    checks = msgspec.to_builtins(report.evidence) if last is None else last["data"]["evidence"]
-    checks = [check | {"freshness": _FRESHNESS.get(check["status"], "not_checkable")} for check in checks]
-    return {
-        "tree": root and str(root),
-        "by": last and last["author"],
-        "at_ms": last and last["accepted_ms"],
-        "evidence": sorted(checks, key=lambda check: check["freshness"] == "fresh"),
-        "counts": Counter(check["freshness"] for check in checks),
-        "assumptions": msgspec.to_builtins(report.assumptions),
-    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from itertools import pairwise, zip_longest
+from itertools import pairwise, product, zip_longest
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -24,6 +24,10 @@ from deedbook.projections.handoffs.details import find_record
 from deedbook.projections.handoffs.fold import LOG, VERSIONS
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=json_integer_max)]
+
+pairs_compared_max: Final = 2_500
+likeness_min: Final = 0.4
+"""Lines that have less in common are a removed and an added line, not one changed line."""
 
 # Fields that follow from the others, or present them in a file.
 _NOT_COMPARED: Final = ("template", "notes", "created")
@@ -76,7 +80,7 @@ def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[FieldChang
     If they differ only in what no field has, this is a change of the ``file``, with the refs of both.
 
     >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0].counts
-    {'kept': 1, 'changed': 1, 'added': 1}
+    {'kept': 1, 'removed': 1, 'added': 2}
     >>> file, other = ({"notes": {}, "template": f"blake3:{digit * 64}"} for digit in "01")
     >>> [(change.field, change.counts) for change in changes_of(file, other)]
     [('file', {'changed': 1})]
@@ -98,10 +102,50 @@ def _texts(value: str | list[str] | None) -> list[str]:
 
 
 def _lines(old: list[str], new: list[str]) -> Iterator[ChangedLine]:
-    """Yield the lines of both in order; a line that replaces another one is that line changed."""
+    """Yield the lines of both in order; a line that replaces a similar one is that line changed."""
     for operation, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
-        for was, text in zip_longest(old[start:end], new[first:last]):
+        is_equal = operation == "equal"
+        pairs = (zip_longest if is_equal else _paired)(old[start:end], new[first:last])
+        for was, text in pairs:
             mark: LineMark = (
-                "kept" if operation == "equal" else "removed" if text is None else "added" if was is None else "changed"
+                "kept" if is_equal else "removed" if text is None else "added" if was is None else "changed"
             )
-            yield ChangedLine(mark=mark, text=was if text is None else text, was=was if mark == "changed" else None)
+            yield ChangedLine(
+                mark=mark, text=(was or "") if text is None else text, was=was if mark == "changed" else None
+            )
+
+
+def _paired(old: list[str], new: list[str]) -> Iterator[tuple[str | None, str | None]]:
+    """Yield the lines of a replaced block in order, each beside the line that it resembles, or beside None.
+
+    A line that replaces a single line is paired with it in any case. A block with too many lines is paired by position.
+    """
+    if len(old) == len(new) == 1 or len(old) * len(new) > pairs_compared_max:
+        yield from zip_longest(old, new)
+        return
+    sides = [[Counter(map("".join, pairwise(line))) for line in lines] for lines in (old, new)]
+    # best[i][j] is the sum of likenesses that the lines from i and j on can reach.
+    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    likeness = {}
+    for i, j in product(reversed(range(len(old))), reversed(range(len(new)))):
+        likeness[i, j] = _likeness(sides[0][i], sides[1][j])
+        paired = best[i + 1][j + 1] + likeness[i, j] if likeness[i, j] >= likeness_min else 0.0
+        best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    i = j = 0
+    while i < len(old) and j < len(new):
+        if best[i][j] == best[i + 1][j]:
+            yield old[i], None
+            i += 1
+        elif best[i][j] == best[i][j + 1]:
+            yield None, new[j]
+            j += 1
+        else:
+            yield old[i], new[j]
+            i, j = i + 1, j + 1
+    yield from zip_longest(old[i:], ())
+    yield from zip_longest((), new[j:])
+
+
+def _likeness(old: Counter[str], new: Counter[str]) -> float:
+    """Return the share of the pairs of neighbouring characters that two lines have in common, from 0 to 1."""
+    return 2 * (old & new).total() / max(1, old.total() + new.total())

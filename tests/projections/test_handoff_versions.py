@@ -92,3 +92,26 @@ def test_notes_of_the_sender_are_compared_each_for_itself():
     content = asdict(kinds.HandoffContent(title="t"))
     old, new = (content | {"notes": {"traps": ["a"], "tried": tried}} for tried in ([], ["b"]))
     assert [one.field for one in changes_of(old, new)] == ["tried"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        # A task that was put before a changed one does not make both look changed.
+        (["rotate the key"], ["ask the owners", "rotate the old key"], ["+ask the owners", "~rotate the old key"]),
+        (["rotate the key", "tell users"], ["rotate the old key"], ["~rotate the old key", "-tell users"]),
+        (["one", "two"], ["drei", "vier"], ["-one", "-two", "+drei", "+vier"]),
+        (["one"], ["drei"], ["~drei"]),
+        (["轮换密钥", "通知用户"], ["先备份", "轮换旧密钥", "通知用户"], ["+先备份", "~轮换旧密钥", " 通知用户"]),
+        (["", "x"], ["y", "", "z"], ["+y", " ", "~z"]),
+    ],
+)
+def test_a_line_is_compared_with_the_line_that_it_resembles(old, new, expected):
+    changes = [one.to_dict() for one in changes_of({"tasks": old, "notes": {}}, {"tasks": new, "notes": {}})]
+    assert changed({"changes": changes}) == {"tasks": expected}
+
+
+def test_a_block_of_many_lines_is_compared_line_by_line():
+    old, new = ([f"{word} {number}" for number in range(100)] for word in ("old", "new"))
+    (change,) = changes_of({"tasks": old, "notes": {}}, {"tasks": new, "notes": {}})
+    assert change.counts == {"changed": 100}

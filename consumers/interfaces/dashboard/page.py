@@ -17,6 +17,7 @@ import jinja2
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
+from deedbook.consumers.interfaces.dashboard.differences import folded, word_changes
 from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
 from deedbook.ledger.client.client import Client
@@ -148,6 +149,8 @@ def templates() -> jinja2.Environment:
         "number": "{:,}".format,
         "escape_text": escape_text,
         "fidelity": fidelity_text,
+        "folded": lambda lines: folded(lines, lambda line: line["mark"] == "kept"),
+        "word_changes": word_changes,
         "words": lambda text: text.replace("_", " "),
     }
     for name in environment.list_templates():  # load all now: after an upgrade new templates must not meet old data

@@ -20,7 +20,7 @@ A path may have colons and spaces: the first reading whose file exists counts, a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -89,6 +89,24 @@ class Evidence(NamedTuple):
     revision: str = ""
 
 
+class LookUp(NamedTuple):
+    """A checked reference, its reading, and the cited lines as they are now from ``line`` on (None: not there)."""
+
+    check: EvidenceCheck
+    evidence: Evidence | None = None
+    line: int = 0
+    text: str | None = None
+
+
+class _Comparison(NamedTuple):
+    """The status of cited lines, a note, their digest as they are now, and the line where they are now."""
+
+    status: EvidenceStatus
+    note: str
+    digest: str = ""
+    line: int = 0
+
+
 def parse_evidence(reference: str) -> list[Evidence]:
     """Return the possible readings of a reference, the shortest path first; none if it has no valid form."""
     if len(reference) > reference_max_chars:
@@ -116,40 +134,57 @@ def references_of(step: ReasoningStep) -> list[str]:
     return [*step.evidence, *(reference for reference in named if parse_evidence(reference)), *settling]
 
 
+def citations_of(step: ReasoningStep) -> Iterator[tuple[str, str]]:
+    """Yield the references of a step, each with the digest of the text that its signer's tool read ("": none)."""
+    signed = [(step.evidence, step.evidence_digests or [])]
+    signed += [(settlement.evidence, settlement.evidence_digests) for settlement in step.settlements()]
+    digests = {reference: digest for pair in signed for reference, digest in zip(*pair, strict=False)}
+    return ((reference, digests.get(reference, "")) for reference in references_of(step))
+
+
 def check_evidence(
     reference: str, reads: Reads, *, step: int | None = None, earlier: EvidenceCheck | None = None, cited: str = ""
 ) -> EvidenceCheck:
     """Return the check of a reference; ``cited`` is the digest of the text from its author's tool, or ``MISSING``."""
+    return look_up(reference, reads, step=step, earlier=earlier, cited=cited).check
+
+
+def look_up(
+    reference: str, reads: Reads, *, step: int | None = None, earlier: EvidenceCheck | None = None, cited: str = ""
+) -> LookUp:
+    """Return the check of a reference, as ``check_evidence`` does, with the cited lines as they are now."""
     if cited != MISSING:
-        return _check_evidence(reference, reads, step, earlier, cited)
-    check = _check_evidence(reference, reads, step, earlier, "")
-    return replace(check, note=cut(". ".join(filter(None, (check.note, NOT_THERE)))))
+        return _look_up(reference, reads, step, earlier, cited)
+    answer = _look_up(reference, reads, step, earlier, "")
+    note = cut(". ".join(filter(None, (answer.check.note, NOT_THERE))))
+    return answer._replace(check=replace(answer.check, note=note))
 
 
-def _check_evidence(
-    reference: str, reads: Reads, step: int | None, earlier: EvidenceCheck | None, cited: str
-) -> EvidenceCheck:
+def _look_up(reference: str, reads: Reads, step: int | None, earlier: EvidenceCheck | None, cited: str) -> LookUp:
     possible = parse_evidence(reference)
     short = cut(reference)
     if not possible:
-        return EvidenceCheck(step, short, "malformed", f"{_misread(reference)}A reference is {FORMS}")
+        return LookUp(EvidenceCheck(step, short, "malformed", f"{_misread(reference)}A reference is {FORMS}"))
     if possible[0].form == "url":
-        return EvidenceCheck(step, short, "not_checked", "URLs are not fetched")
+        return LookUp(EvidenceCheck(step, short, "not_checked", "URLs are not fetched"))
     if possible[0].form == "ref":
-        return EvidenceCheck(step, short, *reads.look_up(possible[0].path))
+        return LookUp(EvidenceCheck(step, short, *reads.look_up(possible[0].path)))
     if not reads.is_possible:
         _, where = parts_of(possible[0].path)
         if where in {"malformed", "outside"}:
-            return EvidenceCheck(step, short, where, _PATHS[where])
-        return EvidenceCheck(step, short, "not_checked", "There was no tree to check it against")
+            return LookUp(EvidenceCheck(step, short, where, _PATHS[where]))
+        note = "There was no tree to check it against"
+        return LookUp(EvidenceCheck(step, short, "not_checked", note), possible[0])
     evidence, parts, outcome, note = _choose(possible, reads)
     if outcome != "ok":
-        return EvidenceCheck(step, short, outcome, cut(note))
+        return LookUp(EvidenceCheck(step, short, outcome, cut(note)), evidence)
     reads = reads.at(evidence.revision) or reads
     file = reads.file(parts)
     earlier = earlier if earlier and earlier.line else None
-    status, note, line = _compare(evidence, file, earlier, earlier.line if earlier else cited, reads)
-    return EvidenceCheck(step, short, status, cut(note), f"sha256:{file.digest}", line)
+    status, note, digest, line = _compare(evidence, file, earlier, earlier.line if earlier else cited, reads)
+    check = EvidenceCheck(step, short, status, cut(note), f"sha256:{file.digest}", digest)
+    last = line + max(evidence.end - evidence.line, 0)
+    return LookUp(check, evidence, line, file.cited(line, last) if line else None)
 
 
 def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T], list[str]]:
@@ -282,42 +317,44 @@ def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, Ev
 
 def _compare(
     evidence: Evidence, file: FileText, earlier: EvidenceCheck | None, known: str, reads: Reads
-) -> tuple[EvidenceStatus, str, str]:
-    """Return the status, a note, and the digest of the lines as they are now (if the text moved: at its new line).
+) -> _Comparison:
+    """Return the status of the lines; if the text moved, its digest and line are those of the new place.
 
     ``earlier`` is the result of an earlier check, ``known`` the digest that the lines should have ("": unknown).
     """
     line = file.cited(evidence.line, evidence.end or evidence.line)
     if line is None:
-        return _elsewhere(evidence, file, known, reads, ("no_such_line", f"The file has {len(file.lines)} lines", ""))
+        return _elsewhere(
+            evidence, file, known, reads, _Comparison("no_such_line", f"The file has {len(file.lines)} lines")
+        )
     if len(line) > line_max_chars:
-        return "unreadable", f"The cited text has more than {line_max_chars} characters", ""
-    digest = digest_of(line)
+        return _Comparison("unreadable", f"The cited text has more than {line_max_chars} characters")
+    digest, at = digest_of(line), evidence.line
     if evidence.form == "text" and not stands(evidence.text, line):
-        return _elsewhere(evidence, file, known, reads, ("line_changed", "The text is not on the line", digest))
+        here = _Comparison("line_changed", "The text is not on the line", digest, at)
+        return _elsewhere(evidence, file, known, reads, here)
     if known and known != digest:
         note = f"The line is not what {'its author cited' if earlier is None else 'an earlier validation found'}"
-        return _elsewhere(evidence, file, known, reads, ("line_changed", note, digest))
+        return _elsewhere(evidence, file, known, reads, _Comparison("line_changed", note, digest, at))
     if evidence.form == "hash" and not file.digest.startswith(evidence.digest):
         if known:
-            return "file_changed_line_same", "The file has another hash; the line is the same", digest
-        return "file_changed", "The file has another hash; whether the line is the same is unknown", digest
+            return _Comparison("file_changed_line_same", "The file has another hash; the line is the same", digest, at)
+        note = "The file has another hash; whether the line is the same is unknown"
+        return _Comparison("file_changed", note, digest, at)
     if earlier is not None and earlier.file != f"sha256:{file.digest}":
-        return "file_changed_line_same", "The file changed since an earlier validation", digest
+        return _Comparison("file_changed_line_same", "The file changed since an earlier validation", digest, at)
     says_more = evidence.form == "text" and " ".join(evidence.text.split()) != " ".join(line.split())
-    return "ok", "The line says more than the reference quotes" if says_more else "", digest
+    return _Comparison("ok", "The line says more than the reference quotes" if says_more else "", digest, at)
 
 
-def _elsewhere(
-    evidence: Evidence, file: FileText, known: str, reads: Reads, here: tuple[EvidenceStatus, str, str]
-) -> tuple[EvidenceStatus, str, str]:
+def _elsewhere(evidence: Evidence, file: FileText, known: str, reads: Reads, here: _Comparison) -> _Comparison:
     """Return ``moved`` if the cited text is elsewhere in the file, and searching it is affordable, else ``here``."""
     many = max(evidence.end - evidence.line, 0)
     if len(file.lines) * max(many + 1, 10) > lines_searched_max or not (known or evidence.form == "text"):
         return here
-    status, note, digest = here
     if not reads.whole.searches_left:
-        return status, f"{note}; moved text was searched only for the first {searches_max} references", digest
+        note = f"{here.note}; moved text was searched only for the first {searches_max} references"
+        return here._replace(note=note)
     reads.whole.searches_left -= 1
     texts = ((number, file.cited(number, number + many) or "") for number in range(1, len(file.lines) - many + 1))
     places = {
@@ -328,12 +365,13 @@ def _elsewhere(
         and (evidence.form != "text" or stands(evidence.text, text))  # otherwise a digest would vouch for any quote
     }
     if not places:
-        return status, f"{note}, and the file has that text nowhere else", digest
+        return here._replace(note=f"{here.note}, and the file has that text nowhere else")
     nearest = min(places, key=lambda number: abs(number - evidence.line))
     says = sum(map(str.isalnum, evidence.text or places[nearest]))
     if len(places) > 1 and says < telling_chars_min:
-        return status, f"{note}; it is on {len(places)} lines, and too short to tell which is meant", digest
-    return "moved", f"Moved to line {nearest}, still true", digest_of(places[nearest])
+        note = f"{here.note}; it is on {len(places)} lines, and too short to tell which is meant"
+        return here._replace(note=note)
+    return _Comparison("moved", f"Moved to line {nearest}, still true", digest_of(places[nearest]), nearest)
 
 
 def _continues(beside: str, edge: str, *, before: bool = False) -> bool:

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 import msgspec
 
 from deedbook.consumers.reasoning.validator.assumptions import check_assumption, check_assumptions
-from deedbook.consumers.reasoning.validator.evidence import HOLDING, check_evidence, cut, references_of
+from deedbook.consumers.reasoning.validator.evidence import HOLDING, check_evidence, citations_of, cut, references_of
 from deedbook.consumers.reasoning.validator.reads import Reads
 from deedbook.consumers.reasoning.validator.report import ASSUMPTION_REFUTED, ValidationReport
 from deedbook.consumers.reasoning.validator.trees import Tree
@@ -126,18 +126,13 @@ class ReasoningValidator:
     ) -> ValidationReport:
         report = ValidationReport(_ref_of(memory), steps=len(memory.steps))
         report.issues += check_structure(memory)
-        unused = {refuted.step for refuted in refutations(memory) if not refuted.is_ground}
         for step in memory.steps:
             number = _number_of(step.step_number)
-            digests = _digests_of(step)
-            for reference in references_of(step):
-                former, cited = before.get((number, cut(reference))), digests.get(reference, "")
-                check = check_evidence(reference, reads, step=number, earlier=former, cited=cited)
-                _add_evidence(report, check)
-            is_ground = step.step_number not in unused
-            for assumed in check_assumptions(step, number, reads, validator=validator, is_ground=is_ground):
-                # The validator may refute an assumption on which nothing rests: that is no fault of the reasoning.
-                _add_assumption(report, assumed, is_fault=is_ground or bool(assumed.check))
+            for reference, cited in citations_of(step):
+                former = before.get((number, cut(reference)))
+                _add_evidence(report, check_evidence(reference, reads, step=number, earlier=former, cited=cited))
+        for assumed, is_fault in assumptions_of(memory, reads, validator):
+            _add_assumption(report, assumed, is_fault=is_fault)
         self._check_inferences(report, memory)
         return report
 
@@ -155,6 +150,21 @@ class ReasoningValidator:
         unlinked = {check.step for check in report.inferences if check.status == "unlinked"}
         if is_unlinked(memory) and not concluding & unlinked:
             report.inferences.append(InferenceCheck(None, "unlinked", reason=UNLINKED_CONCLUSION))
+
+
+def assumptions_of(
+    memory: ReasoningMemory, reads: Reads, validator: str = ""
+) -> Iterator[tuple[AssumptionCheck, bool]]:
+    """Yield the check of each assumption, and whether it is a fault of the reasoning if it is refuted.
+
+    The validator may refute an assumption on which nothing rests: that is no fault.
+    """
+    unused = {refuted.step for refuted in refutations(memory) if not refuted.is_ground}
+    for step in memory.steps:
+        is_ground = step.step_number not in unused
+        number = _number_of(step.step_number)
+        for check in check_assumptions(step, number, reads, validator=validator, is_ground=is_ground):
+            yield check, is_ground or bool(check.check)
 
 
 def _grounds(memory: ReasoningMemory) -> set[int]:
@@ -314,13 +324,6 @@ def _add_inference(report: ValidationReport, check: InferenceCheck, step: Reason
     if check.opinion == "does_not_follow":
         message = f"Step {step.step_number}: the judge says that it does not follow ({check.reason})"
         report.add_issue(message, code="INFERENCE_DOUBTED", step=check.step)
-
-
-def _digests_of(step: ReasoningStep) -> dict[str, str]:
-    """Return the digests of the texts that the tools of their signers read, by reference."""
-    cited = [(step.evidence, step.evidence_digests or [])]
-    cited += [(settlement.evidence, settlement.evidence_digests) for settlement in step.settlements()]
-    return {reference: digest for pair in cited for reference, digest in zip(*pair, strict=False)}
 
 
 def _ref_of(memory: ReasoningMemory) -> str:

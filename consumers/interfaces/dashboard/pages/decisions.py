@@ -16,6 +16,7 @@ from deedbook.consumers.interfaces.dashboard import decision as decisions
 from deedbook.consumers.interfaces.dashboard.address import own_path, path_to
 from deedbook.consumers.interfaces.dashboard.decision import ANSWERS, Choice, Decision, DisplayedContent
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect
+from deedbook.consumers.interfaces.dashboard.pages.evidence import with_places
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.ledger.client.author import Author, Draft
@@ -99,7 +100,8 @@ def _form(
 
 def citations_of(context: PageContext, review: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the reasoning behind a review, as ``Citations`` describes it."""
-    return Citations(context.view, asker=review["author"]).of(filter(None, [review["reasoning_ref"]]))
+    citations = Citations(context.view, asker=review["author"]).of(filter(None, [review["reasoning_ref"]]))
+    return with_places(context, citations)
 
 
 def decided(kind: str, show: Callable[..., Page], context: PageContext, form: Mapping[str, str]) -> Page | Redirect:

@@ -16,6 +16,7 @@ from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.decisions import citations_of, handoff_form, review_form
+from deedbook.consumers.interfaces.dashboard.pages.evidence import with_evidence, with_reasonings
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
@@ -55,7 +56,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     """
     row = _whole(context, context.params["id"])
     name, log, as_of = row["id"], row["log"], row.get("as_of")
-    versions = context.ask("handoffs.versions", id=name)
+    versions = compared(context, name)
     done_index, human = context.number("done"), context.human
     done = [event for event in log if event["event_index"] == done_index and event["author"] == human and as_of]
     data = {
@@ -83,9 +84,15 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
 
 
 def _whole(context: PageContext, name: str) -> dict[str, Any]:
-    """Return an answer of `handoffs.show` with its reasonings, and ``only_in_file``."""
+    """Return an answer of `handoffs.show` with its reasonings, the places of all evidence, and ``only_in_file``."""
     row = Citations(context.view, asker=context.human).shown(context.ask("handoffs.show", id=name))
-    return row | {"only_in_file": lines_only_in_file(row, context.ledger.get_blob)}
+    return with_evidence(context, row) | {"only_in_file": lines_only_in_file(row, context.ledger.get_blob)}
+
+
+def compared(context: PageContext, name: str, **numbers: int | None) -> dict[str, Any]:
+    """Return an answer of `handoffs.versions` whose changes have the changes in the cited reasonings."""
+    answer = context.ask("handoffs.versions", id=name, **numbers)
+    return answer | {"changes": with_reasonings(context, answer["changes"])}
 
 
 def _beginning_of(context: PageContext, ref: str | None) -> str | None:
@@ -126,7 +133,7 @@ def form_of(context: PageContext, kind: str, name: str) -> dict[str, Any] | None
     if kind == "review":
         return review_form(context, context.ask("reviews.show", id=name))
     row = _whole(context, name)
-    return handoff_form(context, row, context.ask("handoffs.versions", id=name), "")
+    return handoff_form(context, row, compared(context, name), "")
 
 
 def handoff_version(context: PageContext) -> Page:
@@ -139,6 +146,5 @@ def handoff_version(context: PageContext) -> Page:
 
 def handoff_diff(context: PageContext) -> Page:
     """Return the answer of `handoffs.versions` between ``?from`` and ``?to`` (default: since the last approval)."""
-    args = {field: context.number(field) for field in ("from", "to")}
-    answer = context.ask("handoffs.versions", id=context.params["id"], **args)
+    answer = compared(context, context.params["id"], **{field: context.number(field) for field in ("from", "to")})
     return Page("handoff_diff.html", f"{answer['id']}: changes", answer)

@@ -6,8 +6,6 @@ Every request measures the fidelity of the text that the page shows, and checks 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -15,16 +13,13 @@ import msgspec
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.layout import Box, Drawing, Edge, Node, layered
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.consumers.interfaces.dashboard.pages.evidence import project_places, validations_of
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, fetch, receive_brief
-from deedbook.consumers.reasoning.explanation import explain_brief, look_again
-from deedbook.consumers.reasoning.validator.trees import work_tree
+from deedbook.consumers.reasoning.explanation import explain_brief
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.client.client import Ask
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.home.config import Settings
-from deedbook.ledger.home.location import project_path, resolved
-from deedbook.ledger.home.trust import actions_of
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.delta import describe_change
 
@@ -32,7 +27,6 @@ budgets: Final = {"200": TransferLevel.MINIMAL, "400": None, "700": TransferLeve
 """Published levels have their own budgets; for any other number the page makes a brief."""
 
 budget_max_tokens: Final = 100_000
-validations_shown_max: Final = 20
 steps_shown_max: Final = 100
 """The steps on one page of the table and of the lists for steps; ``after`` gives the next page."""
 
@@ -61,11 +55,9 @@ def reasoning(context: PageContext) -> Page:
         before = fetch(context.view, against)
         after = fetch(context.view, version["ref"], have=before.memory)
         delta = describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}
-    origins = context.ask("reasoning.existing", ids=context.ask("reasoning.origins", id=version["ref"])["ids"])
-    owners = sorted({origin["author"] for origin in origins["reasonings"].values()})
-    reports = context.ask("validations.list", id=version["ref"], limit=validations_shown_max)["items"]
-    others = [report for report in reports if report["author"] not in owners]
-    checks = look_again(context.view, received.memory, _tree_of(context.settings), others)
+    reports, others, owners = validations_of(context, version["ref"])
+    with project_places(context) as places:
+        checks = places.of_graph(received.memory, others)
     listed = {step["step"] for step in page} | {chosen}
     doubted = sorted(checks["assumptions"], key=lambda assumption: _DOUBT.get(assumption["status"], 2))
     row["versions"] = [item for item in row["versions"] if item is not version][-versions_shown_max:]
@@ -161,12 +153,3 @@ def _drawing(context: PageContext, steps: list[dict[str, Any]], chosen: int | No
         if on in drawn_steps
     ]
     return layered(nodes, edges, "topbottom", box=Box(132, 56))
-
-
-def _tree_of(settings: Settings) -> Path | None:
-    """Return the folder in which evidence is checked: the one configured for validators, else the git work tree."""
-    home = resolved(settings.home)
-    with suppress(DeedbookError):  # the settings of an untrusted folder are not used
-        if (configured := actions_of(settings).validator_tree) is not None:
-            return project_path(home, configured)
-    return work_tree(project_path(home, ".")) or work_tree(Path.cwd())

@@ -1,0 +1,128 @@
+"""The evidence on a page, looked up in the project when the page is requested; pages without evidence open no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from deedbook.consumers.interfaces.dashboard.page import PageContext
+from deedbook.consumers.reasoning.compressor.transfer import fetch
+from deedbook.consumers.reasoning.places import Places, places_in
+from deedbook.consumers.reasoning.validator.trees import tree_of, work_tree
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.location import project_path, resolved
+from deedbook.ledger.home.trust import actions_of
+from deedbook.projections.reasoning.delta import describe_change
+from deedbook.projections.reasoning.memory import ReasoningMemory
+
+validations_shown_max: Final = 20
+reasonings_compared_max: Final = 8
+_IN_WORDS: Final = ("tasks", "criteria")
+_CITATIONS: Final = ("reasoning", "result_reasoning")
+
+
+@contextmanager
+def project_places(context: PageContext) -> Iterator[Places]:
+    """Open the tree in which evidence is looked up: the one configured for validators, else the git work tree."""
+    with tree_of(_tree_of(context.settings)) as tree:
+        yield Places(context.view, tree)
+
+
+def _tree_of(settings: Settings) -> Path | None:
+    home = resolved(settings.home)
+    with suppress(DeedbookError):  # the settings of an untrusted folder are not used
+        if (configured := actions_of(settings).validator_tree) is not None:
+            return project_path(home, configured)
+    return work_tree(project_path(home, ".")) or work_tree(Path.cwd())
+
+
+def with_evidence(context: PageContext, handoff: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a handoff with its evidence: ``places`` of each task and criterion, ``looked`` of each reasoning."""
+    rows = [row for field in _IN_WORDS for row in handoff[field]]
+    citations = [citation for field in _CITATIONS for citation in handoff[field]]
+    is_cited = any(places_in(row["evidence"]) for row in rows) or _are_cited(citations)
+    with project_places(context) if is_cited else nullcontext() as places:
+        in_words = {
+            field: [{**row, "places": places.of_text(row["evidence"]) if places else []} for row in handoff[field]]
+            for field in _IN_WORDS
+        }
+        return {**handoff, **in_words, **{field: _looked(context, places, handoff[field]) for field in _CITATIONS}}
+
+
+def with_places(context: PageContext, citations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return citations, each with ``looked``: the answer of ``Places.of_graph`` (None: it cannot be read)."""
+    with project_places(context) if _are_cited(citations) else nullcontext() as places:
+        return _looked(context, places, citations)
+
+
+def _are_cited(citations: Sequence[Mapping[str, Any]]) -> bool:
+    return any(citation["measured"] for citation in citations)
+
+
+def _looked(
+    context: PageContext, places: Places | None, citations: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    rows = []
+    for citation in citations:
+        looked = None
+        if places and citation["measured"]:
+            ref = citation["reasoning_ref"]
+            validations = [] if places.folder else validations_of(context, ref)[1]
+            looked = places.of_graph(fetch(context.view, ref).memory, validations)
+        rows.append({**citation, "looked": looked})
+    return rows
+
+
+def validations_of(context: PageContext, ref: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """Return the newest validation reports of a version, those of them that count, and the version's authors."""
+    origins = context.ask("reasoning.existing", ids=context.ask("reasoning.origins", id=ref)["ids"])["reasonings"]
+    owners = sorted({origin["author"] for origin in origins.values()})
+    reports = context.ask("validations.list", id=ref, limit=validations_shown_max)["items"]
+    return reports, [report for report in reports if report["author"] not in owners], owners
+
+
+def with_reasonings(context: PageContext, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return changes of `handoffs.versions`, each with ``reasonings``: the changes in the reasonings that it names.
+
+    A reasoning has the refs ``before`` and ``after`` (None: it was not, or is no longer, cited), its present ``task``
+    and ``conclusion``, and ``delta`` as ``describe_change`` gives it (None: there are no two graphs to compare here).
+    """
+    return [
+        {**change, "reasonings": _reasonings(context, change["lines"]) if change["field"] == "reasoning_refs" else []}
+        for change in changes
+    ]
+
+
+def _reasonings(context: PageContext, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    before = [line["was"] or line["text"] for line in lines if line["mark"] in ("removed", "changed")]
+    after = [line["text"] for line in lines if line["mark"] in ("added", "changed")]
+    shown = [*before[:reasonings_compared_max], *after[:reasonings_compared_max]]
+    ids = {ref: set(context.ask("reasoning.origins", id=ref)["ids"]) for ref in shown}
+    pairs: list[tuple[str | None, str | None]] = []
+    for ref in after:
+        former = next((old for old in before if ids.get(old, set()) & ids.get(ref, set())), None)
+        pairs.append((former, ref))
+        before = [old for old in before if old != former]
+    memories = {ref: _memory(context, ref) for ref in shown}
+    return [_reasoning(old, new, memories) for old, new in (*pairs, *((old, None) for old in before))]
+
+
+def _memory(context: PageContext, ref: str) -> ReasoningMemory | None:
+    with suppress(DeedbookError):  # not in this ledger, or not readable: the page shows the ref alone
+        return fetch(context.view, ref).memory
+    return None
+
+
+def _reasoning(old: str | None, new: str | None, memories: Mapping[str, ReasoningMemory | None]) -> dict[str, Any]:
+    base, target = (ref and memories.get(ref) for ref in (old, new))
+    latest = target or base
+    return {
+        "before": old,
+        "after": new,
+        "task": latest.task if latest else "",
+        "conclusion": latest.conclusion if latest else "",
+        "delta": describe_change(base, target) if base and target else None,
+    }

@@ -1,0 +1,111 @@
+"""Evidence on the pages: as signed and as it is now, with the same figures wherever it is shown."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from graphs import graph
+from looking import Viewer, look
+from test_dashboard_reasoning import record
+
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.reasoning import ReasoningExtended, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EVIDENCE = ["config.yaml:1:days: 30", "config.yaml:2:readers: 14", "gone.py:1:x", "config.yaml:3"]
+PAGES = (("/", {"open": "x"}), ("/h/x", {}), ("/r/why", {}))
+FIGURES = "1 of 4 places is as it was when it was signed"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A work tree in which one cited line has changed since it was cited."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    (tmp_path / "config.yaml").write_text("days: 90\nreaders: 14\n<b>bold</b> \u202e\n")
+    return tmp_path
+
+
+@pytest.fixture
+def rita(project: Path) -> Iterator[Viewer]:
+    """The human of a ledger in that work tree, with a handoff that cites a reasoning."""
+    for viewer in look(project / ".deedbook"):
+        steps = [
+            {"step": 1, "type": "observation", "content": "Kept for 30 days", "evidence": EVIDENCE},
+            {"step": 2, "type": "conclusion", "content": "Rotate now"},
+        ]
+        values = {"task": "t", "conclusion": "Rotate now", "steps": steps, "dependencies": {"2": [1]}}
+        ref = record(viewer, "why", graph(values))
+        viewer.ledger.hand_over("x", reasoning_refs=[ref], tasks=["one"], criteria=["two"])
+        yield viewer
+
+
+def test_every_page_gives_the_same_figures(rita: Viewer) -> None:
+    pages = {address: rita.page(address, **query) for address, query in PAGES}
+    for address, page in pages.items():
+        assert FIGURES in page, address
+        assert [re.search(rf"1 {word}\b", page) is not None for word in ("changed", "gone")] == [True, True], address
+
+
+def test_a_place_is_shown_as_it_was_signed_and_as_it_is_now(rita: Viewer) -> None:
+    page = rita.page("/h/x")
+    assert "days: <del>30</del>" in page
+    assert "days: <ins>90</ins>" in page
+    assert "the file is not there" in page
+    assert "&lt;b&gt;bold&lt;/b&gt; \\u202e" in page
+    assert "<b>bold" not in page
+
+
+def test_a_file_that_is_put_right_is_as_signed_at_the_next_look(rita: Viewer, project: Path) -> None:
+    (project / "config.yaml").write_text("days: 30\nreaders: 14\nthree\n")
+    assert rita.data("/h/x")["reasoning"][0]["looked"]["counts"] == {"gone": 1, "not_checkable": 1, "as_signed": 2}
+
+
+def test_evidence_of_a_criterion_stands_beside_the_line(rita: Viewer) -> None:
+    rita.ledger.approve("y", rita.ledger.hand_over("y", criteria=["two"]))
+    rita.ledger.claim("y")
+    rita.ledger.emit("bob", "handoff/y", kinds.HandoffCriterionChecked(position=0, evidence="see src/none.py:7"))
+    (criterion,) = rita.data("/h/y")["criteria"]
+    assert [(row["path"], row["freshness"]) for row in criterion["places"]] == [("src/none.py", "gone")]
+    assert 'id="criterion-1-1"' in rita.page("/h/y")
+
+
+def test_a_page_without_evidence_looks_nothing_up(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    viewer.ledger.hand_over("x", tasks=["one"])
+
+    def fail(*_: object) -> None:
+        raise AssertionError("a file was looked up")
+
+    monkeypatch.setattr("deedbook.consumers.interfaces.dashboard.pages.evidence.work_tree", fail)
+    viewer.page("/h/x")
+    viewer.page("/", open="x")
+
+
+def test_two_versions_of_a_cited_reasoning_are_compared_and_not_their_hashes(rita: Viewer) -> None:
+    (old,) = rita.data("/h/x/v/1")["content"]["reasoning_refs"]
+    step = Step(step_number=3, type="observation", content="The bucket was closed", confidence=0.9)
+    rita.ledger.emit("alice", "reasoning/why", ReasoningExtended(steps=[step]))
+    new = rita.data("/r/why")["reasoning"]["ref"]
+    amended = kinds.HandoffAmended(
+        title="x",
+        to="bob",
+        reviewer="rita",
+        tasks=["one"],
+        criteria=["two"],
+        reasoning_refs=[new, "sha256:" + "0" * 64],
+    )
+    rita.ledger.emit("alice", "handoff/x", amended)
+    (change,) = rita.data("/h/x/diff")["changes"]
+    first, unknown = change["reasonings"]
+    assert (first["before"], first["after"], first["conclusion"]) == (old, new, "Rotate now")
+    assert [step["content"] for step in first["delta"]["steps_added"]] == ["The bucket was closed"]
+    assert (unknown["before"], unknown["delta"]) == (None, None)
+    page = rita.page("/h/x/diff")
+    assert "The conclusion is the same" in page
+    assert "cannot be read in this ledger" in page
+    assert old not in page
