@@ -29,7 +29,7 @@ from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.lifecycle.rules import FAMILIES, read_rules
 
-PARTS: Final = ("proofs", "form", "authority", "rules", "page", "members", "audit")
+PARTS: Final = ("proofs", "form", "authority", "rules", "page", "members", "receipt", "audit")
 _FOR_READERS: Final = frozenset({"title", "description"})
 _INSTALL: Final = 'sys.exit(f"{error}: this program needs two packages: python -m pip install blake3 pynacl")'
 

@@ -1,6 +1,7 @@
-"""Checks a bundle of a Deedbook ledger. Needs Python 3.11, PyNaCl and blake3, and nothing of Deedbook.
+"""Checks a bundle of a Deedbook ledger, or a receipt. Needs Python 3.11, PyNaCl and blake3, and nothing of Deedbook.
 
     tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [--checkpoint FILE] [FOLDER or TAR]
+    python3 verify.py [--root FINGERPRINT] RECEIPT
 
 The program checks the form of every entry, its fields, its id, its signature (or that of its batch), the ledger's
 clock, the version counts of streams and of authority events, the Merkle tree, the signed checkpoint, and the blobs. It
@@ -21,6 +22,10 @@ last line but one says whether somebody must enter a passphrase before anything 
     HISTORY_CHANGED  6  the bundle is correct by itself, but contradicts the checkpoint of --checkpoint
     INVALID          6  something is wrong: the verdict names the entry or the file
                      2  this is not a bundle, or not a checkpoint
+
+A receipt proves one entry. The program checks the path from the entry to the checkpoint, the author's signature, and
+the entries of root that name the key of the checkpoint. The rules need the whole log, so a receipt cannot show that the
+author's key was valid.
 
 With --accept SUSPECT_KEY or --accept PARTIAL, that verdict exits with 0.
 

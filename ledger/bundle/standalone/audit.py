@@ -22,6 +22,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
     BATCH,
     ENDS,
     EVENT,
+    PROOF,
     TREE_MAX,
     WrongError,
     digest_of,
@@ -39,6 +40,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
     tree_root,
     vkey,
 )
+from deedbook.ledger.bundle.standalone.receipt import RECEIPT_MAX, check_receipt
 from deedbook.ledger.bundle.standalone.rules import AUTHORITY_FAMILIES, Rules
 
 SUSPECTS_MAX = 20
@@ -573,27 +575,35 @@ def read_trusted(argument: str | None) -> str | None:
     return note
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Check the bundle and print the verdict; return the exit code."""
-    parser = argparse.ArgumentParser(description="Check a bundle of a Deedbook ledger.")
-    beside = Path(__file__).resolve().parent
-    is_in_bundle = (beside / "manifest.json").exists()
-    parser.add_argument("bundle", nargs="?" if is_in_bundle else None, type=Path, default=beside)
-    parser.add_argument("--root", help="the fingerprint of the root key, or at least its first 32 digits")
-    accept = "exit with 0 although the verdict is this one; may be repeated"
-    parser.add_argument("--accept", action="append", default=[], choices=("PARTIAL", "SUSPECT_KEY"), help=accept)
-    text = "a checkpoint from another source than the bundle: a file, or its text"
-    parser.add_argument("--checkpoint", metavar="FILE|TEXT", help=text)
-    options = parser.parse_args(arguments)
+def read_receipt(path: Path) -> bytes | None:
+    """Return a receipt; None if the path is not that of one."""
     try:
-        note = read_trusted(options.checkpoint)
-    except (*FAULTS, OSError) as fault:
-        print(escape(f"--checkpoint is not a checkpoint: {fault}"), file=sys.stderr)
-        return 2
+        with path.open("rb") as file:
+            content = file.read(RECEIPT_MAX + 1)
+    except OSError:
+        return None
+    return content if content.startswith(PROOF.encode()) else None
+
+
+def judge_receipt(receipt: bytes, fingerprint: str | None) -> int:
+    """Check a receipt and print the verdict; return the exit code."""
     try:
-        audit = Audit(Members(options.bundle))
+        need(len(receipt) <= RECEIPT_MAX, "the receipt is too large", "TOO_LARGE")
+        lines = check_receipt(read_text(receipt, "the receipt"), fingerprint)
+    except FAULTS as fault:
+        code = fault.code if isinstance(fault, WrongError) else "INVALID_FORMAT"
+        print(escape(f"INVALID: {code}: {fault}"))
+        return 6
+    print("\n".join(map(escape, lines)))
+    return 0
+
+
+def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[str]) -> int:
+    """Check a bundle and print the verdict; return the exit code."""
+    try:
+        audit = Audit(Members(path))
     except OSError as error:
-        print(f"{options.bundle} is not a bundle: {error}", file=sys.stderr)
+        print(f"{path} is not a bundle: {error}", file=sys.stderr)
         return 2
     except FAULTS as fault:
         code = fault.code if isinstance(fault, WrongError) else "INVALID_FORMAT"
@@ -609,18 +619,42 @@ def main(arguments: list[str] | None = None) -> int:
             check()
         except FAULTS as fault:
             audit.add_fault(None, fault)
-    if audit.authority.root and options.root is not None:
-        actual, expected = blake3(bytes.fromhex(audit.authority.root)).hexdigest(), options.root.lower()
+    if audit.authority.root and root is not None:
+        actual, expected = blake3(bytes.fromhex(audit.authority.root)).hexdigest(), root.lower()
         if len(expected) < 32 or not actual.startswith(expected):
             message = f"the root key has the fingerprint {actual}, not {expected}"
             audit.add_problem(0, message, "VERIFICATION_FAILED")
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
-    exit_code, line = audit.verdict(options.root, options.accept)
+    exit_code, line = audit.verdict(root, accepted)
     notes = (*audit.suspects(), *audit.absent(), *audit.page.unapproved(), *audit.newest(), audit.gate())
     print("\n".join(map(escape, notes)))
     print(escape(line))
     return exit_code
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check the bundle or receipt and print the verdict; return the exit code."""
+    parser = argparse.ArgumentParser(description="Check a bundle of a Deedbook ledger, or a receipt.")
+    beside = Path(__file__).resolve().parent
+    is_in_bundle = (beside / "manifest.json").exists()
+    parser.add_argument("bundle", nargs="?" if is_in_bundle else None, type=Path, default=beside)
+    parser.add_argument("--root", help="the fingerprint of the root key, or at least its first 32 digits")
+    accept = "exit with 0 although the verdict is this one; may be repeated"
+    parser.add_argument("--accept", action="append", default=[], choices=("PARTIAL", "SUSPECT_KEY"), help=accept)
+    text = "a checkpoint from another source than the bundle: a file, or its text"
+    parser.add_argument("--checkpoint", metavar="FILE|TEXT", help=text)
+    options = parser.parse_args(arguments)
+    if (receipt := read_receipt(options.bundle)) is not None:
+        if options.checkpoint is not None:
+            parser.error("--checkpoint is for bundles: a receipt has its own checkpoint")
+        return judge_receipt(receipt, options.root)
+    try:
+        note = read_trusted(options.checkpoint)
+    except (*FAULTS, OSError) as fault:
+        print(escape(f"--checkpoint is not a checkpoint: {fault}"), file=sys.stderr)
+        return 2
+    return judge_bundle(options.bundle, options.root, note, options.accept)
 
 
 if __name__ == "__main__":

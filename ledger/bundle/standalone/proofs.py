@@ -15,6 +15,7 @@ BATCH = b"application/vnd.deedbook.batch.v1"
 ENDS = "application/vnd.deedbook.ends.v1"
 POSSESSION = b"application/vnd.deedbook.possession.v1"
 JOINING = b"application/vnd.deedbook.joining.v1"
+PROOF = "c2sp.org/tlog-proof@v1"
 NOTE_MAX = 256 * 1024
 NOTE_SIGNATURES_MAX = 64
 TREE_MAX = 2**63 - 1
@@ -170,17 +171,29 @@ def read_checkpoint(note: str, origin: str, keys: list[bytes]) -> tuple[int, byt
     return size, root
 
 
-def read_proof(text: str, index: int, note: str) -> tuple[list[bytes], list[bytes] | None]:
-    """Return the inclusion path of a C2SP tlog-proof, and the path within a batch from its extra data, if any."""
-    head, separator, checkpoint = text.partition("\n\n")
+def split_proof(text: str) -> tuple[int, list[bytes], bytes | None, str]:
+    """Return the index, the inclusion path, the extra data and the checkpoint of a C2SP tlog-proof, not verified."""
+    head, separator, note = text.partition("\n\n")
     lines = head.split("\n")
-    need(separator and lines.pop(0) == "c2sp.org/tlog-proof@v1" and lines, "its proof has an unknown form")
+    need(separator and lines.pop(0) == PROOF and lines, "its proof has an unknown form")
     extra = read_base64(lines.pop(0)[6:]) if lines[0].startswith("extra ") else None
-    need(lines and lines.pop(0) == f"index {index}", "its proof is for another index")
-    need(checkpoint == note, "its proof refers to another checkpoint")
-    path = [read_base64(line) for line in lines]
+    need(lines and lines[0].startswith("index "), "its proof has no index")
+    index, path = read_decimal(lines.pop(0)[6:]), [read_base64(line) for line in lines]
     need(len(path) <= 63 and all(len(sibling) == 32 for sibling in path), "its proof's path does not consist of hashes")
-    return path, None if extra is None else [extra[at : at + 32] for at in range(0, len(extra), 32)]
+    return index, path, extra, note
+
+
+def read_proof(text: str, index: int, note: str) -> tuple[list[bytes], list[bytes] | None]:
+    """Return the inclusion path of an entry's proof in a bundle, and its path within a batch, if it is of one."""
+    proven, path, extra, checkpoint = split_proof(text)
+    need(proven == index, "its proof is for another index")
+    need(checkpoint == note, "its proof refers to another checkpoint")
+    return path, None if extra is None else hashes_in(extra)
+
+
+def hashes_in(joined: bytes) -> list[bytes]:
+    """Return the hashes of a path that is stored as their bytes in a row."""
+    return [joined[at : at + 32] for at in range(0, len(joined), 32)]
 
 
 def tile_name(level: int | str, number: int, width: int) -> str:

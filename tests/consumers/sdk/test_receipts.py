@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invitations import checkpoint_key_of, invite, join
 
-from deedbook.consumers.sdk.receipts import Anchors, check, evidence_in, take
+from deedbook.consumers.sdk.receipts import Anchors, Checked, evidence_in, take
+from deedbook.consumers.sdk.receipts import check as check_with_ours
+from deedbook.ledger.bundle.standalone import audit
+from deedbook.ledger.bundle.standalone import receipt as standalone
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import CheckpointKeyRotated, KeyRotated
@@ -27,6 +32,23 @@ from deedbook.projections.answers.reader import Reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+def check(receipt: Receipt, anchors: Anchors, *, known: dict[str, bool] | None = None) -> Checked:
+    """Check a receipt with our verifier and with that of strangers, which must agree."""
+    lines = []
+    with suppress(*audit.FAULTS):
+        lines = standalone.check_receipt(receipt.to_text(), anchors.root)
+    try:
+        checked = check_with_ours(receipt, anchors, known=known)
+    except (Corrupted, Refused):
+        assert lines == [] or known
+        raise
+    event, size = checked.event, checked.checkpoint.size
+    assert lines[0].startswith(f"{event.kind} by {event.author} on {event.stream}, accepted 20")
+    assert lines[-1].startswith(f"VALID: entry {event.index} of {size} in the log {checked.checkpoint.origin} (")
+    assert ("self-asserted" in lines[-1]) == (checked.trust == "self-asserted")
+    return checked
 
 
 class Node:
@@ -185,16 +207,33 @@ def test_a_receipt_leads_from_root_to_the_key_that_took_the_place_of_others(
         )
 
 
+def test_a_receipt_of_one_event_of_a_batch_has_its_path_to_what_the_author_signed(
+    filled: Ledger, client: LocalClient
+) -> None:
+    drafts = [Draft(stream="session/s", data=FindingLogged(finding=f"together {number}")) for number in range(5)]
+    for accepted in filled.submit(filled.sign("alice", *drafts)):
+        receipt = take(client, accepted.index)
+        assert check(receipt, Anchors()).is_signed
+        evidence = evidence_in(receipt)
+        assert evidence is not None
+        changed = msgspec.structs.replace(evidence, batch=bytes(len(evidence.batch)))
+        with pytest.raises(Corrupted):
+            check(msgspec.structs.replace(receipt, extra=msgspec.json.encode(changed)), Anchors())
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_evidence_that_was_changed_is_refused_or_says_the_same(client: LocalClient, data: st.DataObject) -> None:
     receipt = take(client, 8)
-    root = check(receipt, Anchors())
+    root, lines = check(receipt, Anchors()), standalone.check_receipt(receipt.to_text(), None)
     extra = bytearray(receipt.extra or b"")
     place = data.draw(st.integers(0, len(extra) - 1))
     extra[place] ^= 1 << data.draw(st.integers(0, 7))
+    changed = msgspec.structs.replace(receipt, extra=bytes(extra))
+    with suppress(*audit.FAULTS):
+        assert standalone.check_receipt(changed.to_text(), None) == lines
     try:
-        checked = check(msgspec.structs.replace(receipt, extra=bytes(extra)), Anchors())
+        checked = check_with_ours(changed, Anchors())
     except (Corrupted, Refused):
         return
     assert (checked.event, checked.checkpoint, checked.vkey) == (root.event, root.checkpoint, root.vkey)

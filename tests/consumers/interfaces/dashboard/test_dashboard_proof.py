@@ -11,6 +11,7 @@ import pytest
 
 from deedbook.consumers.interfaces.dashboard.pages.proof import ladder
 from deedbook.consumers.sdk.receipts import take
+from deedbook.ledger.bundle.program import verify_program
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash, root_of
 
 if TYPE_CHECKING:
@@ -38,14 +39,24 @@ def test_the_download_is_the_receipt_and_a_stranger_can_check_it(viewer: Viewer,
     viewer.ledger.hand_over("h")
     page = viewer.page("/proof/4")
     (path,) = set(re.findall(r'href="(/receipts/[^"]+)"', page))
-    (command,) = re.findall(r"<pre>(deed receipt verify .*)</pre>", page)
+    commands = dict(re.findall(r"<pre>(deed receipt verify|deedbook-verify) (.*)</pre>", page))
     answer = viewer.get(path)
     assert answer.headers["content-disposition"] == 'attachment; filename="4.tlog-proof"'
     assert answer.content == take(viewer.dashboard.ledger.client, 4).to_text().encode()
     (tmp_path / "4.tlog-proof").write_bytes(answer.content)
-    program = [sys.executable, "-m", "deedbook", *command.split()[1:]]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    assert "VALID (anchored by the root)" in done.stdout
+    (tmp_path / "verify.py").write_bytes(verify_program())
+    programs = {"deed receipt verify": ("-m", "deedbook", "receipt", "verify"), "deedbook-verify": ("-I", "verify.py")}
+    assert commands.keys() == programs.keys()
+    for name, program in programs.items():
+        command = [sys.executable, *program, *commands[name].split()]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "VALID" in done.stdout
+        changed = answer.text.replace("index 4\n", "index 5\n")
+        (tmp_path / "changed").write_text(changed)
+        command = [sys.executable, *program, "changed", *commands[name].split()[1:]]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 6, done.stdout + done.stderr
 
 
 def test_the_page_of_an_entry_that_is_not_there_says_so(viewer: Viewer) -> None:
