@@ -77,7 +77,7 @@ def addresses(settings: Settings) -> list[str]:
         "/graph",
         "/graph?id=rel-0-4&depth=2",
         "/events",
-        "/events?actor=codex",
+        "/events?agent=codex",
         f"/e/{head}",
         "/e/0",
         "/e/291",

@@ -21,6 +21,9 @@ since_max_chars: Final = 64
 _LANGUAGES: Final = ["en", "zh"]
 _DAYS_AGO: Final = {"today": 0, "今天": 0, "yesterday": 1, "昨天": 1}
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNFINISHED: Final = frozenset({"this week", "this month"})
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY_MS: Final = 86_400_000
 _AGO: Final = re.compile(r"([0-9]{1,9}) (second|minute|hour|day|week)s? ago")
 # A number with a letter ("9M") or a stray character is no time, though ``dateparser`` would guess one.
 _WORDS: Final = re.compile(r"(?=.*(?:[^\W\d_]{3}|[\u4e00-\u9fff]))[\w ,.:/'’-]+")
@@ -39,6 +42,18 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
     raise Refused("INVALID_FIELD", message, field=field)
 
 
+def parse_until(text: str, now: datetime, field: str = "until") -> int:
+    """Return the end of a range: a day ("2025-11-01", "yesterday") counts to its end, "this week" to ``now``.
+
+    Raises Refused: as ``parse_since``.
+    """
+    begins, given = parse_since(text, now, field), text.strip().lower()
+    if given in _UNFINISHED:
+        return to_ms(now)
+    is_day = _DATE.fullmatch(given) is not None or _day(given, now) is not None
+    return begins + is_day * _DAY_MS
+
+
 def parse_moment(text: str, field: str = "as_of") -> str:
     """Return an entry's index unchanged, and a time (as for ``parse_since``) in ISO 8601."""
     if text.isdecimal() and len(text) <= index_max_digits:
@@ -55,7 +70,7 @@ def _day(given: str, now: datetime) -> datetime | None:
     name = given.removeprefix("last ").strip()
     if given in _DAYS_AGO:
         ago = _DAYS_AGO[given]
-    elif given in {"this week", "this month"}:  # its beginning
+    elif given in _UNFINISHED:  # its beginning
         ago = today.weekday() if given == "this week" else today.day - 1
     elif name in _WEEKDAYS:
         ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != given else 0)

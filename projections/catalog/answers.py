@@ -18,7 +18,8 @@ Via = Annotated[str, msgspec.Meta(description="How an event makes a reference: `
 class EventLine(Marked, frozen=True, kw_only=True):
     """An event. ``at`` is the time that its author claims, ``size`` the size of its entry in bytes.
 
-    ``text`` is the beginning of its text on one line, empty for an event without text.
+    ``text`` is the beginning of its text on one line, empty for an event without text. ``type``, ``agent`` and
+    ``happened_ms`` are what an imported record claims (0: no time), else the kind, the author and ``accepted_ms``.
     """
 
     event_index: Index
@@ -34,12 +35,40 @@ class EventLine(Marked, frozen=True, kw_only=True):
     corr: Untrusted | None
     text: Untrusted
     size: int
+    type: str
+    agent: Untrusted
+    happened_ms: Ms
 
 
 class ListedEvent(EventLine, frozen=True, kw_only=True):
-    """An event in a list; ``skipped`` is the code with which views refused it."""
+    """An event in a list; ``skipped`` is the code with which views refused it.
+
+    ``did`` says in words what its agent did, and ``title`` is the title or task of the thing that it belongs to.
+    """
 
     skipped: str | None
+    did: Untrusted
+    title: Untrusted | None
+
+
+class FacetValue(Answer, frozen=True, kw_only=True):
+    """A value that events have, and their number."""
+
+    value: Untrusted
+    number: int
+
+
+class Facets(Answer, frozen=True, kw_only=True):
+    """The values that the events of a list have, the most frequent first, each with the number of events.
+
+    The numbers of a facet count what a list would have if only that filter were changed. ``is_complete`` is false if
+    only the newest 10,000 events were counted.
+    """
+
+    agents: list[FacetValue]
+    types: list[FacetValue]
+    tags: list[FacetValue]
+    is_complete: bool
 
 
 class Reference(Answer, frozen=True, kw_only=True):

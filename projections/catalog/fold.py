@@ -15,8 +15,9 @@ import msgspec
 
 from deedbook.ledger.events import decision, handoff, imported, reasoning, review, session, snapshot
 from deedbook.ledger.events.blob import blobs_of
-from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.handoff import HandoffClaimed, HandoffContent
+from deedbook.projections.records.marks import claimed_author, happened_ms
 from deedbook.projections.search.texts import first_words
 from deedbook.projections.views.projection import Logged, Projection, Row, Rows, Table
 from deedbook.projections.views.registry import VIEW_VERSIONS
@@ -33,7 +34,11 @@ _WITH_STEPS: Final = ("decision/", "handoff/", "question/", "reasoning/", "revie
 
 
 class EventRow(Row, frozen=True):
-    """An event; ``text`` is the beginning of its text, ``size`` the size of its entry in bytes."""
+    """An event; ``text`` is the beginning of its text, ``size`` the size of its entry in bytes.
+
+    ``type``, ``agent`` and ``happened_ms`` are what an imported record claims: the kind that it stands for, its author
+    and its time. For other events they are the kind, the author and the time of acceptance.
+    """
 
     event_index: int
     id: str
@@ -48,6 +53,16 @@ class EventRow(Row, frozen=True):
     corr: str | None
     text: str
     size: int
+    type: str
+    agent: str
+    happened_ms: int
+
+
+class TopicRow(Row, frozen=True):
+    """The topic of an event that names one: a finding, an unknown, a dead end or the use of a tool."""
+
+    event_index: int
+    topic: str
 
 
 class RefRow(Row, frozen=True):
@@ -72,8 +87,14 @@ EVENTS: Final = Table(
     "events",
     EventRow,
     primary_key=("event_index",),
-    indexes=(("id",), ("body_ref",), ("kind",), ("stream", "stream_version"), ("author",), ("corr",)),
-    long=("corr",),
+    indexes=(
+        *(("id",), ("body_ref",), ("kind",), ("stream", "stream_version"), ("author",), ("corr",)),
+        *(("type",), ("agent",), ("happened_ms",)),
+    ),
+    long=("corr", "agent"),
+)
+EVENT_TOPICS: Final = Table(
+    "event_topics", TopicRow, primary_key=("event_index",), indexes=(("topic",),), long=("topic",)
 )
 EVENT_REFS: Final = Table(
     "event_refs", RefRow, primary_key=("event_index", "position"), indexes=(("ref",),), long=("ref",)
@@ -162,7 +183,11 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         corr=event.corr,
         text=first_words(event.data),
         size=logged.size,
+        type=getattr(event.data, "mapped_kind", None) or event.kind,
+        agent=claimed_author(event),
+        happened_ms=happened_ms(event),
     )
+    topic = getattr(read_as(event).data, "topic", "")
     refs = [(ref, "causes") for ref in event.causes]
     if (named := _NAMED.get(type(event.data))) is not None:
         refs += [(ref, via) for ref, via in named(event.data) if ref is not None]
@@ -174,14 +199,15 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
     if len(refs) > 1:
         first = dict(reversed(refs))
         refs = [(ref, via) for ref, via in refs if first[ref] == via]
-    return (row, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
+    topics = (TopicRow(event.index, topic),) if topic else ()
+    return (row, *topics, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
 
 
 VIEW: Final = Projection(
     name="catalog",
     version=VIEW_VERSIONS["catalog"],
     handles=None,
-    tables=(EVENTS, EVENT_REFS, STREAMS),
+    tables=(EVENTS, EVENT_TOPICS, EVENT_REFS, STREAMS),
     state=StreamState,
     keys=keys,
     fold=fold,

@@ -19,6 +19,11 @@ _CITING: Final = (
     "WHERE v.reasoning_id IN ({reasonings})"
 )
 
+_STREAMS: Final = (
+    "(e.stream IN (SELECT 'reasoning/' || id FROM ({}) AS reasoned) "
+    "OR e.stream IN (SELECT 'handoff/' || id FROM ({}) AS citing))"
+)
+
 
 class Route(NamedTuple):
     """The filters; a handoff has the tags and domains of the reasonings that it or its result cites."""
@@ -41,6 +46,13 @@ class Route(NamedTuple):
         marks = ["?" if first is None else f"?{first + at}" for at in range(len(conditions))]
         parts = [text.format(mark) for text, mark in zip(conditions, marks, strict=True)]
         return f"SELECT r.id FROM reasonings r WHERE {' AND '.join(parts)}"  # noqa: S608 - fixed texts
+
+    def streams(self) -> str:
+        """Return the condition that an event ``e`` is of such a reasoning or handoff.
+
+        It binds the values three times.
+        """
+        return _STREAMS.format(self.reasonings(), self.handoffs())
 
     def handoffs(self, first: int | None = None) -> str:
         """Return the SELECT of the ids of the handoffs that cite such a reasoning.

@@ -74,10 +74,6 @@ Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hi
 Sorts: TypeAlias = Annotated[list[Sort], msgspec.Meta(max_length=len(SORTS), description="Only these streams.")]
 Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description="Only events of these kinds.")]
 Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, description="The next of a page.")]
-_ROUTED: Final = (
-    "(e.stream IN (SELECT 'reasoning/' || id FROM ({}) AS reasoned) "
-    "OR e.stream IN (SELECT 'handoff/' || id FROM ({}) AS citing))"
-)
 
 
 class SearchText(Arguments, frozen=True):
@@ -201,7 +197,7 @@ def _conditions(args: SearchText, size: int) -> Where:
         where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *args.kinds, *args.kinds)
     route = Route(args.tag, args.domain)
     if route.values:
-        where.add(_ROUTED.format(route.reasonings(), route.handoffs()), *route.values * 3)
+        where.add(route.streams(), *route.values * 3)
     if args.sort:
         # A stream's sort ends at its first slash; 0 is the character after the slash.
         bounds = [bound for sort in args.sort for bound in (f"{sort}/", f"{sort}0")]

@@ -14,7 +14,7 @@ from deedbook.projections.views.projection import Projection
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
 # versions are not in the folds, so that a reader can check whether the views are up to date without loading any fold.
 VIEW_VERSIONS: Final = {
-    "catalog": 10,
+    "catalog": 11,
     "agents": 11,
     "reasoning": 13,
     "briefs": 5,
@@ -64,6 +64,7 @@ _QUERIES: Final = {
     "agents.show": "agents.queries.show_agent",
     "agents.compromised": "agents.compromised.list_compromised",
     "briefs.best": "briefs.queries.best_brief",
+    "catalog.facets": "catalog.facets.count_facets",
     "catalog.find": "catalog.queries.find_events",
     "catalog.lanes": "catalog.lanes.lanes_of_agents",
     "catalog.instant": "answers.instants.show_instant",

@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deedbook.consumers.interfaces.dashboard.address import own_path
 from deedbook.consumers.interfaces.dashboard.audit import Audit
+from deedbook.consumers.interfaces.dashboard.facets import WrongFilter
 from deedbook.consumers.interfaces.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
 from deedbook.consumers.interfaces.dashboard.live import heads
 from deedbook.consumers.interfaces.dashboard.page import Download, Page, PageContext, Redirect, Route, templates
@@ -143,6 +144,7 @@ class Dashboard:
             return _json(error_document(error), status_of(error))
         progress = {name: error.details.get(name) for name in ("position", "size")}
         data = {"code": error.code, "message": error.message, "recoverable": error.recoverable, **progress}
+        data["facets"] = error.form if isinstance(error, WrongFilter) else None
         return self._respond(request, route, context, Page("error.html", error.code, data, status_of(error)))
 
     def _respond(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deedbook.projections.answers.instants import ShownInstant
     from deedbook.projections.briefs.answers import PublishedBrief
     from deedbook.projections.catalog.answers import (
+        Facets,
         Knowledge,
         Lanes,
         ListedEvent,
@@ -202,10 +203,38 @@ class AsyncBriefsQueries(AsyncFamily):
 class CatalogQueries(QueryFamily):
     """The queries ``catalog.…``."""
 
+    @asks("catalog.facets")
+    def facets(
+        self,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        agent: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
+        types: builtins.list[str] | None = None,
+        stream: str | None = None,
+        as_of: int | str | None = None,
+    ) -> Facets:
+        """Return how many events a list would have for each agent, type and tag, if only that filter were changed.
+
+        The filters of a list, and its limits: the ``types`` of events that it has at all, and one ``stream``.
+
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
+        this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
+        high_urgency. ``types``: Only these types.
+        """
+
     @asks("catalog.find")
     def find(
         self,
         *,
+        since: int | None = None,
+        until: int | None = None,
+        agent: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
         after: int | None = None,
         limit: int = 50,
         kind: str | None = None,
@@ -219,7 +248,13 @@ class CatalogQueries(QueryFamily):
 
         Filters of a list of events. The page begins after the index ``after``; ``newest``: newest first.
 
-        ``limit``: Rows of a page.
+        ``kind`` and ``author`` are those of the signed entries, also for imported records; ``type`` and ``agent`` are
+        what these records claim.
+
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
+        this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
+        high_urgency. ``limit``: Rows of a page.
         """
 
     @asks("catalog.lanes")
@@ -282,6 +317,7 @@ class AsyncCatalogQueries(AsyncFamily):
     """The queries ``catalog.…``, awaited."""
 
     _family = CatalogQueries
+    facets = awaited(CatalogQueries.facets)
     find = awaited_pages(CatalogQueries.find)
     lanes = awaited_pages(CatalogQueries.lanes)
     instant = awaited(CatalogQueries.instant)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from deedbook.consumers.sdk.times import parse_since
+from deedbook.consumers.sdk.times import parse_since, parse_until
 from deedbook.ledger.errors import Refused
 
 NOW = datetime(2026, 2, 12, 10, 0, tzinfo=UTC)
@@ -100,3 +100,19 @@ def test_what_is_no_text_is_refused(given: Any) -> None:
     with pytest.raises(Refused, match="Expected `str`") as caught:
         parse_since(given, NOW)
     assert caught.value.code == "INVALID_FIELD"
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-02-10", "2026-02-11T00:00:00Z"),
+        ("2026-02-10T08:00:00Z", "2026-02-10T08:00:00Z"),
+        ("3 hours ago", None),
+        ("this week", None),
+    ],
+)
+def test_a_range_ends_with_its_last_day(text: str, moment: str | None) -> None:
+    end = parse_until(text, NOW)
+    expected = NOW - timedelta(hours=3) if text == "3 hours ago" else NOW
+    assert end == int((datetime.fromisoformat(moment) if moment else expected).timestamp() * 1000)
+    assert parse_until("yesterday", NOW) == parse_since("today", NOW)

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from deedbook.consumers.interfaces.dashboard.facets import read
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.proof import inclusion
 from deedbook.consumers.sdk.events import whole_event
-from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.errors import DeedbookError
-from deedbook.ledger.events import KINDS
 
 rows_max: Final = 50
 neighbours_max: Final = 50
 
 
 def events(context: PageContext) -> Page:
-    """Return ``{"items", "total", "next", "asked", "kinds"}``, newest first; the next page is before ``next``."""
-    filters = {name: context.query.get(name) or None for name in ("actor", "kind", "stream")}
-    check_kinds((filters["kind"],) if filters["kind"] else ())
-    answer = context.ask(
-        "catalog.find",
-        newest=True,
-        after=context.number("before"),
-        limit=rows_max,
-        author=filters["actor"],
-        kind=filters["kind"],
-        stream=filters["stream"],
-    )
-    data = answer | {"asked": filters | {"before": context.number("before")}, "kinds": sorted(KINDS)}
-    return Page("events.html", "Events", data)
+    """Return ``{"items", "total", "next", "before", "facets"}``, newest first; the next page is before ``next``."""
+    facets = read(context, "/events", "stream")
+    before, stream = context.number("before"), facets.others["stream"] or None
+    answer = context.ask("catalog.find", newest=True, after=before, limit=rows_max, stream=stream, **facets.arguments)
+    counts = context.ask("catalog.facets", stream=stream, **facets.arguments)
+    return Page("events.html", "Events", answer | {"before": before, "facets": facets.form(counts)})
 
 
 def event(context: PageContext) -> Page:

@@ -103,13 +103,41 @@ def test_what_a_stolen_key_signed_is_marked(viewer: Viewer) -> None:
 def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
     for number in range(60):
         viewer.ledger.hand_over(f"h{number}")
-    first = viewer.data("/events", actor="alice", kind="handoff.created")
+    first = viewer.data("/events", agent="alice", kind="handoff.created")
     assert (len(first["items"]), first["total"]) == (50, 60)
-    second = viewer.data("/events", actor="alice", kind="handoff.created", before=first["next"])
+    second = viewer.data("/events", agent="alice", kind="handoff.created", before=first["next"])
     assert (len(second["items"]), second["next"]) == (10, None)
     assert viewer.data("/events", stream="handoff/h7")["total"] == 1
-    assert viewer.data("/events", actor="nobody")["items"] == []
-    assert "No event matches" in viewer.page("/events", actor="nobody")
+    assert "No event matches" in viewer.page("/events", agent="rita")
+
+
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        ({"sinc": "today"}, "no filter &#39;sinc&#39;: did you mean since?"),
+        ({"actor": "bob"}, "It has: since, until, agent, kind, tag, stream"),
+        ({"agent": "alise"}, "no agent &#39;alise&#39; here: did you mean alice?"),
+        ({"kind": "finding.loged"}, "did you mean finding.logged"),
+        ({"tag": "nothing"}, "no tag &#39;nothing&#39; here"),
+        ({"since": "someday"}, "since is not a time"),
+        ({"since": "today", "until": "yesterday"}, "is not before"),
+    ],
+)
+def test_a_filter_is_never_ignored(viewer: Viewer, query: dict[str, str], line: str) -> None:
+    answer = viewer.get("/events", **query)
+    assert (answer.status_code, line in answer.text) == (400, True), answer.text
+    assert '<form class="filters" action="/events">' in answer.text  # to correct it
+    assert viewer.get("/events.json", **query).json()["error"]["message"]
+
+
+def test_filters_are_a_plain_form_that_keeps_the_rest_and_counts(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x")
+    page = viewer.page("/events", agent="alice", stream="handoff/x", since="2 days ago", until="today", before="99")
+    assert re.search(r'<option value="alice" selected>alice \(1\)</option>', page)
+    assert '<option value="handoff.created">handoff.created (1)</option>' in page
+    assert 'name="since" value="2 days ago"' in page
+    assert 'name="stream" value="handoff/x"' in page
+    assert 'name="before"' not in page  # other filters begin at the first page
 
 
 def test_search_finds_words_chinese_too(viewer: Viewer) -> None:
@@ -133,8 +161,8 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
     assert ">2h</time>" in viewer.page("/")
     assert ">2h</time>" not in viewer.page("/", as_of=4)  # as old as it was then
     assert [item["id"] for item in viewer.data("/", as_of=viewer.ledger.clock.text())["items"]] == ["early", "late"]
-    slid = viewer.page("/events", actor="alice", as_of=4)
-    assert 'name="actor" value="alice"><input type="range" name="as_of"' in slid  # what was asked goes along
+    slid = viewer.page("/events", agent="alice", as_of=4)
+    assert 'name="agent" value="alice"><input type="range" name="as_of"' in slid  # what was asked goes along
 
 
 @pytest.mark.parametrize("as_of", ["9999", "1999-01-01", "' OR 1=1", "-1", "٣", "9" * 40])

@@ -83,6 +83,7 @@ TABLE: Final = dict(
             ids=("items", "event_index"),
             sql="SELECT event_index FROM events ORDER BY event_index",
         ),
+        asked("catalog.facets", None, DRAWN),
         asked("catalog.lanes", None, DRAWN),
         asked("catalog.instant", None, PARTS),
         asked("catalog.skipped", None, PARTS),

@@ -1,0 +1,128 @@
+"""The filters that pages with lists share: a range of time, an agent, a kind and a tag, with the number of events.
+
+They are a plain form (``facets.html``), whose fields have the same names in the address of every page. A page function
+calls ``read`` first: it refuses an address with a mistake, because a page must never ignore a filter. Then the page
+function passes ``arguments`` to its query, and ``form(counts)`` to its template. Agents and times of imported records
+are those that they claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from deedbook.consumers.interfaces.dashboard.page import PageContext
+from deedbook.consumers.sdk.times import parse_since, parse_until
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.events import KINDS
+
+FIELDS: Final = ("since", "until", "agent", "kind", "tag")
+CURSORS: Final = ("after", "before")
+"""A page may have them. The form leaves them out, because other filters begin at the first page."""
+_values_max_chars: Final = 2_000
+
+
+class WrongFilter(Refused):
+    """An address has a filter that its page cannot use; ``form`` is the form in which to correct it."""
+
+    def __init__(self, refused: Refused, form: dict[str, Any]) -> None:
+        super().__init__(refused.code, refused.message, **refused.details)
+        self.form = form
+
+
+class Facets(msgspec.Struct, frozen=True, kw_only=True):
+    """The filters of a request: as written (``asked``), and as ``arguments`` of queries.
+
+    ``path`` is that of the page, ``others`` are its other parameters, which the form keeps, and ``registered`` are the
+    names of this ledger's agents: other names are claimed by imported records.
+    """
+
+    path: str
+    asked: dict[str, str]
+    others: dict[str, str]
+    registered: list[str]
+    arguments: dict[str, Any] = {}
+
+    def form(self, counts: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the form for ``facets.html``; ``counts`` are the ``Facets`` of a query."""
+        values: dict[str, list[dict[str, Any]]] = {}
+        for field, name in (("agent", "agents"), ("kind", "types"), ("tag", "tags")):
+            values[name] = list((counts or {}).get(name, ()))
+            chosen = self.asked.get(field)
+            if chosen and all(value["value"] != chosen for value in values[name]):
+                values[name].append({"value": chosen, "number": 0 if counts else None})
+        for value in values["agents"]:
+            value["is_claimed"] = value["value"] not in self.registered
+        return {
+            "path": self.path,
+            "asked": self.asked,
+            "others": self.others,
+            "query": self.asked | self.others,
+            "is_narrowed": any(self.asked.values()),
+            "is_complete": (counts or {}).get("is_complete", True),
+            **values,
+        }
+
+
+def read(
+    context: PageContext, path: str, *others: str, kinds: Collection[str] = KINDS, fields: Collection[str] = FIELDS
+) -> Facets:
+    """Return the filters in the address of a page, whose other parameters are ``others``.
+
+    Raises WrongFilter: a parameter that the page does not take, a text that is no time, or a kind, agent or tag that
+    this ledger does not have.
+    """
+    asked = {name: context.query.get(name, "").strip() for name in fields}
+    kept = {name: context.query.get(name, "").strip() for name in others}
+    registered = [row["name"] for row in context.ask("agents.list", all=True)["agents"]]
+    facets = Facets(path=path, asked=asked, others=kept, registered=registered)
+    try:
+        _check_names(context, (*fields, *others))
+        _check_values(context, asked, kinds, registered)
+        return msgspec.structs.replace(facets, arguments=_arguments(asked))
+    except Refused as refused:
+        raise WrongFilter(refused, facets.form()) from refused
+
+
+def _check_names(context: PageContext, names: Collection[str]) -> None:
+    listed = ", ".join(names)
+    for name in context.query:
+        if name not in {*names, *CURSORS}:
+            alike = near(name, names)
+            message = f"this page has no filter {name[:40]!r}{did_you_mean(alike) or f'. It has: {listed}'}"
+            raise Refused("UNKNOWN_FIELD", message)
+
+
+def _arguments(asked: Mapping[str, str]) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    arguments: dict[str, Any] = {
+        argument: asked.get(name) or None for name, argument in (("agent", "agent"), ("kind", "type"), ("tag", "tag"))
+    }
+    arguments["since"] = parse_since(asked["since"], now) if asked.get("since") else None
+    arguments["until"] = parse_until(asked["until"], now) if asked.get("until") else None
+    if None not in (arguments["since"], arguments["until"]) and arguments["since"] >= arguments["until"]:
+        raise Refused("INVALID_FIELD", f"{asked['since']!r} is not before {asked['until']!r}: exchange them")
+    return arguments
+
+
+def _check_values(
+    context: PageContext, asked: Mapping[str, str], kinds: Collection[str], registered: Collection[str]
+) -> None:
+    if (kind := asked.get("kind")) and kind not in kinds:
+        raise _unknown("kind", kind, kinds)
+    for name, known in (("agent", registered), ("tag", ())):
+        value = asked.get(name)
+        if not value or value in known:
+            continue
+        if len(value) > _values_max_chars or not context.ask("catalog.find", limit=1, **{name: value})["total"]:
+            counts = context.ask("catalog.facets")[f"{name}s"]
+            raise _unknown(name, value, [*known, *(row["value"] for row in counts)])
+
+
+def _unknown(field: str, value: str, known: Collection[str]) -> Refused:
+    alike = near(value, known)
+    listed = "" if alike else f". Choose one of the list: {', '.join(sorted(known)[:12])}"
+    return Refused("INVALID_FIELD", f"there is no {field} {value[:80]!r} here{did_you_mean(alike)}{listed}")

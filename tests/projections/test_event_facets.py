@@ -1,0 +1,104 @@
+"""Filters by time, agent, type and tag, in which an imported record counts with its claims; and the numbers of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deedbook.ledger.events.handoff import HandoffTaskChecked
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+
+DAY = 1_700_000_000_000
+CLAIMED = "2023-11-14T22:13:20Z"  # the same time
+
+
+def imported(ledger: Any, text: str, **fields: Any) -> int:
+    """Import a finding of gemini, signed by alice; return its index."""
+    data = RecordImported(
+        original=ledger.put_blob("alice", text.encode()),
+        source=f"notes/{text}",
+        format="empirica/finding",
+        mapped_kind="finding.logged",
+        mapped={"finding": text, "topic": "auth"},
+        **({"claimed_author": "gemini", "claimed_at": CLAIMED} | fields),
+    )
+    return int(ledger.emit("alice", "session/old", data).index)
+
+
+@pytest.fixture
+def filled(ledger: Any) -> Any:
+    """Two findings of bob, one of them about auth, and two imported ones about auth, of which one is undated."""
+    ledger.emit_all(
+        "bob",
+        "session/s",
+        SessionStarted(task="look"),
+        FindingLogged(finding="here", topic="auth"),
+        FindingLogged(finding="there"),
+    )
+    imported(ledger, "then")
+    imported(ledger, "some day", claimed_at=None)
+    return ledger
+
+
+def texts(reader: Any, **filters: Any) -> list[str]:
+    return [event["text"] for event in reader.answer("catalog.find", {"type": "finding.logged"} | filters)["items"]]
+
+
+def test_an_imported_record_counts_with_its_claims(filled: Any, reader: Any) -> None:
+    assert texts(reader) == ["here", "there", "then", "some day"]
+    assert texts(reader, agent="gemini") == ["then", "some day"]
+    assert texts(reader, agent="alice") == []
+    assert texts(reader, since=DAY, until=DAY + 1) == ["then"]
+    assert texts(reader, until=DAY) == []  # an undated record happened at no time
+    assert texts(reader, since=DAY + 1) == ["here", "there"]
+    (event,) = reader.answer("catalog.find", {"agent": "gemini", "until": DAY + 1})["items"]
+    assert (event["kind"], event["author"], event["type"]) == ("record.imported", "alice", "finding.logged")
+    assert (event["agent"], event["happened_ms"]) == ("gemini", DAY)
+    assert reader.answer("catalog.find", {"kind": "finding.logged"})["total"] == 2  # the signed kind
+
+
+def test_a_tag_is_a_topic_or_a_tag_of_the_reasoning_that_an_event_belongs_to_or_cites(filled: Any, reader: Any) -> None:
+    assert texts(reader, tag="auth") == ["here", "then", "some day"]
+    ref = filled.reason("r1")
+    tag = reader.answer("reasoning.show", {"id": "r1"})["tags"][0]
+    filled.hand_over("h", reasoning_refs=[ref])
+    streams = [event["stream"] for event in reader.answer("catalog.find", {"tag": tag})["items"]]
+    assert {*streams} == {"reasoning/r1", "handoff/h"}
+    counts = {value["value"]: value["number"] for value in reader.answer("catalog.facets")["tags"]}
+    assert (counts["auth"], counts[tag]) == (3, len(streams))
+
+
+def test_a_facet_counts_what_a_list_would_have_with_another_value(filled: Any, reader: Any) -> None:
+    def counts(**filters: Any) -> dict[str, dict[str, int]]:
+        answer = reader.answer("catalog.facets", filters)
+        assert answer["is_complete"]
+        return {
+            name: {value["value"]: value["number"] for value in answer[name]} for name in ("agents", "types", "tags")
+        }
+
+    filtered = counts(agent="gemini", type="finding.logged")
+    assert filtered == {
+        "agents": {"bob": 2, "gemini": 2},
+        "types": {"finding.logged": 2},
+        "tags": {"auth": 2},
+    }
+    for agent, number in filtered["agents"].items():
+        assert len(texts(reader, agent=agent)) == number
+    assert counts(types=["session.started"])["types"] == {"session.started": 1}
+    assert counts(stream="session/old")["agents"] == {"gemini": 2}
+
+
+def test_an_event_is_said_in_words_with_the_title_of_its_thing(filled: Any, reader: Any) -> None:
+    data = filled.hand_over("h", title="Retry jitter", tasks=["SQLite"])
+    filled.approve("h", data)
+    filled.claim("h")
+    filled.emit("bob", "handoff/h", HandoffTaskChecked(position=0))
+    events = {event["kind"]: event for event in reader.answer("catalog.find")["items"]}
+    assert (events["handoff.task_checked"]["did"], events["handoff.task_checked"]["title"]) == (
+        "task done: SQLite",
+        "Retry jitter",
+    )
+    assert events["session.started"]["did"] == "began a session: look"
+    assert (events["record.imported"]["did"], events["record.imported"]["title"]) == ("found: some day", None)
