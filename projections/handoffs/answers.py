@@ -20,6 +20,7 @@ Position = Annotated[
         description="The position in its list, from 0. Its number, by which an operation names it, is one more."
     ),
 ]
+QueueAction: TypeAlias = Literal[Action, "review"]
 LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 
 
@@ -59,7 +60,7 @@ class QueueItem(Marked, frozen=True, kw_only=True, rename={"sender": "from", "re
     kind: Literal["handoff", "review", "question"]
     id: str
     title: Untrusted
-    action: Action | Literal["review"]
+    action: QueueAction
     agent: str
     status: Status | Literal["open", "answered"]
     is_imported: bool
@@ -439,8 +440,17 @@ class WaitingRow(Answer, frozen=True, kw_only=True):
     kind: Literal["handoff", "review", "question"]
     id: str
     agent: str
-    action: Action | Literal["review"]
+    action: QueueAction
 
 
 class WaitingPage(Page[WaitingRow], frozen=True, kw_only=True):
     """A page of what waits, by id."""
+
+
+class QueueCounts(Answer, frozen=True, kw_only=True):
+    """The number of items in a queue: in all, by action and by sender, and of imported handoffs to confirm."""
+
+    total: int
+    actions: dict[str, int]
+    senders: dict[str, int]
+    imported: int

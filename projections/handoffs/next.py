@@ -8,6 +8,8 @@ anybody.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -19,7 +21,16 @@ from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.lifecycle.handoff import MET
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, names_in
 from deedbook.projections.answers.rows import RowSource
-from deedbook.projections.handoffs.answers import Awaited, Criterion, Queue, QueueItem, WaitingPage, WaitingRow
+from deedbook.projections.handoffs.answers import (
+    Awaited,
+    Criterion,
+    Queue,
+    QueueAction,
+    QueueCounts,
+    QueueItem,
+    WaitingPage,
+    WaitingRow,
+)
 from deedbook.projections.handoffs.dependencies import known_facts
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.queries import VALID
@@ -69,20 +80,39 @@ _QUESTIONS: Final = (
     "'question' AS kind, 'settle' AS action FROM questions q JOIN agents a ON a.name = q.author "
     "WHERE q.status = 'answered' AND q.author = coalesce(?2, q.author)"
 )
+# The items with their senders and titles, joined only for a filter by these or for counts.
+_DESCRIBED: Final = (
+    "SELECT c.*, coalesce(h.sender, r.author, q.author) AS sender, "
+    "coalesce(h.title, r.question, q.question) AS title, "
+    "CASE WHEN h.status = 'pending' AND h.claimed_status IS NOT NULL THEN 1 ELSE 0 END AS is_imported FROM ({}) AS c "
+    "LEFT JOIN handoffs h ON c.kind = 'handoff' AND h.id = c.id "
+    "LEFT JOIN reviews r ON c.kind = 'review' AND r.id = c.id "
+    "LEFT JOIN questions q ON c.kind = 'question' AND q.id = c.id"
+)
 _REASONED_REVIEW: Final = (
     " AND r.reasoning_ref IN (SELECT v.ref FROM reasoning_versions v WHERE v.reasoning_id IN ({}))"
 )
 
 
-class QueueFilter(Arguments, frozen=True):
-    """The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page.
+class QueueCountFilter(Arguments, frozen=True, rename={"sender": "from", "is_imported": "imported"}):
+    """The agent of the queue (None: all queues), and filters of its items.
 
-    ``tag`` and ``domain`` keep the work that cites reasonings which have them.
+    ``tag`` and ``domain`` keep the work that cites reasonings which have them. ``text`` is a part of the title or id.
+    ``imported`` keeps only, or leaves out, what nobody here has confirmed.
     """
 
     agent: Name | None = None
     tag: Tag | None = None
     domain: Domain | None = None
+    action: QueueAction | None = None
+    sender: str | None = None
+    text: str | None = None
+    is_imported: bool | None = None
+
+
+class QueueFilter(QueueCountFilter, frozen=True):
+    """The queue's agent (None: one queue after another), and filters; ``after`` is the ``next`` of a page."""
+
     after: str | None = None
     limit: Limit = 50
 
@@ -99,20 +129,7 @@ def next_items(source: RowSource, args: QueueFilter) -> Queue:
 
 def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
     """Return kind, id and agent of the items that ``handoffs.next`` describes."""
-    if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
-        alike = near(args.agent, names_in(context, "agents", "name"))
-        message = f"{args.agent!r} is not registered in this ledger{did_you_mean(alike)}"
-        raise Refused("AGENT_UNKNOWN", message, name=args.agent, near=alike)
-    route = Route(args.tag, args.domain)
-    bound: tuple[Value, ...] = (context.now_ms, args.agent, *route.values)
-    of_handoffs = "" if args.agent is None else " AND w.agent = ?2"
-    of_reviews = ""
-    if route.values:
-        of_handoffs += f" AND w.handoff_id IN ({route.handoffs(first=3)})"
-        of_reviews = _REASONED_REVIEW.format(route.reasonings(first=3))
-    candidates = f"{_WAITS}{of_handoffs} UNION ALL {_REVIEWS}{of_reviews}"
-    if not route.values:  # a question cites no reasoning
-        candidates += f" UNION ALL {_QUESTIONS}"
+    candidates, bound = _candidates(context, args)
     condition = ""
     cursor: tuple[Value, ...] = ()
     if args.after is not None:
@@ -132,6 +149,61 @@ def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
         following = msgspec.json.encode(last).decode()
     items = [WaitingRow(kind=row["kind"], id=row["id"], agent=row["agent"], action=row["action"]) for row in page]
     return WaitingPage(items=items, total=total, next=following)
+
+
+def counts(context: QueryContext, args: QueueCountFilter) -> QueueCounts:
+    """Return how many items a queue has by action, by sender, and imported; each count leaves out its own filter."""
+    open_ended = msgspec.structs.replace(args, action=None, sender=None, is_imported=None)
+    candidates, bound = _candidates(context, open_ended, is_described=True)
+    columns = "action, sender, is_imported"
+    sql = f"SELECT {columns}, count(*) AS total FROM ({candidates}) AS described GROUP BY {columns}"  # noqa: S608
+    wanted = {"action": args.action, "sender": args.sender, "is_imported": args.is_imported}
+    sums = {name: Counter[Any]() for name in ("", *wanted)}
+    for row in context.rows(sql, bound):
+        failed = [name for name, value in wanted.items() if value is not None and row[name] != value]
+        for name, numbers in sums.items():
+            if not set(failed) - {name}:
+                numbers[row[name] if name else ""] += row["total"]
+    actions, senders = (dict(sorted(sums[name].items())) for name in ("action", "sender"))
+    return QueueCounts(total=sums[""][""], actions=actions, senders=senders, imported=sums["is_imported"][1])
+
+
+def _candidates(
+    context: QueryContext, args: QueueCountFilter, *, is_described: bool = False
+) -> tuple[str, tuple[Value, ...]]:
+    """Return the SELECT of the items that pass the filters, and the values that it binds.
+
+    Raises Refused: ``AGENT_UNKNOWN``.
+    """
+    if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
+        alike = near(args.agent, names_in(context, "agents", "name"))
+        message = f"{args.agent!r} is not registered in this ledger{did_you_mean(alike)}"
+        raise Refused("AGENT_UNKNOWN", message, name=args.agent, near=alike)
+    route = Route(args.tag, args.domain)
+    bound: list[Value] = [context.now_ms, args.agent, *route.values]
+    of_handoffs = "" if args.agent is None else " AND w.agent = ?2"
+    of_reviews = ""
+    if route.values:
+        of_handoffs += f" AND w.handoff_id IN ({route.handoffs(first=3)})"
+        of_reviews = _REASONED_REVIEW.format(route.reasonings(first=3))
+    candidates = f"{_WAITS}{of_handoffs} UNION ALL {_REVIEWS}{of_reviews}"
+    if not route.values:  # a question cites no reasoning
+        candidates += f" UNION ALL {_QUESTIONS}"
+    conditions: list[str] = []
+    imported = None if args.is_imported is None else int(args.is_imported)
+    text = None if args.text is None else "%" + re.sub("[!%_]", r"!\g<0>", args.text.lower()) + "%"
+    for column, value in (("action = ", args.action), ("sender = ", args.sender), ("is_imported = ", imported)):
+        if value is not None:
+            bound.append(value)
+            conditions.append(f"{column}?{len(bound)}")
+    if text is not None:
+        bound.append(text)
+        conditions.append(f"lower(title || ' ' || id) LIKE ?{len(bound)} ESCAPE '!'")
+    if is_described or conditions:
+        candidates = _DESCRIBED.format(candidates)
+    if conditions:
+        candidates = f"SELECT * FROM ({candidates}) AS described WHERE {' AND '.join(conditions)}"  # noqa: S608 - fixed texts
+    return candidates, tuple(bound)
 
 
 def _read_cursor(text: str) -> tuple[Value, ...]:

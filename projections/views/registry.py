@@ -75,6 +75,7 @@ _QUERIES: Final = {
     "decisions.show": "decisions.queries.show_decision",
     "handoffs.around": "handoffs.graph.around_handoff",
     "handoffs.board": "handoffs.board.board",
+    "handoffs.counts": "handoffs.next.counts",
     "handoffs.existing": "handoffs.details.existing_handoffs",
     "handoffs.facts": "handoffs.details.facts_of_handoff",
     "handoffs.files": "handoffs.queries.files_of_handoffs",

@@ -405,6 +405,63 @@ def test_pages_follow_each_other_without_gap_or_repeat(ledger, reader, agent):
     assert seen == whole
 
 
+def imported(ledger, name, title, status="approved"):
+    """Import a handoff from alice to bob that waits for rita."""
+    mapped = {"title": title, "to": "bob", "reviewer": "rita"}
+    original = ledger.put_blob("alice", f"# {title}\n".encode())
+    record = RecordImported(
+        original=original,
+        source=f"{name}.md",
+        format="handoff/v2",
+        mapped_kind="handoff.created",
+        mapped=mapped,
+        claimed_author="alice",
+        claims={"status": status},
+    )
+    ledger.emit("alice", f"handoff/{name}", record)
+
+
+@pytest.mark.parametrize(
+    ("filters", "ids"),
+    [
+        ({"action": "approve"}, ["p1", "p2", "old"]),
+        ({"action": "review"}, ["r"]),
+        ({"from": "bob"}, ["r", "p2"]),
+        ({"text": "ROTATE"}, ["p1"]),
+        ({"text": "100%"}, ["old"]),
+        ({"text": "%"}, ["old"]),
+        ({"imported": True}, ["old"]),
+        ({"imported": False, "from": "alice"}, ["p1"]),
+        ({"text": "old", "imported": False}, []),
+    ],
+)
+def test_a_queue_is_filtered_by_action_sender_text_and_origin(ledger, reader, filters, ids):
+    ledger.emit("bob", "review/r", review.ReviewRequested(question="May it run?", rule="low_fidelity"))
+    ledger.hand_over("p1", title="Rotate keys")
+    ledger.hand_over("p2", sender="bob", to="alice", title="Write it down")
+    imported(ledger, "old", "100% of it")
+    imported(ledger, "over", "Long ago", "done")
+    assert [item["id"] for item in queue(reader, "rita", **filters)] == ids
+    assert reader.answer("handoffs.next", {"agent": "rita", "limit": 1, **filters})["total"] == len(ids)
+
+
+def test_a_queue_is_counted_and_each_count_leaves_out_its_own_filter(ledger, reader):
+    ledger.hand_over("p1")
+    ledger.hand_over("p2", sender="bob", to="alice")
+    ledger.finish("done")
+    imported(ledger, "old", "once")
+
+    def counts(**filters):
+        answer = reader.answer("handoffs.counts", {"agent": "rita", **filters})
+        return answer["total"], answer["actions"], answer["senders"], answer["imported"]
+
+    assert counts() == (4, {"approve": 3, "verify": 1}, {"alice": 3, "bob": 1}, 1)
+    assert counts(action="approve") == (3, {"approve": 3, "verify": 1}, {"alice": 2, "bob": 1}, 1)
+    assert counts(**{"from": "bob"}) == (1, {"approve": 1}, {"alice": 3, "bob": 1}, 0)
+    assert counts(imported=True) == (1, {"approve": 1}, {"alice": 1}, 1)
+    assert counts(text="once") == (1, {"approve": 1}, {"alice": 1}, 1)
+
+
 @pytest.mark.parametrize(
     "after", ["", "x", "rita/1", "[]", '["rita",0,0]', f'["rita",{2**63},0,"h"]', '["\\ud800",0,0,""]']
 )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         ExistingHandoffs,
         HandoffSummary,
         Queue,
+        QueueCounts,
         QueueItem,
         ShownHandoff,
         Surrounding,
@@ -415,6 +416,33 @@ class HandoffsQueries(QueryFamily):
         page.
         """
 
+    @asks("handoffs.counts")
+    def counts(
+        self,
+        *,
+        agent: str | None = None,
+        tag: str | None = None,
+        domain: str | None = None,
+        action: Literal[
+            "approve", "claim", "continue", "amend", "unblock", "verify", "waive", "answer", "settle", "review"
+        ]
+        | None = None,
+        sender: str | None = None,
+        text: str | None = None,
+        is_imported: bool | None = None,
+        as_of: int | str | None = None,
+    ) -> QueueCounts:
+        """Return how many items a queue has by action, by sender, and imported; each count leaves out its own filter.
+
+        The agent of the queue (None: all queues), and filters of its items.
+
+        ``tag`` and ``domain`` keep the work that cites reasonings which have them. ``text`` is a part of the title or
+        id. ``is_imported`` keeps only, or leaves out, what nobody here has confirmed.
+
+        ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
+        The domain of a reasoning, in any case.
+        """
+
     @asks("handoffs.existing")
     def existing(self, *, ids: builtins.list[str], as_of: int | str | None = None) -> ExistingHandoffs:
         """Return those of these handoffs that exist.
@@ -516,6 +544,13 @@ class HandoffsQueries(QueryFamily):
         agent: str | None = None,
         tag: str | None = None,
         domain: str | None = None,
+        action: Literal[
+            "approve", "claim", "continue", "amend", "unblock", "verify", "waive", "answer", "settle", "review"
+        ]
+        | None = None,
+        sender: str | None = None,
+        text: str | None = None,
+        is_imported: bool | None = None,
         after: str | None = None,
         limit: int = 50,
         as_of: int | str | None = None,
@@ -524,9 +559,7 @@ class HandoffsQueries(QueryFamily):
 
         Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page returned.
 
-        The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page.
-
-        ``tag`` and ``domain`` keep the work that cites reasonings which have them.
+        The queue's agent (None: one queue after another), and filters; ``after`` is the ``next`` of a page.
 
         ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
         The domain of a reasoning, in any case. ``limit``: Rows of a page.
@@ -592,15 +625,20 @@ class HandoffsQueries(QueryFamily):
         agent: str | None = None,
         tag: str | None = None,
         domain: str | None = None,
+        action: Literal[
+            "approve", "claim", "continue", "amend", "unblock", "verify", "waive", "answer", "settle", "review"
+        ]
+        | None = None,
+        sender: str | None = None,
+        text: str | None = None,
+        is_imported: bool | None = None,
         after: str | None = None,
         limit: int = 50,
         as_of: int | str | None = None,
     ) -> WaitingPages:
         """Return kind, id and agent of the items that ``handoffs.next`` describes.
 
-        The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page.
-
-        ``tag`` and ``domain`` keep the work that cites reasonings which have them.
+        The queue's agent (None: one queue after another), and filters; ``after`` is the ``next`` of a page.
 
         ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
         The domain of a reasoning, in any case. ``limit``: Rows of a page.
@@ -620,6 +658,7 @@ class AsyncHandoffsQueries(AsyncFamily):
     _family = HandoffsQueries
     around = awaited(HandoffsQueries.around)
     board = awaited(HandoffsQueries.board)
+    counts = awaited(HandoffsQueries.counts)
     existing = awaited(HandoffsQueries.existing)
     facts = awaited(HandoffsQueries.facts)
     files = awaited_pages(HandoffsQueries.files)

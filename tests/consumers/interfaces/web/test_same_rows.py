@@ -98,6 +98,7 @@ TABLE: Final = dict(
         asked("decisions.show", "decisions d1", left_out=("as_of",)),
         asked("handoffs.around", None, DRAWN),
         asked("handoffs.board", "handoff list --board"),
+        asked("handoffs.counts", None, DRAWN),
         asked("handoffs.existing", None, MADE),
         asked("handoffs.facts", None, PARTS),
         asked("handoffs.files", None, MADE),
