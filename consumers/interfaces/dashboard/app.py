@@ -31,6 +31,7 @@ from deedbook.consumers.interfaces.dashboard.live import heads
 from deedbook.consumers.interfaces.dashboard.page import Download, Page, PageContext, Redirect, Route, templates
 from deedbook.consumers.interfaces.dashboard.pages import DOWNLOADS, FORMS, ROUTES
 from deedbook.consumers.interfaces.dashboard.pages.audit import checkpoint
+from deedbook.consumers.interfaces.dashboard.signer import why_unusable
 from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.interfaces.web.stream import EVENT_STREAM, Followers, Stream, followers_max
@@ -173,6 +174,7 @@ class Dashboard:
             "name": name,
             "path": path,
             "human": context and self.human,
+            "why_unusable": why_unusable(self.ledger, self.human) if context and self.human else "",
             "why_not": self._why_not,
             "waits": 0,
             "query": {},

@@ -4,6 +4,9 @@ There is no second table of states. A form offers an operation if the table of o
 another role that this person has) and the gate's state machine admits it in the handoff's state. The gate checks
 conditions on other streams when the decision arrives, as for everybody.
 
+The rules let a reviewer request changes of completed work alone. Before that, only the sender changes a handoff, so the
+form of a pending one offers a question to them: it comes first in their queue, and the handoff stays pending.
+
 A form carries the content that the page displayed, and each button has a token over all of it. So a decision applies to
 exactly the version and the result that the person read: the event signs them, or, if it signs neither, it is admitted
 only while the stream has no new entries. A button pressed twice makes one event: its token makes the idempotency key.
@@ -26,14 +29,16 @@ from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState
 from deedbook.ledger.limits import decision_form_max_s
 
-# The label and style of each button; the first button of a form is its main purpose. Every other operation of a
-# reviewer has its name as the label, except an amendment, which has more fields than a button can fill.
+# The label and style of each button; the first button of a form is its main purpose. A label has room for the number of
+# a version or criterion, or, of a question, for the name of who is asked. Every other operation of a reviewer has its
+# name as the label, except an amendment, which has more fields than a button can fill.
 _BUTTONS: Final[dict[Verb, tuple[str, str]]] = {
     "approve": ("Approve v{}", "yes"),
     "verify": ("Verify v{}", "yes"),
     "unblock": ("Unblock", "yes"),
     "waive": ("Waive criterion {}", "yes"),
     "request_changes": ("Request changes", ""),
+    "ask": ("Ask {} for changes", ""),
     "reject": ("Reject", "no"),
     "log": ("Add to its log", ""),
     "cancel": ("Cancel it", "no"),
@@ -161,15 +166,22 @@ def choices_of(state: HandoffState, row: Mapping[str, Any], number: int, human: 
     for verb, (label, style) in BUTTONS.items():
         if verb == "approve" and is_approved:  # the state machine admits another approval if the first does not count
             continue
+        if verb == "ask" and (is_approved or not _is_admitted(state, "approve", None, event)):  # anybody may ask
+            continue
         needs_note = _note_of(verb)[1]
         for position in waiver_positions if verb == "waive" else [None]:
             if not _is_admitted(state, verb, position, event):
                 continue
             if position is None:
-                yield Choice(verb, label.format(number), style, needs_note)
+                yield Choice(verb, label.format(amender_of(row) if verb == "ask" else number), style, needs_note)
                 continue
             yield Choice(f"waive.{position + 1}", label.format(position + 1), style, needs_note)
             yield Choice(f"{_REFUSED}.{position + 1}", f"Do not waive {position + 1}", "", needs_note)
+
+
+def amender_of(handoff: Mapping[str, Any]) -> str:
+    """Return the agent that can change a handoff: its importer acts for its sender."""
+    return str(handoff["importer"] or handoff["from"])
 
 
 def _note_of(verb: Verb) -> tuple[str, bool]:
@@ -184,7 +196,7 @@ def _is_admitted(state: HandoffState, verb: Verb, position: int | None, event: E
     """Tell whether the state machine admits this operation by the event's author now, with any text."""
     (form,) = OPERATIONS[verb].signs
     fields = {"version": state.version, "result": state.result, "position": position, "reasons": ["?"]}
-    fields |= {"reason": "?", "text": "?"}
+    fields |= {"reason": "?", "text": "?", "question": "?", "to": state.importer or state.sender}
     data = form(**{field: fields[field] for field in form.__struct_fields__ if field in fields})
     try:
         MACHINE.decide(state, replace(event, kind=KIND_OF[form], data=data))

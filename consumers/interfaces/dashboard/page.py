@@ -146,6 +146,7 @@ def templates() -> jinja2.Environment:
         "json": pretty,
         "language": language_of,
         "line": sanitize_line,
+        "merged": lambda query, name, value: {**query, name: value},
         "number": "{:,}".format,
         "escape_text": escape_text,
         "fidelity": fidelity_text,

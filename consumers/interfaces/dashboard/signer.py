@@ -32,6 +32,36 @@ if TYPE_CHECKING:
 _opening = threading.Lock()  # one at a time for all sessions: each takes a second and 256 MiB
 
 
+def why_unusable(ledger: Ledger, name: str) -> str:
+    """Return why no browser can sign with the key of ``name`` in the ledger's folder, and the command that helps.
+
+    Empty if its passphrase is all that is missing.
+    """
+    try:
+        _check_usable(ledger, name)
+    except Refused as refusal:
+        return refusal.message
+    return ""
+
+
+def _check_usable(ledger: Ledger, name: str) -> None:
+    """Check all about a key but its passphrase.
+
+    Raises Refused: ``KEY_LOCKED``, ``NOT_AUTHORIZED``, ``NOT_TRUSTED``; as ``read_key_file``.
+    """
+    trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
+    file = read_key_file(ledger.home.key_file(name))
+    if file.sealed is None:
+        seal = f"make a sealed key (`deed key rotate --lost --as {name}`), or decide in a terminal"
+        raise Refused("KEY_LOCKED", f"the key of {name} has no passphrase, so no browser may use it: {seal}")
+    registered = next((agent for agent in ledger.client.agents() if agent.name == name), None)
+    if registered is None or registered.removed_index is not None:
+        raise Refused("NOT_AUTHORIZED", f"{name} is no longer registered: see `deed agent show {name}`")
+    if registered.key != file.public:
+        renewed = f"copy {name}'s present key here, or make a new one (`deed key rotate --lost --as {name}`)"
+        raise Refused("KEY_LOCKED", f"the key of {name} in this folder is no longer the registered one: {renewed}")
+
+
 class Trials:
     """The attempts of one session to unlock keys: each wrong passphrase lengthens the wait.
 
@@ -51,9 +81,7 @@ class Trials:
         the key is stored unsealed; as ``Home.open``.
         """
         with _opening:
-            if read_key_file(ledger.home.key_file(name)).sealed is None:
-                seal = f"make a sealed key (`deed key rotate --lost --as {name}`), or decide in a terminal"
-                raise Refused("KEY_LOCKED", f"the key of {name} has no passphrase, so no browser may use it: {seal}")
+            _check_usable(ledger, name)
             if not passphrase:
                 raise Refused("KEY_LOCKED", f"to sign as {name}, type the passphrase of your key")
             if (wait_s := math.ceil(self._next - self.clock())) > 0:

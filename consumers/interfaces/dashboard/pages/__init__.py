@@ -44,8 +44,8 @@ ROUTES: Final[tuple[Route, ...]] = (
 DOWNLOADS: Final[tuple[Route, ...]] = (Route("/receipts/{ref:path}", "receipt", receipt),)
 
 FORMS: Final[tuple[Route, ...]] = (
-    Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff)),
-    Route("/reviews/{id:path}/decide", "review", partial(decided, "review", review)),
+    Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff, home)),
+    Route("/reviews/{id:path}/decide", "review", partial(decided, "review", review, home)),
     Route(VERIFY, "audit", verify),
     Route("/unlock", "unlock", unlock),
     Route("/lock", "lock", lock),

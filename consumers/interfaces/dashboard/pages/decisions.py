@@ -8,22 +8,33 @@ interface adds the session of the click (``guard``), the displayed content (``de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+import msgspec
 
 from deedbook.consumers.handoffs.content import events_of, of_version, place_of, query_for
 from deedbook.consumers.handoffs.operations import saying_way_on
 from deedbook.consumers.interfaces.dashboard import decision as decisions
 from deedbook.consumers.interfaces.dashboard.address import own_path, path_to
 from deedbook.consumers.interfaces.dashboard.decision import ANSWERS, Choice, Decision, DisplayedContent
-from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect
-from deedbook.consumers.interfaces.dashboard.pages.evidence import with_places
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect, address
+from deedbook.consumers.interfaces.dashboard.pages.evidence import with_places, with_reasonings
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
 from deedbook.ledger.lifecycle.handoff import HandoffState
+
+# Fields that the content shows elsewhere, or that follow from others.
+_SHOWN_APART: Final = ("title", "reasoning_refs", "notes", "template", "created")
+_DECIDED: Final = ("handoff", "review")
+# The order of reading, before approval and of a result.
+_FIRST: Final = ("title", "task", "context", "tasks", "criteria")
+_FIRST_OF_RESULT: Final = ("criteria", "tasks", *_FIRST)
 
 
 def handoff_form(
@@ -31,18 +42,20 @@ def handoff_form(
 ) -> dict[str, Any] | None:
     """Return the data of a handoff's form; None if the human has nothing to decide.
 
-    ``{"path", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number", "since", "changes",
-    "tasks", "criteria", "asked", "only_in_file", "citations"}``: ``fields`` are the hidden fields, ``signs`` is the
-    full ref of the signed version, ``since`` the last approved version, ``changes`` the changes since then, ``asked``
-    the criteria with a requested waiver, and ``only_in_file`` the lines of its file that no field has. ``handoff`` is
-    an answer of ``handoffs.show`` with its reasonings and these lines.
+    ``{"path", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number",
+    "since", "between", "sections", "questions", "asked", "result", "only_in_file", "citations"}``:
+    ``fields`` are the hidden fields, and ``signs`` is the full ref of the signed version. ``since`` is the last version
+    that this human approved (None: none), ``between`` are the versions after it, and ``sections`` the fields, each with
+    its change since then. ``asked`` are the criteria with a requested waiver, and ``only_in_file`` the lines of its
+    file that no field has. ``handoff`` is an answer of ``handoffs.show`` with its reasonings and these lines.
     """
     state = context.client.streams.read(f"handoff/{handoff['id']}").state
     if context.human is None or not isinstance(state, HandoffState):
         return None
     choices = decisions.choices_of(state, handoff, versions["to"], context.human, context.now_ms)
-    criteria = [criterion | {"number": criterion["position"] + 1} for criterion in handoff["criteria"]]
-    met = sum(criterion["mark"] in ("checked", "waived") for criterion in criteria)
+    since, changes = _changes_since_approval(context, versions)
+    is_completed = handoff["status"] == "completed"
+    content = versions["content"] | {field: handoff[field] for field in ("tasks", "criteria")}
     return _form(
         context,
         f"handoff/{handoff['id']}",
@@ -51,14 +64,41 @@ def handoff_form(
         choices,
         signs=handoff["version"],
         number=versions["to"],
-        since=versions["from"],
-        changes=[{name: change[name] for name in ("field", "counts")} for change in versions["changes"]],
-        tasks=[sum(task["done"] for task in handoff["tasks"]), len(handoff["tasks"])],
-        criteria=[met, len(criteria)],
-        asked=[criterion for criterion in criteria if criterion["mark"] == "asked"],
+        since=since,
+        between=versions["versions"][since or 0 : versions["to"]],
+        sections=_sections(content, changes, _FIRST_OF_RESULT if is_completed else _FIRST),
+        questions=[question for question in handoff["questions"] if question["mark"] != "settled"],
+        asked=[criterion for criterion in handoff["criteria"] if criterion["mark"] == "asked"],
+        result={field: handoff[field] for field in ("summary", "artifacts")} if is_completed else None,
         only_in_file=handoff["only_in_file"],
         citations=[*handoff["result_reasoning"], *handoff["reasoning"]],
     )
+
+
+def _changes_since_approval(context: PageContext, versions: Mapping[str, Any]) -> tuple[int | None, list[Any]]:
+    """Return the last version that this human approved, and what changed since; None if they approved none."""
+    approved = [
+        row["number"] for row in versions["versions"] if context.human in (made["author"] for made in row["approvals"])
+    ]
+    since = approved[-1] if approved else None
+    if since in (None, versions["to"]):
+        return since, []
+    if since == versions["from"]:
+        return since, versions["changes"]
+    changes = context.ask("handoffs.versions", id=versions["id"], **{"from": since})["changes"]
+    return since, with_reasonings(context, changes)
+
+
+def _sections(content: Mapping[str, Any], changes: list[Any], first: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the fields of a content, these first, each with its ``value`` and its ``change`` or None.
+
+    Empty fields are left out, and the title, unless it changed: it is the heading.
+    """
+    by_field = {change["field"]: change for change in changes}
+    values = {field: value for field, value in content.items() if field not in _SHOWN_APART} | content["notes"]
+    fields = dict.fromkeys([*first, *values, *by_field])
+    rows = [{"field": field, "value": values.get(field), "change": by_field.get(field)} for field in fields]
+    return [row for row in rows if row["value"] or row["change"]]
 
 
 def review_form(context: PageContext, review: Mapping[str, Any], note: str = "") -> dict[str, Any] | None:
@@ -104,39 +144,99 @@ def citations_of(context: PageContext, review: Mapping[str, Any]) -> list[dict[s
     return with_places(context, citations)
 
 
-def decided(kind: str, show: Callable[..., Page], context: PageContext, form: Mapping[str, str]) -> Page | Redirect:
-    """Sign the decision and lead to its receipt; if that fails, ``show`` the page again with the note and ``problem``.
+def decided(
+    kind: str, show: Callable[..., Page], queue: Callable[..., Page], context: PageContext, form: Mapping[str, str]
+) -> Page | Redirect:
+    """Sign the decision and lead to its receipt; if that fails, show the page again with the note and ``problem``.
+
+    A form in the queue leads to the next item there; ``queue`` shows it again, any other form ``show``.
 
     Raises Refused: ``NOT_AUTHORIZED``, ``INVALID_FORMAT`` for a form that this session was not shown.
     """
-    if context.human is None or context.as_of is not None:
-        raise _read_only()
+    check_may_sign(context)
     name = context.params["id"]
     decision = decisions.decision_in(form, f"{kind}/{name}")
     context.session.demand({"csrf": decision.token}, *decision.displayed.token_parts(decision.word))
+    opened = dict(parse_qsl(form["queue"])) if "queue" in form else None
     try:
         args = decisions.arguments_of(decision, context.now_ms)
-        author = context.session.signer.author(
-            context.ledger, context.human, form.get("passphrase", ""), form.get("proof", "")
-        )
-        if kind == "review":
-            verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
-            return _emitted(author, decision, [ReviewAnswered(verdict=verdict, comment=decision.note)])
-        handoff = context.ask(query_for(decision.verb), id=name)
-        with saying_way_on(context.view, name), of_version(context.client, name, decision.displayed.version):
-            place_of(decision.verb, handoff, decision.displayed.version)
-            return _emitted(author, decision, events_of(decision.verb, handoff, args, author))
+        index = sign(context, author_of(context, form), decision, args)
     except DeedbookError as error:
-        problem = {"code": error.code, "message": error.message, "size": decision.displayed.size}
-        return show(context, decision.note, problem | {"changes": error.details.get("changes", [])}, status_of(error))
+        problem = problem_of(context, error, decision)
+        if opened is None:
+            return show(context, decision.note, problem, status_of(error))
+        return queue(msgspec.structs.replace(context, query=opened), decision.note, problem, status_of(error))
+    if opened is None:
+        return Redirect(f"{path_to(kind, name)}?done={index}")
+    following = form.get("next", "")
+    return Redirect(f"{address('/', opened, open=following, done=index)}#at-{quote(following)}")
 
 
-def _emitted(author: Author, decision: Decision, events: Iterable[EventData]) -> Redirect:
-    """Append the decision, or find it if the same form was sent before; lead to the receipt."""
+def check_may_sign(context: PageContext) -> None:
+    """Raise Refused: ``NOT_AUTHORIZED`` if nobody decides here, or not now."""
+    if context.human is None or context.as_of is not None:
+        raise _read_only()
+
+
+def author_of(context: PageContext, form: Mapping[str, str]) -> Author:
+    """Return the human as the author of signed events, by the fields of their form. Raises: as ``Signer.author``."""
+    return context.session.signer.author(
+        context.ledger, context.human or "", form.get("passphrase", ""), form.get("proof", "")
+    )
+
+
+def sign(context: PageContext, author: Author, decision: Decision, args: dict[str, Any]) -> int:
+    """Append a decision, or find it if the same form was sent before; return the index of its first event."""
+    kind, _, name = decision.displayed.stream.partition("/")
+    if kind == "review":
+        verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
+        return _emitted(author, decision, [ReviewAnswered(verdict=verdict, comment=decision.note)])
+    handoff = context.ask(query_for(decision.verb), id=name)
+    if decision.verb == "ask":
+        args = args | {"to": decisions.amender_of(handoff)}
+    with saying_way_on(context.view, name), of_version(context.client, name, decision.displayed.version):
+        place_of(decision.verb, handoff, decision.displayed.version)
+        return _emitted(author, decision, events_of(decision.verb, handoff, args, author))
+
+
+def _emitted(author: Author, decision: Decision, events: Iterable[EventData]) -> int:
     stream = decision.displayed.stream
     drafts = [Draft(stream=stream, data=event, expect=decision.expect, idem=decision.idem) for event in events]
-    kind, _, name = stream.partition("/")
-    return Redirect(f"{path_to(kind, name)}?done={author.emit(*drafts)[0].index}")
+    return author.emit(*drafts)[0].index
+
+
+def problem_of(context: PageContext, error: DeedbookError, decision: Decision) -> dict[str, Any]:
+    """Return why nothing was signed, with the changes and events since the page was loaded."""
+    kind, _, name = decision.displayed.stream.partition("/")
+    log = context.ask("handoffs.show", id=name)["log"] if kind == "handoff" else []
+    return {
+        "code": error.code,
+        "message": error.message,
+        "changes": error.details.get("changes", []),
+        "events": [event for event in log if event["event_index"] >= decision.displayed.size],
+    }
+
+
+def receipt_of(context: PageContext, kind: str, row: Mapping[str, Any], index: int | None) -> dict[str, Any] | None:
+    """Return the receipt of a decision that this human signed; None if the entry is none.
+
+    ``row`` is the answer of ``handoffs.show`` or ``reviews.show``, whose signatures were verified.
+    """
+    if (as_of := row.get("as_of")) is None or index is None:
+        return None
+    made = [event for event in row.get("log", ()) if event["event_index"] == index]
+    if kind == "review" and index == row["answered_index"]:
+        text = ": ".join(filter(None, (row["verdict"], row["comment"])))
+        made = [{"event_index": index, "kind": "review.answered", "author": row["answered_by"], "text": text}]
+    head = {field: as_of[field] for field in ("size", "root")}
+    about = {"stream": f"{kind}/{row['id']}", "title": row["question"] if kind == "review" else row["title"]}
+    return next(({**event, **about, **head} for event in made if event["author"] == context.human), None)
+
+
+def receipt_at(context: PageContext, index: int) -> dict[str, Any] | None:
+    """Return the receipt of the human's decision at an entry, whatever it is about; None if it is none."""
+    kind, _, name = read_event(index, context.client.entry(index)).stream.partition("/")
+    return receipt_of(context, kind, context.ask(f"{kind}s.show", id=name), index) if kind in _DECIDED else None
 
 
 def unlock(context: PageContext, form: Mapping[str, str]) -> Redirect:

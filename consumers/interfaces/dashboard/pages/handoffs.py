@@ -15,7 +15,7 @@ from deedbook.consumers.handoffs.operations import NOTES, commands_on
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.interfaces.dashboard.pages.decisions import citations_of, handoff_form, review_form
+from deedbook.consumers.interfaces.dashboard.pages.decisions import citations_of, handoff_form, receipt_of, review_form
 from deedbook.consumers.interfaces.dashboard.pages.evidence import with_evidence, with_reasonings
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.ledger.errors import Refused, Unavailable
@@ -57,8 +57,6 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     row = _whole(context, context.params["id"])
     name, log, as_of = row["id"], row["log"], row.get("as_of")
     versions = compared(context, name)
-    done_index, human = context.number("done"), context.human
-    done = [event for event in log if event["event_index"] == done_index and event["author"] == human and as_of]
     data = {
         "handoff": {field: value for field, value in row.items() if field not in _ELSEWHERE},
         "why": row["why"] | {"next": commands_on(context.view, row["why"], shown=row)},
@@ -78,7 +76,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
         "form": handoff_form(context, row, versions, note),
         "original": _beginning_of(context, row["original"]),
         "only_in_file": row["only_in_file"],
-        "done": done[0] | {field: as_of[field] for field in ("size", "root")} if as_of and done else None,
+        "done": receipt_of(context, "handoff", row, context.number("done")),
     }
     return Page("handoff.html", row["title"] or name, data, status, path_to("handoff", name) if problem else "")
 
@@ -117,23 +115,22 @@ def _with_last_event(
 def review(context: PageContext, note: str = "", problem: dict[str, Any] | None = None, status: int = 200) -> Page:
     """Return ``{"review", "reasoning", "form", "done", "problem"}``: a question that an agent may not decide alone."""
     row = context.ask("reviews.show", id=context.params["id"])
-    done = context.number("done") if row.get("as_of") else None
     data = {
         "review": row,
         "reasoning": citations_of(context, row),
         "form": review_form(context, row, note),
         "problem": problem,
-        "done": done if done == row["answered_index"] else None,
+        "done": receipt_of(context, "review", row, context.number("done")),
     }
     return Page("review.html", row["question"], data, status, path_to("review", row["id"]) if problem else "")
 
 
-def form_of(context: PageContext, kind: str, name: str) -> dict[str, Any] | None:
+def form_of(context: PageContext, kind: str, name: str, note: str) -> dict[str, Any] | None:
     """Return the form of a handoff or review, for the opened row of the queue."""
     if kind == "review":
-        return review_form(context, context.ask("reviews.show", id=name))
+        return review_form(context, context.ask("reviews.show", id=name), note)
     row = _whole(context, name)
-    return handoff_form(context, row, compared(context, name), "")
+    return handoff_form(context, row, compared(context, name), note)
 
 
 def handoff_version(context: PageContext) -> Page:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
 from deedbook.consumers.handoffs.operations import with_commands
 from deedbook.consumers.handoffs.unread import COMMAND, peek
-from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, address
+from deedbook.consumers.interfaces.dashboard.pages.decisions import receipt_at
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import form_of
 
 items_max: Final = 30
@@ -15,53 +17,99 @@ cards_max: Final = 12
 listed_max: Final = 50
 
 
-def home(context: PageContext) -> Page:
+def home(context: PageContext, note: str = "", problem: dict[str, Any] | None = None, status: int = 200) -> Page:
     """Return the data of the page.
 
     ``items`` are those of `handoffs.next` for the human, questions to them first, then the oldest first; items that
-    only an imported file claims come last. ``unread`` are the first unread lines, which stay unread. ``since`` counts
-    the events since the user went away. ``?status=`` shows that column alone, page by page, and ``older`` is the cursor
-    of the next page. ``history`` counts the imported handoffs that claim to be over, which are on no board;
-    ``?status=pending&over=1`` shows them.
+    only an imported file claims come last. The item ``?open=`` is ``opened``; ``following`` is opened after a decision
+    about it. ``filters`` are those of the address, and ``counts`` the answer of `handoffs.counts` for them. ``done`` is
+    the receipt of the decision ``?done=``, and ``problem`` says why nothing was signed. ``unread`` are the first unread
+    lines, which stay unread. ``since`` counts the events since the user went away. ``?status=`` shows that column
+    alone, page by page, and ``older`` is the cursor of the next page. ``history`` counts the imported handoffs that
+    claim to be over, which are on no board; ``?status=pending&over=1`` shows them.
     """
-    queue: dict[str, Any] = {"items": [], "total": 0, "next": None}
-    if context.human is not None:
-        queue = context.ask(
-            "handoffs.next", agent=context.human, limit=items_max, after=context.query.get("after") or None
-        )
-    items = sorted(with_commands(queue)["items"], key=_order)
-    opened = next((item for item in items if item["id"] == context.query.get("open")), None)
-    status, older, is_over = context.query.get("status") or None, None, bool(context.query.get("over"))
-    if status is None:
+    filters, queue, counts = _queue(context)
+    items = _in_order(with_commands(queue)["items"])
+    opened = next((item for item in items if item["key"] == context.query.get("open")), None)
+    column, older, is_over = context.query.get("status") or None, None, bool(context.query.get("over"))
+    if column is None:
         answer = context.ask("handoffs.board", all=True, limit=cards_max)
         columns = answer["columns"]
     else:
-        filters = {"status": status, "history": "only" if is_over else "hidden"}
-        answer = context.ask("handoffs.list", **filters, after=context.number("before"), limit=listed_max)
+        shown = {"status": column, "history": "only" if is_over else "hidden"}
+        answer = context.ask("handoffs.list", **shown, after=context.number("before"), limit=listed_max)
         rows, older = [row | {"why": ""} for row in answer["items"]], answer["next"]
-        columns = [{"status": status, "total": answer["total"], "handoffs": rows}]
+        columns = [{"status": column, "total": answer["total"], "handoffs": rows}]
+    place = {**filters, "after": context.query.get("after")}
     data = {
         "items": items,
         "total": queue["total"],
         "next": queue["next"],
-        "after": context.query.get("after"),
+        "after": place["after"],
+        "place": place,
+        "queue_query": address("", place, open=opened and opened["key"]).removeprefix("?"),
         "human": context.human,
-        "opened": opened and opened["id"],
-        "form": None if opened is None else _form(context, opened),
-        "columns": [column for column in columns if column["total"]],
+        "filters": filters,
+        "is_filtered": any(filters.values()),
+        "counts": counts,
+        "opened": opened and opened["key"],
+        "following": _following(items, opened),
+        "form": None if opened is None else _form(context, opened, note),
+        "done": receipt_at(context, done) if (done := context.number("done")) is not None else None,
+        "problem": problem,
+        "columns": [part for part in columns if part["total"]],
         "since": _since(context, items),
         "unread": _unread(context),
-        "status": status,
+        "status": column,
         "older": older,
         "over": "1" if is_over else None,
         "history": answer["history"],
     }
-    return Page("home.html", "Needs you", data)
+    return Page("home.html", "Needs you", data, status, "/" if problem else "")
 
 
-def _form(context: PageContext, item: dict[str, Any]) -> dict[str, Any] | None:
+def _queue(context: PageContext) -> tuple[dict[str, str | None], dict[str, Any], dict[str, Any] | None]:
+    """Return the filters of the address, a page of the human's queue, and the numbers of its items."""
+    query = context.query
+    filters = {name: query.get(name) or None for name in ("action", "from", "text", "imported")}
+    if context.human is None:
+        return filters, {"items": [], "total": 0, "next": None}, None
+    args: dict[str, Any] = {"agent": context.human, **filters}
+    if filters["imported"] is not None:
+        args["imported"] = filters["imported"] == "1"
+    queue = context.ask("handoffs.next", **args, limit=items_max, after=query.get("after") or None)
+    return filters, queue, context.ask("handoffs.counts", **args)
+
+
+def _form(context: PageContext, item: dict[str, Any], note: str) -> dict[str, Any] | None:
     """Return the form of an item; a question is answered in a terminal."""
-    return None if item["kind"] == "question" else form_of(context, item["kind"], item["id"])
+    return None if item["kind"] == "question" else form_of(context, item["kind"], item["id"], note)
+
+
+def _following(items: list[dict[str, Any]], opened: dict[str, Any] | None) -> str | None:
+    """Return the item to open after a decision about the opened one: the next on the page, else the first."""
+    if opened is None:
+        return None
+    at = items.index(opened)
+    return next((item["key"] for item in items[at + 1 :] + items[:at] if item["id"] != opened["id"]), None)
+
+
+def _in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items in their order, imported ones of one title together, each with the number of these (``alike``).
+
+    An imported file may name the same work once for each of its receivers. The ``key`` of an item is its id, or, if an
+    earlier item has the same, also its action.
+    """
+    ordered = sorted(items, key=_order)
+    alike = Counter(item["title"] for item in ordered if item["is_imported"])
+    first = {item["title"]: at for at, item in reversed([*enumerate(ordered)])}
+    ordered.sort(key=lambda item: (item["is_imported"], first[item["title"]] if item["is_imported"] else 0))
+    keys: dict[str, None] = {}
+    for item in ordered:
+        item["key"] = f"{item['id']}:{item['action']}" if item["id"] in keys else item["id"]
+        item["alike"] = alike[item["title"]] if item["is_imported"] else 1
+        keys[item["key"]] = None
+    return ordered
 
 
 def _order(item: Mapping[str, Any]) -> tuple[bool, bool, int, str]:

@@ -63,6 +63,37 @@ function follow(channel) {
   return new Promise(() => {});
 }
 
+// A row of the queue opens in its place: the page that its link leads to is fetched, and only the queue is replaced.
+let shownAddress = location.pathname + location.search;
+function openRow(address, isNew) {
+  const url = new URL(address, location.href), name = decodeURIComponent(url.hash.slice(1)), request = new XMLHttpRequest();
+  const leave = () => location.assign(address);
+  request.open("GET", url.pathname + url.search);
+  request.responseType = "document";
+  request.onerror = leave;
+  request.onload = () => {
+    const queue = document.getElementById("queue"), fresh = request.status === 200 && request.response?.getElementById("queue");
+    if (!queue || !fresh) { leave(); return; }
+    const top = document.getElementById(name)?.getBoundingClientRect().top;
+    queue.replaceWith(document.importNode(fresh, true));
+    if (isNew) history.pushState(null, "", address);
+    shownAddress = url.pathname + url.search;
+    pending.delete("queue");
+    const row = document.getElementById(name);
+    row?.focus({ preventScroll: true });
+    if (row && top !== undefined) scrollBy(0, row.getBoundingClientRect().top - top);
+    row?.closest(".row.open")?.scrollIntoView({ block: "nearest" });
+  };
+  request.send();
+}
+document.addEventListener("click", (event) => {
+  const link = event.target.closest(".queue [data-row]");
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  openRow(link.href, true);
+});
+addEventListener("popstate", () => { if (location.pathname + location.search !== shownAddress) openRow(location.href, false); });
+
 if ("follows" in body.dataset && "EventSource" in window) {
   const channel = new BroadcastChannel("deedbook");
   channel.onmessage = ({ data }) => {
@@ -97,11 +128,14 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select");
   if (event.key === "Escape" && isTyping) event.target.blur();
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-  const rows = [...document.querySelectorAll("[data-row]")], at = rows.indexOf(document.activeElement);
+  const open = document.querySelector(".row.open [data-row]");
+  const rows = [...document.querySelectorAll("[data-row]")], near = document.activeElement.closest("li, tr")?.querySelector("[data-row]");
+  const at = rows.indexOf(near ?? open);
   const pages = document.querySelectorAll("header nav a");
   if (event.key === "j") rows[Math.min(at + 1, rows.length - 1)]?.focus();
   else if (event.key === "k") rows[Math.max(at - 1, 0)]?.focus();
-  else if (event.key === "/") (document.getElementById("filter") ?? document.querySelector("[type=search]"))?.focus();
+  else if (event.key === "d") open?.closest(".row").querySelector("textarea")?.focus();
+  else if (event.key === "/") (document.getElementById("queue-text") ?? document.getElementById("filter") ?? document.querySelector("[type=search]"))?.focus();
   else if (event.key === "?") document.getElementById("keys").showModal();
   else if (pages[Number(event.key) - 1]) pages[Number(event.key) - 1].click();
   else return;

@@ -34,11 +34,11 @@ def browser(story: Ledger, chromium: Browser) -> Iterator[Browser]:
         yield chromium
 
 
-def tab_to(browser: Browser, selector: str) -> None:
-    """Press the tabulator until an element has the focus."""
-    for _ in range(tabs_max):
+def tab_to(browser: Browser, selector: str) -> int:
+    """Press the tabulator until an element has the focus; return how often."""
+    for pressed in range(tabs_max):
         if browser.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
-            return
+            return pressed
         browser.press(Keys.TAB)
     raise AssertionError(f"nobody gets to {selector} by keyboard")
 
@@ -56,23 +56,56 @@ def last(story: Ledger, name: str) -> Any:
     return list(story.events(stream=f"handoff/{name}"))[-1]
 
 
-def test_handoff_is_approved_by_keyboard_alone_and_signed_as_displayed(story: Ledger, browser: Browser) -> None:
+def test_handoff_is_approved_by_keyboard_alone_and_the_next_one_opens(story: Ledger, browser: Browser) -> None:
     version = story.ask("handoffs.facts", id="auth-rotate")["version"]
     browser.open(browser.url)
     walk_to(browser, "Rotate session keys")
     browser.press(Keys.ENTER)
-    browser.until_shown(version, "#queue")
-    tab_to(browser, "#decide-auth-rotate [type=password]")
+    browser.until_shown("Two keys are valid at once", "#queue")
+    assert browser.evaluate("document.activeElement.id") == "at-auth-rotate"
+    assert version in browser.text("#decide-auth-rotate")
+    tabs = tab_to(browser, ".reviewed .skip")
+    browser.press(Keys.ENTER)
+    browser.until(lambda: browser.evaluate("document.activeElement.id") == "note-auth-rotate")
+    tabs += tab_to(browser, "#decide-auth-rotate [type=password]")
     browser.press(PASSPHRASE, Keys.ENTER)  # no key decides: Enter in a field sends nothing
-    tab_to(browser, "#decide-auth-rotate button.yes")
+    tabs += tab_to(browser, "#decide-auth-rotate button.yes")
+    assert tabs == 3
     assert last(story, "auth-rotate").kind == "handoff.amended"
+    following = browser.evaluate("document.querySelector('#decide-auth-rotate [name=next]').value")
     browser.press(Keys.SPACE)
     browser.until_shown("Signed as entry")
     approved = last(story, "auth-rotate")
     assert (approved.kind, approved.author, approved.data.version) == ("handoff.approved", HUMAN, version)
     assert str(approved.index) in browser.text("[role=status]")
+    assert browser.evaluate("document.activeElement.id") == f"at-{following}"
+    assert browser.evaluate("document.querySelector('.row.open').id") == f"q-{following}"
+    browser.press("j")  # goes on from here, not from the first row
+    rows = browser.evaluate("[...document.querySelectorAll('[data-row]')].map((row) => row.id)")
+    at = rows.index(f"at-{following}")
+    assert browser.evaluate("document.activeElement.id") == rows[min(at + 1, len(rows) - 1)]
     assert browser.problems() == []
     assert verify_log(story.client, views=story.settings).problems == []
+
+
+def test_row_opens_in_its_place_without_a_reload(browser: Browser) -> None:
+    browser.open(browser.url)
+    browser.evaluate("window.stayed = true")
+    last_row = browser.evaluate("[...document.querySelectorAll('.queue [data-row]')].at(-1).id")
+    browser.evaluate(f"document.getElementById('{last_row}').scrollIntoView({{block: 'center'}})")
+    browser.evaluate(f"document.getElementById('{last_row}').click()")
+    browser.until_shown("Passphrase", ".row.open")
+    assert browser.evaluate("window.stayed") is True
+    assert browser.evaluate("location.search").startswith("?open=")
+    assert browser.evaluate("document.activeElement.id") == last_row
+    top, height = browser.evaluate(
+        "(({top}) => [top, innerHeight])(document.querySelector('.row.open').getBoundingClientRect())"
+    )
+    assert -1 <= top < height / 2
+    browser.driver.back()
+    browser.until(lambda: browser.evaluate("document.querySelector('.row.open') === null"))
+    assert browser.evaluate("window.stayed") is True
+    assert browser.problems() == []
 
 
 def test_no_single_key_decides_anything_even_while_the_key_is_unlocked(story: Ledger, browser: Browser) -> None:

@@ -44,6 +44,11 @@ def press(viewer: Viewer, word: str, path: str = "/h/x", **written: str) -> http
     return viewer.post(f"{path}/decide", **form_of(viewer, word, path, **written))
 
 
+def changed_in(form: Any) -> list[str]:
+    """Return the fields that changed since the version that the human approved last."""
+    return [section["field"] for section in form["sections"] if section["change"]]
+
+
 def status_of(viewer: Viewer) -> str:
     return viewer.ledger.handoff("x").status
 
@@ -62,14 +67,14 @@ def test_lines_of_the_signed_file_that_no_field_has_are_on_the_page(rita: Viewer
     page, data = rita.page("/h/x"), rita.data("/h/x")
     assert data["only_in_file"] == data["form"]["only_in_file"] == ["## Deployment", "Drop <b>all</b>."]
     assert "Drop &lt;b&gt;all&lt;/b&gt;." in page
-    assert "2 more lines, which you sign, too" in page
-    assert "2 more lines, which you sign, too" in rita.page("/", open="x")
+    assert "2 more lines only in its file, which you sign, too" in page
+    assert "Drop &lt;b&gt;all&lt;/b&gt;." in rita.page("/", open="x")  # the text itself, beside the button
     rita.ledger.emit("rita", "handoff/x", kinds.HandoffApproved(version=data["form"]["signs"]))
     other = rita.ledger.put_blob("alice", text.replace("all", "more").encode())
     content = {"title": "x", "to": "bob", "reviewer": "rita"}
     rita.ledger.emit("alice", "handoff/x", kinds.HandoffAmended(**content, template=other))
-    assert [change["field"] for change in rita.data("/h/x")["form"]["changes"]] == ["file"]
-    assert "file changed since v1" in " ".join(rita.page("/h/x").split())
+    assert changed_in(rita.data("/h/x")["form"]) == ["file"]
+    assert "Changed since v1" in rita.page("/h/x")
     rita.ledger.hand_over("y", template=rita.ledger.put_blob("alice", b"no handoff"))
     assert "a file that cannot be shown here" in rita.page("/h/y")
 
@@ -268,7 +273,7 @@ def test_a_review_is_answered_once(rita: Viewer) -> None:
     assert answer.headers["location"] == f"/reviews/r?done={index}"
     shown = rita.data("/reviews/r", done=index)
     assert (shown["review"]["verdict"], shown["review"]["comment"], shown["form"]) == ("rejected", "not yet", None)
-    assert shown["done"] == index
+    assert (shown["done"]["event_index"], shown["done"]["text"]) == (index, "rejected: not yet")
     assert rita.post("/reviews/r/decide", **form).headers["location"] == answer.headers["location"]
     assert rita.ledger.head()[0] - 1 == index
 
@@ -277,7 +282,7 @@ def test_the_opened_row_of_the_queue_has_the_form(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
     assert rita.data("/")["form"] is None
     opened = rita.data("/", open="x")["form"]
-    assert [one["word"] for one in opened["choices"]] == ["approve", "reject", "log", "cancel"]
+    assert [one["word"] for one in opened["choices"]] == ["approve", "ask", "reject", "log", "cancel"]
     assert opened["signs"] in rita.page("/", open="x")
     rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
     assert "Let it act" in rita.page("/", open="r")
@@ -292,3 +297,94 @@ def test_whatever_a_handoff_is_called_it_is_decided(rita: Viewer, name: str) -> 
     assert answer.status_code == 303
     assert "handoff.approved" in rita.client.get(answer.headers["location"]).text
     assert rita.ledger.handoff(name).status == "approved"
+
+
+def test_a_decision_in_the_queue_opens_the_next_item_with_its_receipt(rita: Viewer) -> None:
+    for name in ("x", "y"):
+        rita.ledger.hand_over(name)
+    shown = rita.data("/", open="x", action="approve")
+    form = form_of(rita, "approve") | {"queue": shown["queue_query"], "next": shown["following"]}
+    answer = rita.post("/h/x/decide", **form)
+    index = rita.ledger.head()[0] - 1
+    assert answer.headers["location"] == f"/?action=approve&open=y&done={index}#at-y"
+    after = rita.data("/", action="approve", open="y", done=index)
+    assert (after["opened"], after["following"]) == ("y", None)
+    assert (after["done"]["event_index"], after["done"]["kind"]) == (index, "handoff.approved")
+    page = rita.page("/", action="approve", open="y", done=index)
+    assert f'Signed as entry <a href="/e/{index}">' in page
+    assert page.index("Signed as entry") < page.index('id="q-y"')
+    assert rita.data("/", done=0)["done"] is None  # signed by root
+
+
+def test_a_decision_in_the_queue_that_fails_shows_the_queue_again_with_the_note(rita: Viewer) -> None:
+    for name in ("x", "y"):
+        rita.ledger.hand_over(name, tasks=["one"])
+    shown = rita.data("/", open="x")
+    form = form_of(rita, "reject", note="too risky") | {"queue": shown["queue_query"], "next": shown["following"]}
+    amended = kinds.HandoffAmended(title="x", to="bob", reviewer="rita", tasks=["one", "two"])
+    rita.ledger.emit("alice", "handoff/x", amended)
+    answer = rita.post("/h/x/decide", **form)
+    refused(rita, answer, 409, "Not signed: version mismatch")
+    assert '<li id="q-x" class="row open">' in answer.text
+    assert ">too risky</textarea>" in answer.text
+    assert re.search(r"<ins>.*two", answer.text)
+
+
+def test_the_opened_row_shows_all_that_is_signed_as_changes_since_the_own_last_approval(rita: Viewer) -> None:
+    content = {"title": "Rotate <b>keys</b>", "task": "By hand", "tasks": ["old", "kept"], "criteria": ["green"]}
+    first = rita.ledger.hand_over("x", **content)
+    page = rita.page("/", open="x")
+    for text in ("Rotate &lt;b&gt;keys", "By hand", "old", "kept", "green", "v1, the first"):
+        assert text in page
+    rita.ledger.approve("x", first)
+    content |= {"to": "bob", "reviewer": "rita"}
+    for tasks in (["new", "kept"], ["newer", "kept"]):
+        rita.ledger.emit("alice", "handoff/x", kinds.HandoffAmended(**content | {"tasks": tasks}, reason="Shorter"))
+    form = rita.data("/", open="x")["form"]
+    assert (form["since"], [version["number"] for version in form["between"]]) == (1, [2, 3])
+    assert changed_in(form) == ["tasks"]
+    page = rita.page("/", open="x")
+    assert "marked against v1, the last that you approved" in page
+    assert re.search(r"<del>.*old.*<ins>.*newer", page, re.DOTALL)
+
+
+def test_a_result_is_shown_with_each_criterion_beside_its_evidence(rita: Viewer) -> None:
+    rita.ledger.hand_over("x", criteria=["It is green"])
+    version = rita.data("/h/x")["form"]["signs"]
+    rita.ledger.emit("rita", "handoff/x", kinds.HandoffApproved(version=version))
+    rita.ledger.claim("x")
+    rita.ledger.emit(
+        "bob", "handoff/x", kinds.HandoffCriterionChecked(position=0, evidence="make test: <b>9</b> passed")
+    )
+    rita.ledger.emit("bob", "handoff/x", kinds.HandoffCompleted(summary="All <i>done</i>", artifacts=["src/a.py"]))
+    page = rita.page("/", open="x")
+    for text in ("All &lt;i&gt;done", "src/a.py", "It is green", "make test: &lt;b&gt;9&lt;/b&gt; passed", "Verify v1"):
+        assert text in page
+    assert page.index("It is green") < page.index("make test:") < page.index("Verify v1")
+
+
+def test_before_there_is_a_result_changes_are_a_question_to_the_sender(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    refused(rita, press(rita, "ask"), 400, "needs a note")
+    assert press(rita, "ask", note="Split it").status_code == 303
+    event = rita.ledger.event(rita.ledger.head()[0] - 1)
+    assert event.data == kinds.HandoffQuestionAsked(to="alice", question="Split it")
+    assert status_of(rita) == "pending"
+    waiting = rita.dashboard.ledger.ask("handoffs.next", agent="alice")["items"]
+    assert [(item["id"], item["action"]) for item in waiting] == [("x", "answer")]
+    assert "Split it" in rita.page("/", open="x")
+
+
+def test_a_key_that_no_browser_can_use_is_named_at_once_and_no_form_is_offered(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x")
+    command = "deed key rotate --lost --as rita"
+    for page in (viewer.page("/"), viewer.page("/", open="x"), viewer.page("/h/x")):
+        assert command in page
+        assert "/decide" not in page
+        assert "Unlock for" not in page
+    assert "deed handoff show --as rita x" in viewer.page("/", open="x")
+    viewer.ledger.home.key_file("rita").unlink()
+    assert "You cannot sign here" in viewer.page("/")
+    seal(viewer.ledger)
+    viewer.ledger.home.key_file("rita").chmod(0o600)
+    assert "/decide" in viewer.page("/", open="x")

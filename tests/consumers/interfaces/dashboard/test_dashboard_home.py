@@ -37,7 +37,7 @@ def test_questions_to_a_person_come_first_with_what_is_new_for_them(viewer: View
     assert shown["unread"]["total"] == 3
     page = viewer.page("/")
     assert "3 new lines for you: <code>deed unread --as rita</code>" in page
-    assert "bob</a>" in page
+    assert "alice → bob" in page
     assert "asks rita: Which &lt;b&gt;port&lt;/b&gt;?" in page
     assert f"<code>{first['command']}</code>" in page
     assert viewer.data("/", as_of=str(viewer.ledger.head()[0] - 1))["unread"] is None
@@ -80,17 +80,21 @@ def test_what_the_board_leaves_out_is_a_link_away(viewer: Viewer) -> None:
     assert viewer.get("/", status="' OR 1=1").status_code == 400
 
 
-def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: Viewer) -> None:
-    claim = {"title": "old", "to": "bob", "reviewer": "rita"}
-    record = RecordImported(
+def imported(viewer: Viewer, title: str, status: str = "approved") -> RecordImported:
+    """Return an imported handoff from kuro to bob that waits for rita."""
+    return RecordImported(
         original=viewer.ledger.put_blob("alice", "# 修復 <b>\n".encode()),
         source="h.md",
         format="handoff/v2",
         mapped_kind="handoff.created",
-        mapped=claim,
+        mapped={"title": title, "to": "bob", "reviewer": "rita"},
         claimed_author="kuro",
-        claims={"status": "approved"},
+        claims={"status": status},
     )
+
+
+def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: Viewer) -> None:
+    record = imported(viewer, "old")
     viewer.ledger.emit("alice", "handoff/old", record)
     viewer.ledger.emit("alice", "handoff/over", msgspec.structs.replace(record, claims={"status": "已完成 <i>"}))
     for number in range(items_max):
@@ -105,6 +109,32 @@ def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: View
     (column,) = viewer.data("/", status="pending", over=1)["columns"]
     assert [card["id"] for card in column["handoffs"]] == ["over"]
     assert "已完成 &lt;i&gt;</span>; nobody here has confirmed it" in viewer.page("/", status="pending", over=1)
+
+
+def test_the_queue_is_filtered_with_the_number_of_each(viewer: Viewer) -> None:
+    for number in range(items_max + 2):
+        viewer.ledger.hand_over(f"h{number:02}", title=f"Work {number}")
+    viewer.ledger.finish("done")
+    page = viewer.page("/")
+    assert "approve 32</a>" in page
+    assert "verify 1</a>" in page
+    assert 'value="alice">alice (33)</option>' in page
+    assert "next 30 of 33" in page
+    shown = viewer.data("/", action="verify")
+    assert [item["id"] for item in shown["items"]] == ["done"]
+    assert [item["id"] for item in viewer.data("/", text="WORK 31")["items"]] == ["h31"]
+    assert 'href="/?action=approve&amp;text=work+3&amp;open=h03#at-h03"' in viewer.page(
+        "/", text="work 3", action="approve"
+    )
+    assert "Nothing that passes the filters" in viewer.page("/", **{"from": "bob"})
+    assert viewer.get("/", action="' OR 1=1").status_code == 400
+
+
+def test_imported_work_of_one_title_stands_together(viewer: Viewer) -> None:
+    for name, title in (("a", "Same"), ("b", "Other"), ("c", "Same")):
+        viewer.ledger.emit("alice", f"handoff/{name}", imported(viewer, title))
+    assert [(item["id"], item["alike"]) for item in viewer.data("/")["items"]] == [("a", 2), ("c", 2), ("b", 1)]
+    assert "2 have this title" in viewer.page("/")
 
 
 def test_a_day_in_words_stays_that_day_in_every_link(viewer: Viewer) -> None:

@@ -40,12 +40,12 @@ def offered(*authored: tuple[str, Any], human: str = "lin", codes: tuple[str, ..
     state = fold(MACHINE.decide, *events)
     criteria = [{"position": at, "mark": mark} for at, mark in enumerate(state.criteria)]
     why = {"reasons": [{"code": code} for code in codes]}
-    shown = {"id": "x", "status": state.status, "why": why, "criteria": criteria}
+    shown = {"id": "x", "status": state.status, "why": why, "criteria": criteria, "from": "alice", "importer": None}
     return [one.word for one in choices_of(state, shown, 3, human, GIVEN_MS)]
 
 
 def test_a_pending_handoff_is_approved_rejected_or_cancelled_by_its_reviewer() -> None:
-    assert offered() == ["approve", "reject", "log", "cancel"]
+    assert offered() == ["approve", "ask", "reject", "log", "cancel"]
 
 
 def test_whoever_is_no_party_gets_no_button() -> None:
@@ -80,14 +80,16 @@ def test_what_is_over_only_takes_a_line_in_its_log() -> None:
 
 def test_every_act_that_the_table_gives_a_reviewer_has_a_button() -> None:
     # An amendment that names another reviewer has more fields than a button can fill.
-    assert set(BUTTONS) == {verb for verb, act in OPERATIONS.items() if "reviewer" in act.by} - {"amend"}
+    # A question to the sender asks for changes before there is a result.
+    assert set(BUTTONS) == {verb for verb, act in OPERATIONS.items() if "reviewer" in act.by} - {"amend"} | {"ask"}
 
 
 def test_the_label_names_the_version() -> None:
     state = fold(MACHINE.decide, fact("alice", CREATED))
-    shown = {"id": "x", "status": "pending", "why": {"reasons": []}, "criteria": []}
-    first = next(choices_of(state, shown, 3, "lin", GIVEN_MS))
+    shown = {"id": "x", "status": "pending", "why": {"reasons": []}, "criteria": [], "from": "alice", "importer": None}
+    first, second, *_ = choices_of(state, shown, 3, "lin", GIVEN_MS)
     assert (first.label, first.style, first.needs_note) == ("Approve v3", "yes", False)
+    assert (second.label, second.style, second.needs_note) == ("Ask alice for changes", "", True)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +103,14 @@ def test_the_label_names_the_version() -> None:
         ("unblock", "", {}),
         ("waive.2", "old", {"criterion_numbers": 2, "reason": "old"}),
         ("log", "seen", {"text": "seen"}),
+        ("ask", "smaller", {"text": "smaller"}),
     ],
 )
 def test_a_decision_gives_the_arguments_of_its_act(word: str, note: str, given: dict[str, Any]) -> None:
     assert arguments_of(Decision(word, TOKEN, note, SHOWN), GIVEN_MS) == given
 
 
-@pytest.mark.parametrize("word", ["reject", "request_changes", "waive.1", "refuse.1", "log", "cancel"])
+@pytest.mark.parametrize("word", ["reject", "request_changes", "waive.1", "refuse.1", "log", "ask", "cancel"])
 def test_what_needs_a_note_is_refused_without_one(word: str) -> None:
     with pytest.raises(Refused, match="needs a note"):
         arguments_of(Decision(word, TOKEN, "", SHOWN), GIVEN_MS)
@@ -158,7 +161,7 @@ def test_the_key_of_a_repeat_is_of_the_token_and_does_not_show_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "entries"), [("approve", None), ("request_changes", None), ("reject", 4), ("waive.1", 4)]
+    ("word", "entries"), [("approve", None), ("request_changes", None), ("reject", 4), ("ask", 4), ("waive.1", 4)]
 )
 def test_what_signs_nothing_that_names_what_was_read_is_of_a_stream_as_long_as_it_was(
     word: str, entries: int | None
