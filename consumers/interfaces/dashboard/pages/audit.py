@@ -12,25 +12,35 @@ from deedbook.consumers.interfaces.node.witnessed import witnessed_of
 from deedbook.ledger.client.reads import HeadView
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home.trust import root_in
 from deedbook.ledger.lifecycle.authority import CHECKPOINT
 from deedbook.ledger.proof.checkpoint import open_note, parse_checkpoint, verifiers_of
 
 VERIFY: Final = "/audit/verify"
+suspects_max: Final = 20
 
 
 def audit(context: PageContext) -> Page:
-    """Return ``{"head", "checkpoint", "witnesses", "compromised_keys", "skipped", "audit", "csrf", "has_views"}``."""
+    """Return ``{"head", "checkpoint", "witnesses", "compromised_keys", "suspects", "skipped", "audit", …}``.
+
+    ``suspects`` are the first of the entries that the last audit found signed with a stolen key.
+    """
     head = context.client.head()
     keys = context.ask("agents.keys")["items"]
+    report = context.audit.state.report or {}
+    suspects = report.get("compromised_signatures", [])[:suspects_max]
     data = {
         "head": msgspec.to_builtins(head),
         "checkpoint": checkpoint(context),
         "witnesses": _witnesses(context, head),
         "compromised_keys": [key for key in keys if key["compromised_since"] is not None],
+        # The audit read the whole log, whatever time the page considers.
+        "suspects": [context.ledger.ask("catalog.show", id=str(index)) for index in suspects],
         "skipped": context.ask("catalog.skipped")["items"],
         "audit": msgspec.to_builtins(context.audit.state),
         "csrf": context.session.token(VERIFY),
         "has_views": context.settings.server is None,
+        "fingerprint": root_in(context.client.entry(0)),
     }
     return Page("audit.html", "Audit", data)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from child_processes import children
+from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.dashboard.audit import Audit
 from deedbook.ledger.errors import Corrupted
@@ -46,11 +47,13 @@ def test_an_audit_runs_beside_the_pages_and_says_what_it_checked(audited: Viewer
     size = audited.ledger.head()[0]
     running = audited.page("/audit")
     state = finished(audited)
-    assert "data-polls" in running or "VALID" in running
+    assert "data-polls" in running or "are right" in running
     assert (state["status"], state["views"], state["report"]["outcome"]) == ("done", True, "VALID")
     assert state["report"]["size"] == state["report"]["signatures"] == size
     page = audited.page("/audit")
-    assert "and the views against the log" in page
+    assert f"<strong>{size} entries and {size} signatures are right</strong>" in page
+    assert "and the views are what the log says" in page
+    assert 'class="mark stop"' not in page
     assert "<dt>Gate</dt><dd>open (" in page
     assert "data-polls" not in page
 
@@ -105,6 +108,42 @@ def test_a_key_that_was_called_compromised_is_named_with_the_entry_that_says_so(
     assert (stolen_key["agent"], stolen_key["compromised_index"]) == ("alice", said.index)
     assert "compromised" in viewer.page("/a/alice")
     assert "compromised" in viewer.page("/agents")
+
+
+def test_the_verdict_says_what_is_right_and_names_each_entry_that_is_in_doubt(viewer: Viewer) -> None:
+    ledger = viewer.ledger
+    ledger.hand_over("h")
+    last = ledger.head()[0] - 1
+    ledger.emit("root", "agent/alice", KeyCompromised(key=ledger.keys["alice"].public.hex(), since=last, reason="lost"))
+    begin(viewer)
+    assert finished(viewer)["report"]["outcome"] == "SUSPECT_KEY"
+    page = viewer.page("/audit")
+    assert f"<strong>{last + 2} entries and {last + 2} signatures are right</strong>" in page
+    assert "<strong>1 entry was signed with a key of alice that was later reported stolen.</strong>" in page
+    verdict = page[page.index('<ul class="verdict">') : page.index("<form method")]
+    assert re.findall(r'href="/e/([0-9]+)"', verdict) == [str(last), str(last + 1)]
+    assert "handoff.created by" in verdict
+    assert "later reported stolen" in viewer.page("/audit", as_of=str(last - 1))  # it is about the whole log
+
+
+@pytest.mark.parametrize(
+    ("contradictions", "says", "says_not"),
+    [
+        (0, "This log is wrong", "trusted before"),
+        (2, "trusted before", "log is wrong"),
+        (1, "log is wrong", "are right<"),
+    ],
+)
+def test_a_wrong_log_is_never_called_right(audited: Viewer, contradictions: int, says: str, says_not: str) -> None:
+    report = finished(audited)["report"]
+    problem = {"index": 3, "code": "SIGNATURE_INVALID", "message": "<b>not</b> signed", "end": None}
+    wrong = report | {"problems": [problem] * 2, "problems_total": 2, "contradictions": contradictions}
+    audited.dashboard._audit.state = replace(audited.dashboard._audit.state, report=wrong)
+    page = audited.page("/audit")
+    assert says in page
+    assert says_not not in page
+    assert "are right</strong>" not in page
+    assert "&lt;b&gt;not&lt;/b&gt; signed" in page
 
 
 def test_the_head_of_pages_signs_a_checkpoint_once_for_each_end_of_the_log(
