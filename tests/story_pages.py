@@ -65,6 +65,7 @@ def addresses(settings: Settings) -> list[str]:
         "/",
         "/?open=auth-rotate",
         "/?open=store-subscriptions",
+        "/accept?over=1",
         f"/?as_of={head // 2}",
         "/h/auth-rotate",
         "/h/bench-fold",

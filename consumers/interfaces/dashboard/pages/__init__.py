@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from deedbook.consumers.interfaces.dashboard.page import Route
+from deedbook.consumers.interfaces.dashboard.pages.acceptance import PATH, acceptance, accepted
 from deedbook.consumers.interfaces.dashboard.pages.agents import agent, agents
 from deedbook.consumers.interfaces.dashboard.pages.audit import VERIFY, audit, verify
 from deedbook.consumers.interfaces.dashboard.pages.decisions import decided, lock, logout, unlock
@@ -21,6 +22,7 @@ from deedbook.consumers.interfaces.dashboard.pages.timeline import timeline
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route("/", "home", home, "Needs you"),
+    Route(PATH, "acceptance", acceptance),
     Route("/graph", "graph", graph, "Graph"),
     Route("/timeline", "timeline", timeline, "Timeline"),
     Route("/events", "events", events, "Events"),
@@ -45,6 +47,7 @@ DOWNLOADS: Final[tuple[Route, ...]] = (Route("/receipts/{ref:path}", "receipt", 
 
 FORMS: Final[tuple[Route, ...]] = (
     Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff, home)),
+    Route(PATH, "acceptance", accepted),
     Route("/reviews/{id:path}/decide", "review", partial(decided, "review", review, home)),
     Route(VERIFY, "audit", verify),
     Route("/unlock", "unlock", unlock),

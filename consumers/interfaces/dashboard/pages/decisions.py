@@ -30,7 +30,7 @@ from deedbook.ledger.events.review import ReviewAnswered, Verdict
 from deedbook.ledger.lifecycle.handoff import HandoffState
 
 # Fields that the content shows elsewhere, or that follow from others.
-_SHOWN_APART: Final = ("title", "reasoning_refs", "notes", "template", "created")
+_SHOWN_APART: Final = ("title", "to", "reviewer", "reasoning_refs", "notes", "template", "created")
 _DECIDED: Final = ("handoff", "review")
 # The order of reading, before approval and of a result.
 _FIRST: Final = ("title", "task", "context", "tasks", "criteria")
@@ -92,11 +92,13 @@ def _changes_since_approval(context: PageContext, versions: Mapping[str, Any]) -
 def _sections(content: Mapping[str, Any], changes: list[Any], first: Iterable[str]) -> list[dict[str, Any]]:
     """Return the fields of a content, these first, each with its ``value`` and its ``change`` or None.
 
-    Empty fields are left out, and the title, unless it changed: it is the heading.
+    Empty fields are left out, and unless they changed also the title and the names, which are in the heading.
     """
     by_field = {change["field"]: change for change in changes}
     values = {field: value for field, value in content.items() if field not in _SHOWN_APART} | content["notes"]
     fields = dict.fromkeys([*first, *values, *by_field])
+    if not content["depends_on"]:  # then it says nothing
+        del values["unlock_at"]
     rows = [{"field": field, "value": values.get(field), "change": by_field.get(field)} for field in fields]
     return [row for row in rows if row["value"] or row["change"]]
 

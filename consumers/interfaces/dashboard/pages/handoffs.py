@@ -54,7 +54,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     ``only_in_file`` the lines of the handoff's file that no field has (None: it is not here, or is none). ``log`` is
     newest first, and ``events`` its full length. ``done`` is an event whose signature and inclusion were verified.
     """
-    row = _whole(context, context.params["id"])
+    row = whole(context, context.params["id"])
     name, log, as_of = row["id"], row["log"], row.get("as_of")
     versions = compared(context, name)
     data = {
@@ -81,7 +81,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     return Page("handoff.html", row["title"] or name, data, status, path_to("handoff", name) if problem else "")
 
 
-def _whole(context: PageContext, name: str) -> dict[str, Any]:
+def whole(context: PageContext, name: str) -> dict[str, Any]:
     """Return an answer of `handoffs.show` with its reasonings, the places of all evidence, and ``only_in_file``."""
     row = Citations(context.view, asker=context.human).shown(context.ask("handoffs.show", id=name))
     return with_evidence(context, row) | {"only_in_file": lines_only_in_file(row, context.ledger.get_blob)}
@@ -129,7 +129,7 @@ def form_of(context: PageContext, kind: str, name: str, note: str) -> dict[str, 
     """Return the form of a handoff or review, for the opened row of the queue."""
     if kind == "review":
         return review_form(context, context.ask("reviews.show", id=name), note)
-    row = _whole(context, name)
+    row = whole(context, name)
     return handoff_form(context, row, compared(context, name), note)
 
 

@@ -12,6 +12,7 @@ from story_pages import HUMAN, PASSPHRASE, live_copy
 
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.home.config import Settings
 
 if TYPE_CHECKING:
@@ -190,3 +191,34 @@ def test_form_that_another_page_sends_is_refused_whatever_it_knows(story: Ledger
     press_approve(browser, "forged")
     browser.until_shown("Signed as entry")
     browser.problems()
+
+
+def test_imported_handoffs_are_selected_read_and_accepted_with_one_passphrase(story: Ledger, browser: Browser) -> None:
+    names = ("old-one", "old-two", "old-three")
+    with Ledger(settings=Settings(home=story.settings.home, agent="kuro")) as importer:
+        for name in names:
+            mapped = {"title": f"Work called {name}", "to": "codex", "reviewer": HUMAN, "task": f"Read <b>{name}</b>"}
+            record = RecordImported(
+                original=importer.put_blob(name.encode()),
+                source=f"{name}.md",
+                format="handoff/v2",
+                mapped_kind="handoff.created",
+                mapped=mapped,
+                claimed_author="kuro",
+                claims={"status": "needs-review"},
+            )
+            importer.publish(f"handoff/{name}", record)
+    browser.open(f"{browser.url}/?imported=1")
+    for name in names[:2]:
+        browser.evaluate(f"document.querySelector('.pick[value={name}]').focus()")
+        browser.press(Keys.SPACE)
+    browser.driver.find_element("css selector", "#accept button").click()
+    browser.until_shown("Accept as history", "h1")
+    assert [browser.text("main").count(f"Read <b>{name}</b>") for name in names] == [1, 1, 0]
+    assert browser.overflow() == browser.accessibility_faults() == []
+    browser.driver.find_element("css selector", "#pass").send_keys(PASSPHRASE, Keys.ENTER)
+    assert last(story, "old-one").kind == "record.imported"  # Enter in a field decides nothing
+    browser.driver.find_element("css selector", "form.acceptance button.yes").click()
+    browser.until_shown("2 of 2 signed")
+    assert [last(story, name).kind for name in names] == ["handoff.verified", "handoff.verified", "record.imported"]
+    assert browser.problems() == []
