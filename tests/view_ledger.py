@@ -44,6 +44,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "records.existing": {"places": [{"original": "blake3:" + "0" * 64, "source": "notes"}]},
     "resolve": {"id": "3"},
     "reviews.show": {"id": "v1"},
+    "search.facets": {"text": "login"},
     "search.find": {"text": "login"},
     "search.related": {"task": "Find the leak"},
     "search.similar": {"task": "Find the leak"},

@@ -11,7 +11,7 @@ from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.catalog.answers import ListedEvent, Reference, ShownEvent, SkippedEntry
 from deedbook.projections.catalog.facets import FacetListArguments, narrow
-from deedbook.projections.catalog.words import did
+from deedbook.projections.catalog.words import did, words_of
 from deedbook.projections.stores.store import skipped_table
 from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
 
@@ -23,15 +23,6 @@ _SKIPPED_SELECTS: Final = [
     if view not in ON_DEMAND
 ]
 _SKIPPED_SQL: Final = f"{' UNION ALL '.join(_SKIPPED_SELECTS)} ORDER BY view_rank, event_index"
-# The thing that an event belongs to, by the family of its stream. A handoff's line in words is that of its log.
-_TITLES: Final = """
-    SELECT e.event_index, l.text AS line, coalesce(nullif(h.title, ''), nullif(s.task, ''), nullif(r.task, '')) AS title
-    FROM events e
-    LEFT JOIN handoff_log l ON l.event_index = e.event_index
-    LEFT JOIN handoffs h ON h.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'handoff/'
-    LEFT JOIN sessions s ON s.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'session/'
-    LEFT JOIN reasonings r ON r.id = substr(e.stream, 11) AND substr(e.stream, 1, 10) = 'reasoning/'
-    WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"""
 LISTING: Final = query.Listing("SELECT e.* FROM events e", "events e", "e.event_index", newest_first=False)
 
 
@@ -91,10 +82,9 @@ def find_events(context: query.QueryContext, args: EventFilter) -> Page[ListedEv
     where = narrow(query.Where(args, "kind", "stream", "author", "corr"), args)
     skipped = {entry.index: entry.code for entry in list_skipped(context, args).items}
     rows, total, following = query.page_of(context, listing, where, args.after, args.limit)
-    indexes = query.json_list(row["event_index"] for row in rows)
-    words = {row["event_index"]: row for row in context.rows(_TITLES, (indexes,))}
+    words = words_of(context, (row["event_index"] for row in rows))
     items = [
-        ListedEvent(**row, skipped=skipped.get(index), did=did(row, words[index]["line"]), title=words[index]["title"])
+        ListedEvent(**row, skipped=skipped.get(index), did=did(row, words[index].line), title=words[index].title)
         for row in rows
         for index in (row["event_index"],)
     ]

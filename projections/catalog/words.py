@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from deedbook.projections.answers.query import QueryContext, json_list
 
 # In the style of a handoff's log ("task done: …"). A kind that is not here is named by its last part.
 _PHRASES: Final = {
@@ -47,6 +50,29 @@ _PHRASES: Final = {
     "unknown.logged": "does not know",
     "unknown.resolved": "resolved an unknown",
 }
+
+# The thing of an event's stream, and the event's line in the log of a handoff.
+_THINGS: Final = """
+    SELECT e.event_index, l.text AS line, coalesce(nullif(h.title, ''), nullif(s.task, ''), nullif(r.task, '')) AS title
+    FROM events e
+    LEFT JOIN handoff_log l ON l.event_index = e.event_index
+    LEFT JOIN handoffs h ON h.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'handoff/'
+    LEFT JOIN sessions s ON s.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'session/'
+    LEFT JOIN reasonings r ON r.id = substr(e.stream, 11) AND substr(e.stream, 1, 10) = 'reasoning/'
+    WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"""
+
+
+class EventWords(NamedTuple):
+    """The line of an event in the log of a handoff, and the title or task of the thing that the event belongs to."""
+
+    line: str | None
+    title: str | None
+
+
+def words_of(context: QueryContext, indexes: Iterable[int]) -> dict[int, EventWords]:
+    """Return the words for events, by index."""
+    rows = context.rows(_THINGS, (json_list(indexes),))
+    return {row["event_index"]: EventWords(row["line"], row["title"]) for row in rows}
 
 
 def did(row: dict[str, Any], line: str | None) -> str:

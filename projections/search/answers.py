@@ -18,6 +18,10 @@ NearScore = Annotated[float, msgspec.Meta(description="How much of the question 
 class SearchHit(Marked, frozen=True, kw_only=True):
     """An event that was found by its text; ``excerpt`` has at most 200 characters around the first match.
 
+    ``matches`` are where the excerpt has what was searched: from which character (code point) to which. ``title`` is
+    that of the thing that the event belongs to. ``type``, ``agent`` and ``happened_ms`` are what an imported record
+    claims (0: no time), else the kind, the author and ``accepted_ms``.
+
     ``score`` and ``near`` are null if the event contains all words. ``correction`` is null if the statement stands.
     ``is_refuted``: it is a conclusion that rests on a refuted assumption.
     """
@@ -28,7 +32,12 @@ class SearchHit(Marked, frozen=True, kw_only=True):
     stream: str
     author: str
     accepted_ms: Ms
+    type: str
+    agent: Untrusted
+    happened_ms: Ms
+    title: Untrusted | None
     excerpt: Untrusted
+    matches: list[tuple[int, int]]
     score: NearScore | None = None
     near: Nearness | None = None
     correction: AppliedCorrection | None = None

@@ -23,16 +23,17 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.query import (
-    Arguments,
     Plain,
     QueryContext,
-    Since,
     Where,
     json_list,
     prefix_digits_min,
 )
 from deedbook.projections.briefs.embedding import STOP_WORDS
-from deedbook.projections.reasoning.route import Domain, Route, Tag
+from deedbook.projections.catalog.answers import Facets
+from deedbook.projections.catalog.facets import FacetArguments, facets_of, narrow
+from deedbook.projections.catalog.words import words_of as event_words
+from deedbook.projections.reasoning.route import Domain, Route
 from deedbook.projections.search.answers import SearchHit, SearchPage
 from deedbook.projections.search.nearness import MATCHES, Question, by_stream, nearest, related_min
 from deedbook.projections.search.words import (
@@ -76,20 +77,23 @@ Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description=
 Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, description="The next of a page.")]
 
 
-class SearchText(Arguments, frozen=True):
-    """The text to search, the sorts of streams, the kinds and the author; ``after`` is the ``next`` of a page.
+class SearchFilter(FacetArguments, frozen=True, kw_only=True):
+    """The text to search, the sorts of streams, the kinds and the author.
 
-    ``tag`` and ``domain`` keep reasonings that have them, and handoffs that cite such reasonings. An imported record
-    also has the kind that it stands for; ``since`` is when the ledger accepted an event.
+    ``domain`` keeps reasonings that have it, and handoffs that cite such reasonings. An imported record also has the
+    kind that it stands for; ``author`` is who signed.
     """
 
     text: SearchWords
     sort: Sorts | None = None
     kinds: Kinds | None = None
     author: str | None = None
-    since: Since | None = None
-    tag: Tag | None = None
     domain: Domain | None = None
+
+
+class SearchText(SearchFilter, frozen=True, kw_only=True):
+    """The same for a page of hits; ``after`` is the ``next`` of the page before it."""
+
     limit: Hits = 20
     after: Cursor | None = None
 
@@ -100,16 +104,10 @@ def find_text(context: QueryContext, args: SearchText) -> SearchPage:
     Raises Refused: ``INVALID_FIELD`` for a text without a word.
     """
     terms = terms_of(args.text)
-    # Another process may have folded one of the two views a few events further.
-    size = min(
-        version.position
-        for version in context.reading.view_versions()
-        if version.is_live and version.view in ("catalog", "search")
-    )
-    offset = 0
+    size, offset = _size(context), 0
     if args.after is not None:
         size, offset = divmod(args.after, hits_reached_max)
-    where = _conditions(args, size)
+    where = narrow(_conditions(args, size), args)
     rows, total = _holding_all(context, terms, where, args.limit, offset)
     holds: Literal["all", "some"] = "all"
     if not total:
@@ -127,16 +125,47 @@ def find_text(context: QueryContext, args: SearchText) -> SearchPage:
         total, holds = len(events), "some"
     corrections = _corrections(context, rows)
     refuted = _refuted(context, rows)
-    hits = [_hit(row, terms, corrections.get(row["event_index"]), refuted) for row in rows]
+    words = event_words(context, (row["event_index"] for row in rows))
+    hits = [
+        _hit(row | {"title": words[row["event_index"]].title}, terms, corrections.get(row["event_index"]), refuted)
+        for row in rows
+    ]
     reached = offset + len(hits)
     goes_on = bool(hits) and reached < min(total, hits_reached_max)
     following = size * hits_reached_max + reached if goes_on else None
     return SearchPage(items=hits, total=total, next=following, holds=holds)
 
 
+def count_found(context: QueryContext, args: SearchFilter) -> Facets:
+    """Return how many events contain the words of a text, for each agent, type and tag.
+
+    Raises Refused: ``INVALID_FIELD`` for a text without a word.
+    """
+    where = _conditions(args, _size(context))
+    where.values.insert(0, _expression(terms_of(args.text)))
+    return facets_of(context, MATCHES, where, args)
+
+
+def _size(context: QueryContext) -> int:
+    """Return the number of events in both views: another process may have folded one of them a few events further."""
+    return min(
+        version.position
+        for version in context.reading.view_versions()
+        if version.is_live and version.view in ("catalog", "search")
+    )
+
+
+def _expression(terms: Sequence[Term]) -> Expression:
+    return Expression(" AND ".join(term.sql for term in terms))
+
+
 def _hit(row: Plain, terms: Sequence[Term], correction: AppliedCorrection | None, refuted: set[str]) -> SearchHit:
     text, is_refuted = row.pop("text"), row["kind"] == CONCLUDED and row["stream"] in refuted
-    return SearchHit(**row, excerpt=excerpt_of(text, terms), correction=correction, is_refuted=is_refuted)
+    if row["kind"] == "record.imported" and "\n" in text:
+        text = text.rpartition("\n")[0]  # without the path of its source, the last of the texts
+    excerpt = excerpt_of(text, terms)
+    matches = list(matches_in(excerpt, terms))
+    return SearchHit(**row, excerpt=excerpt, matches=matches, correction=correction, is_refuted=is_refuted)
 
 
 def _refuted(context: QueryContext, rows: Sequence[Plain]) -> set[str]:
@@ -157,8 +186,8 @@ def _corrections(context: QueryContext, rows: Sequence[Plain]) -> dict[int, Appl
 
 CONCLUDED: Final = "reasoning.concluded"
 _HIT: Final = (
-    "SELECT e.event_index, e.id AS event_id, e.kind, e.stream, e.author, e.accepted_ms, t.text{} "
-    "FROM events e JOIN search_texts t USING (event_index)"
+    "SELECT e.event_index, e.id AS event_id, e.kind, e.stream, e.author, e.accepted_ms, e.type, e.agent, "
+    "e.happened_ms, t.text{} FROM events e JOIN search_texts t USING (event_index)"
 )
 
 
@@ -172,7 +201,7 @@ def _holding_all(
     """Return a page of the events that contain all terms, and their total."""
     if sum(len(term.words) for term in terms) > words_searched_max:
         return [], 0
-    values = (Expression(" AND ".join(term.sql for term in terms)), *where.values)
+    values = (_expression(terms), *where.values)
     # Texts are joined to the page only, so that sorting all matches does not carry them along.
     sql = (
         f"{_HIT.format(', total')} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score, {_TOTAL} "  # noqa: S608
@@ -186,16 +215,14 @@ def _holding_all(
     return rows, total
 
 
-def _conditions(args: SearchText, size: int) -> Where:
+def _conditions(args: SearchFilter, size: int) -> Where:
     where = Where()
     where.add("e.event_index < ?", size)
     where.equal("e.author", args.author)
-    where.add_optional("e.accepted_ms >= ?", args.since)
     if args.kinds:
         marks = ", ".join("?" * len(args.kinds))
-        imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"  # noqa: S608
-        where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *args.kinds, *args.kinds)
-    route = Route(args.tag, args.domain)
+        where.add(f"(e.kind IN ({marks}) OR e.type IN ({marks}))", *args.kinds, *args.kinds)
+    route = Route(None, args.domain)
     if route.values:
         where.add(route.streams(), *route.values * 3)
     if args.sort:

@@ -110,6 +110,7 @@ _QUERIES: Final = {
     "resolve": "catalog.walk.resolve",
     "reviews.list": "reviews.queries.list_reviews",
     "reviews.show": "reviews.queries.show_review",
+    "search.facets": "search.queries.count_found",
     "search.find": "search.queries.find_text",
     "search.related": "search.similar.related_work",
     "search.similar": "search.similar.similar_sessions",

@@ -37,7 +37,7 @@ def filled(ledger: Any) -> Any:
         FindingLogged(finding="here", topic="auth"),
         FindingLogged(finding="there"),
     )
-    imported(ledger, "then")
+    imported(ledger, "leak then")
     imported(ledger, "some day", claimed_at=None)
     return ledger
 
@@ -47,10 +47,10 @@ def texts(reader: Any, **filters: Any) -> list[str]:
 
 
 def test_an_imported_record_counts_with_its_claims(filled: Any, reader: Any) -> None:
-    assert texts(reader) == ["here", "there", "then", "some day"]
-    assert texts(reader, agent="gemini") == ["then", "some day"]
+    assert texts(reader) == ["here", "there", "leak then", "some day"]
+    assert texts(reader, agent="gemini") == ["leak then", "some day"]
     assert texts(reader, agent="alice") == []
-    assert texts(reader, since=DAY, until=DAY + 1) == ["then"]
+    assert texts(reader, since=DAY, until=DAY + 1) == ["leak then"]
     assert texts(reader, until=DAY) == []  # an undated record happened at no time
     assert texts(reader, since=DAY + 1) == ["here", "there"]
     (event,) = reader.answer("catalog.find", {"agent": "gemini", "until": DAY + 1})["items"]
@@ -60,7 +60,7 @@ def test_an_imported_record_counts_with_its_claims(filled: Any, reader: Any) -> 
 
 
 def test_a_tag_is_a_topic_or_a_tag_of_the_reasoning_that_an_event_belongs_to_or_cites(filled: Any, reader: Any) -> None:
-    assert texts(reader, tag="auth") == ["here", "then", "some day"]
+    assert texts(reader, tag="auth") == ["here", "leak then", "some day"]
     ref = filled.reason("r1")
     tag = reader.answer("reasoning.show", {"id": "r1"})["tags"][0]
     filled.hand_over("h", reasoning_refs=[ref])
@@ -102,3 +102,23 @@ def test_an_event_is_said_in_words_with_the_title_of_its_thing(filled: Any, read
     )
     assert events["session.started"]["did"] == "began a session: look"
     assert (events["record.imported"]["did"], events["record.imported"]["title"]) == ("found: some day", None)
+
+
+def test_a_search_takes_the_same_filters_and_counts_its_hits(filled: Any, reader: Any) -> None:
+    filled.emit("bob", "session/s", FindingLogged(finding="leak again", topic="auth"))
+
+    def hits(**filters: Any) -> list[tuple[str, str]]:
+        found = reader.answer("search.find", {"text": "leak"} | filters)["items"]
+        return sorted((hit["agent"], hit["type"]) for hit in found)
+
+    assert hits() == [("bob", "finding.logged"), ("gemini", "finding.logged")]
+    assert hits(agent="gemini", tag="auth", until=DAY + 1) == [("gemini", "finding.logged")]
+    assert hits(since=DAY + 1, type="finding.logged") == [("bob", "finding.logged")]
+    counts = reader.answer("search.facets", {"text": "leak", "until": DAY + 1})
+    assert counts["agents"] == [{"value": "gemini", "number": 1}]
+    assert counts["tags"] == [{"value": "auth", "number": 1}]
+
+
+def test_the_excerpt_of_an_imported_record_is_of_its_text_and_not_of_its_path(filled: Any, reader: Any) -> None:
+    (hit,) = reader.answer("search.find", {"text": "notes day"})["items"]
+    assert (hit["excerpt"], hit["matches"]) == ("some day auth gemini", [(5, 8)])

@@ -64,6 +64,7 @@ MORE: list[tuple[str, dict[str, Any]]] = [
     ("handoffs.next", {"domain": "Security", "limit": 2}),
     ("handoffs.next", {"tag": "high_urgency", "agent": "bob"}),
     ("search.find", {"text": "the leak OR secret", "domain": "security"}),
+    ("search.facets", {"text": "zebra", "agent": "bob"}),
     *((f"search.{query}", {"task": "Count zebras", "limit": 500}) for query in ("related", "similar")),
 ]
 ASKED = [*((query, ARGUMENTS.get(query, {})) for query in sorted(QUERIES) if query not in RANKED), *MORE]

@@ -145,8 +145,9 @@ def test_a_hit_names_the_event_and_shows_some_of_it(ledger, written, reader):
     event = ledger.event(index)
     (hit,) = answer["items"]
     assert (answer["total"], answer["next"], answer["holds"]) == (1, None, "all")
-    assert "the POOL leaks" in hit["excerpt"]
-    assert len(hit.pop("excerpt")) <= excerpt_max_chars
+    ((first, last),), excerpt = hit.pop("matches"), hit.pop("excerpt")
+    assert (excerpt[first:last], len(excerpt) <= excerpt_max_chars) == ("POOL", True)
+    assert "the POOL leaks" in excerpt
     assert hit == dict.fromkeys(("score", "near", "correction")) | {
         "is_refuted": False,
         "event_index": index,
@@ -155,6 +156,10 @@ def test_a_hit_names_the_event_and_shows_some_of_it(ledger, written, reader):
         "stream": "session/s",
         "author": "bob",
         "accepted_ms": event.accepted_ms,
+        "type": "finding.logged",
+        "agent": "bob",
+        "happened_ms": event.accepted_ms,
+        "title": None,
     }
 
 

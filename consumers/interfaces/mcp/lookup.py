@@ -35,7 +35,7 @@ from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused
-from deedbook.projections.answers.answer import Answer, Untrusted
+from deedbook.projections.answers.answer import UNDATED_MS, Answer, Untrusted
 from deedbook.projections.briefs.gates import check_level
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
@@ -216,7 +216,12 @@ class LookupTools(Tools):
 
 def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a row of a search with its texts cut to its share of the tokens."""
-    row = {name: value for name, value in row.items() if value is not None and value is not False}
+    row = {name: value for name, value in row.items() if value not in (None, False) and name != "matches"}
+    happened_ms, is_import = row.pop("happened_ms"), row["kind"] == "record.imported"
+    if is_import and happened_ms != UNDATED_MS:
+        row["claimed_at"] = time_text(happened_ms)
+    elif not is_import:  # the kind and the author again
+        del row["type"], row["agent"]
     row["at"] = time_text(row.pop("accepted_ms"))
     if correction := row.pop("correction", None):
         correction["at"] = time_text(correction.pop("happened_ms"))

@@ -1035,19 +1035,57 @@ class AsyncReviewsQueries(AsyncFamily):
 class SearchQueries(QueryFamily):
     """The queries ``search.…``."""
 
-    @asks("search.find")
-    def find(
+    @asks("search.facets")
+    def facets(
         self,
         *,
         text: str,
+        since: int | None = None,
+        until: int | None = None,
+        agent: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
         sort: builtins.list[
             Literal["decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "tot"]
         ]
         | None = None,
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
+        domain: str | None = None,
+        as_of: int | str | None = None,
+    ) -> Facets:
+        """Return how many events contain the words of a text, for each agent, type and tag.
+
+        Raises Refused: ``INVALID_FIELD`` for a text without a word.
+
+        The text to search, the sorts of streams, the kinds and the author.
+
+        ``domain`` keeps reasonings that have it, and handoffs that cite such reasonings. An imported record also has
+        the kind that it stands for; ``author`` is who signed.
+
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
+        this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
+        high_urgency. ``text``: Words, phrases, beginnings*. ``sort``: Only these streams. ``kinds``: Only events of
+        these kinds. ``domain``: The domain of a reasoning, in any case.
+        """
+
+    @asks("search.find")
+    def find(
+        self,
+        *,
+        text: str,
         since: int | None = None,
+        until: int | None = None,
+        agent: str | None = None,
+        type: str | None = None,
         tag: str | None = None,
+        sort: builtins.list[
+            Literal["decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "tot"]
+        ]
+        | None = None,
+        kinds: builtins.list[str] | None = None,
+        author: str | None = None,
         domain: str | None = None,
         limit: int = 20,
         after: int | None = None,
@@ -1057,14 +1095,13 @@ class SearchQueries(QueryFamily):
 
         Raises Refused: ``INVALID_FIELD`` for a text without a word.
 
-        The text to search, the sorts of streams, the kinds and the author; ``after`` is the ``next`` of a page.
+        The same for a page of hits; ``after`` is the ``next`` of the page before it.
 
-        ``tag`` and ``domain`` keep reasonings that have them, and handoffs that cite such reasonings. An imported
-        record also has the kind that it stands for; ``since`` is when the ledger accepted an event.
-
-        ``text``: Words, phrases, beginnings*. ``sort``: Only these streams. ``kinds``: Only events of these kinds.
-        ``since``: Only what happened at this time (Unix ms) or later. ``tag``: A tag of a reasoning, such as
-        high_urgency. ``domain``: The domain of a reasoning, in any case. ``limit``: Hits of a page. ``after``: The
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
+        this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
+        high_urgency. ``text``: Words, phrases, beginnings*. ``sort``: Only these streams. ``kinds``: Only events of
+        these kinds. ``domain``: The domain of a reasoning, in any case. ``limit``: Hits of a page. ``after``: The
         next of a page.
         """
 
@@ -1113,6 +1150,7 @@ class AsyncSearchQueries(AsyncFamily):
     """The queries ``search.…``, awaited."""
 
     _family = SearchQueries
+    facets = awaited(SearchQueries.facets)
     find = awaited_pages(SearchQueries.find)
     related = awaited(SearchQueries.related)
     similar = awaited(SearchQueries.similar)

@@ -56,9 +56,22 @@ def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str
 
 
 def search(context: PageContext) -> Page:
-    """Return the page with the search results for the URL parameter ``text``. Without ``text`` the page has no hits."""
-    text = context.query.get("text", "").strip()
+    """Return the hits for ``text``, grouped by the thing that they belong to, with ``facets``; none without a text.
+
+    A group has the ``stream`` of its thing, the ``title`` and the ``hits``, best first.
+    """
+    facets = read(context, "/search", "text")
+    text = facets.others["text"]
     answer: dict[str, Any] = {"items": [], "total": 0, "next": None, "holds": "all"}
+    counts = None
     if text:
-        answer = context.ask("search.find", text=text, limit=rows_max, after=context.number("after"))
-    return Page("search.html", f"Search {text}".strip(), answer | {"text": text})
+        after = context.number("after")
+        answer = context.ask("search.find", text=text, limit=rows_max, after=after, **facets.arguments)
+        if answer["holds"] == "all":
+            counts = context.ask("search.facets", text=text, **facets.arguments)
+    groups: dict[str, dict[str, Any]] = {}
+    for hit in answer.pop("items"):
+        group = groups.setdefault(hit["stream"], {"stream": hit["stream"], "title": hit["title"], "hits": []})
+        group["hits"].append(hit)
+    data = answer | {"groups": list(groups.values()), "facets": facets.form(counts)}
+    return Page("search.html", f"Search {text}".strip(), data)

@@ -142,10 +142,29 @@ def test_filters_are_a_plain_form_that_keeps_the_rest_and_counts(viewer: Viewer)
 
 def test_search_finds_words_chinese_too(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x", title="全文检索")
-    assert [hit["stream"] for hit in viewer.data("/search", text="检索")["items"]] == ["handoff/x"]
+    assert [group["stream"] for group in viewer.data("/search", text="检索")["groups"]] == ["handoff/x"]
     assert 'lang="zh"' in viewer.page("/search", text="检索")
-    assert viewer.data("/search")["items"] == []
+    assert viewer.data("/search")["groups"] == []
     assert viewer.get("/search", text='"').status_code == 400
+
+
+def test_hits_are_marked_safely_and_grouped_by_the_thing_that_they_lead_to(viewer: Viewer) -> None:
+    viewer.ledger.emit("bob", "session/s1", SessionStarted(task="Look at <b>cursors</b>"))
+    for number in range(5):
+        viewer.ledger.emit("bob", "session/s1", FindingLogged(finding=f"{number} a <i>cursor</i> & more"))
+    viewer.ledger.hand_over("x", title="Cursor \u202e of its own")
+    session, handoff = sorted(viewer.data("/search", text="cursor")["groups"], key=lambda group: -len(group["hits"]))
+    assert (session["stream"], len(session["hits"]), handoff["stream"]) == ("session/s1", 6, "handoff/x")
+    page = viewer.page("/search", text="cursor")
+    assert "a &lt;i&gt;<mark>cursor</mark>&lt;/i&gt; &amp; more" in page
+    assert "\u202e" not in page
+    assert re.search(r'<h2><a class="ref" title="session/s1" href="/s/s1">Look at &lt;b&gt;', page)
+    assert 'href="/h/x"' in page
+    assert "3 more in this session" in page
+    assert re.search(r'<option value="bob">bob \(6\)</option>', page)
+    assert [group["stream"] for group in viewer.data("/search", text="cursor", agent="alice")["groups"]] == [
+        "handoff/x"
+    ]
 
 
 def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer: Viewer) -> None:

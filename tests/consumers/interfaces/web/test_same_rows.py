@@ -175,6 +175,7 @@ TABLE: Final = dict(
             sql="SELECT id FROM reviews WHERE status = 'open'",
         ),
         asked("reviews.show", "review show v1", left_out=("as_of",)),
+        asked("search.facets", None, DRAWN),
         asked(
             "search.find", "search login", tool=Tool("search", {"text": "login", "limit": 20}, "hits", "event_index")
         ),
