@@ -77,9 +77,10 @@ class Places:
             "assumptions": [msgspec.to_builtins(check) for check, _ in assumptions_of(memory, self._reads)],
         }
 
-    def of_text(self, text: str) -> list[dict[str, Any]]:
+    def of_text(self, *texts: str) -> list[dict[str, Any]]:
         """Return the places that evidence in an agent's own words cites."""
-        return _numbered(self._row(look_up(reference, self._reads), "") for reference in places_in(text))
+        references = dict.fromkeys(reference for text in texts for reference in places_in(text))
+        return _numbered(self._row(look_up(reference, self._reads), "") for reference in references)
 
     def _row(self, look: LookUp, digest: str) -> dict[str, Any]:
         """Return a place with its ``signed`` text (None: unknown) and its text ``now`` (None: not there)."""

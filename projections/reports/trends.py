@@ -34,6 +34,9 @@ _DONE: Final = {
     "handoff.completed": "completed",
 }
 
+TICKED: Final = (_DONE["handoff.task_checked"], _DONE["handoff.criterion_checked"])
+"""Lines of a report that begin so are about one task or criterion."""
+
 _GROUNDS: Final = tuple(name for name in Grounds.__struct_fields__ if name != "text")
 _GROUNDS_WORDS: Final = {
     "criteria": "{verified} of {criteria} criteria verified",

@@ -37,6 +37,14 @@ _FIRST: Final = ("title", "task", "context", "tasks", "criteria")
 _FIRST_OF_RESULT: Final = ("criteria", "tasks", *_FIRST)
 
 
+def handoff_choices(context: PageContext, handoff: Mapping[str, Any], number: int) -> list[Choice]:
+    """Return the buttons of a handoff at its version ``number`` for the human; none in the past."""
+    state = context.client.streams.read(f"handoff/{handoff['id']}").state
+    if context.human is None or context.as_of is not None or not isinstance(state, HandoffState):
+        return []
+    return list(decisions.choices_of(state, handoff, number, context.human, context.now_ms))
+
+
 def handoff_form(
     context: PageContext, handoff: Mapping[str, Any], versions: Mapping[str, Any], note: str
 ) -> dict[str, Any] | None:
@@ -49,10 +57,7 @@ def handoff_form(
     its change since then. ``asked`` are the criteria with a requested waiver, and ``only_in_file`` the lines of its
     file that no field has. ``handoff`` is an answer of ``handoffs.show`` with its reasonings and these lines.
     """
-    state = context.client.streams.read(f"handoff/{handoff['id']}").state
-    if context.human is None or not isinstance(state, HandoffState):
-        return None
-    choices = decisions.choices_of(state, handoff, versions["to"], context.human, context.now_ms)
+    choices = handoff_choices(context, handoff, versions["to"])
     since, changes = _changes_since_approval(context, versions)
     is_completed = handoff["status"] == "completed"
     content = versions["content"] | {field: handoff[field] for field in ("tasks", "criteria")}

@@ -52,6 +52,13 @@ def with_evidence(context: PageContext, handoff: Mapping[str, Any]) -> dict[str,
         return {**handoff, **in_words, **{field: _looked(context, places, handoff[field]) for field in _CITATIONS}}
 
 
+def with_places_of_findings(context: PageContext, findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return findings of a session, each with ``places``: those that its evidence cites."""
+    is_cited = any(places_in(text) for finding in findings for text in finding["evidence"])
+    with project_places(context) if is_cited else nullcontext() as places:
+        return [{**finding, "places": places.of_text(*finding["evidence"]) if places else []} for finding in findings]
+
+
 def with_places(context: PageContext, citations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return citations, each with ``looked``: the answer of ``Places.of_graph`` (None: it cannot be read)."""
     with project_places(context) if _are_cited(citations) else nullcontext() as places:

@@ -15,7 +15,13 @@ from deedbook.consumers.handoffs.operations import NOTES, commands_on
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.interfaces.dashboard.pages.decisions import citations_of, handoff_form, receipt_of, review_form
+from deedbook.consumers.interfaces.dashboard.pages.decisions import (
+    citations_of,
+    handoff_choices,
+    handoff_form,
+    receipt_of,
+    review_form,
+)
 from deedbook.consumers.interfaces.dashboard.pages.evidence import with_evidence, with_reasonings
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.ledger.errors import Refused, Unavailable
@@ -134,14 +140,29 @@ def form_of(context: PageContext, kind: str, name: str, note: str) -> dict[str, 
 
 
 def handoff_version(context: PageContext) -> Page:
-    """Return ``{"id", "version", "versions", "content"}``: one version by its number, as signed."""
+    """Return ``{"id", "version", "versions", "last", "content"}``: one version by its number, as signed."""
     answer = context.ask("handoffs.versions", id=context.params["id"], to=context.number("number"))
-    version = answer["versions"][answer["to"] - 1]
-    data = {field: answer[field] for field in ("id", "versions", "content")} | {"version": version}
+    version, last = answer["versions"][answer["to"] - 1], len(answer["versions"])
+    data = {"id": answer["id"], "content": answer["content"], "version": version, "last": last}
     return Page("handoff_version.html", f"{answer['id']} v{answer['to']}", data)
 
 
 def handoff_diff(context: PageContext) -> Page:
-    """Return the answer of `handoffs.versions` between ``?from`` and ``?to`` (default: since the last approval)."""
+    """Return the answer of `handoffs.versions` between ``?from`` and ``?to`` (default: since the last approval).
+
+    ``versions`` are the newest and the two that are compared, ``choice`` the label of the decision that waits for the
+    person about version ``to`` (None: none).
+    """
     answer = compared(context, context.params["id"], **{field: context.number(field) for field in ("from", "to")})
-    return Page("handoff_diff.html", f"{answer['id']}: changes", answer)
+    name, last = answer["id"], len(answer["versions"])
+    choices = handoff_choices(context, context.ask("handoffs.show", id=name), last) if answer["to"] == last else []
+    data = answer | {
+        "last": last,
+        "versions": [
+            version
+            for version in answer["versions"]
+            if version["number"] > last - rows_max or version["number"] in (answer["from"], answer["to"])
+        ],
+        "choice": choices[0].label if choices and choices[0].style == "yes" else None,
+    }
+    return Page("handoff_diff.html", f"{answer['content']['title'] or name}: changes", data)

@@ -60,11 +60,12 @@ def reasoning(context: PageContext) -> Page:
         checks = places.of_graph(received.memory, others)
     listed = {step["step"] for step in page} | {chosen}
     doubted = sorted(checks["assumptions"], key=lambda assumption: _DOUBT.get(assumption["status"], 2))
-    row["versions"] = [item for item in row["versions"] if item is not version][-versions_shown_max:]
+    total, row["versions"] = len(row["versions"]), _versions(context, row["versions"])
     data = {
         "reasoning": row
         | {
             "asked": ref,
+            "versions_total": total,
             "ref": version["ref"],
             "signer": event.author,
             "signed_ms": event.accepted_ms,
@@ -96,6 +97,16 @@ def reasoning(context: PageContext) -> Page:
         "owners": owners,
     }
     return Page("reasoning.html", received.memory.task, data)
+
+
+def _versions(context: PageContext, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the newest versions, newest first, with the author, the time and the text of the event that made each."""
+    newest = versions[: -versions_shown_max - 1 : -1]
+    events = (context.ask("catalog.show", id=str(version["event_index"])) for version in newest)
+    return [
+        version | {name: event[name] for name in ("author", "accepted_ms", "text")}
+        for version, event in zip(newest, events, strict=True)
+    ]
 
 
 def _page_of(context: PageContext, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.consumers.interfaces.dashboard.pages.evidence import with_places_of_findings
 from deedbook.ledger.errors import or_none
 from deedbook.projections.answers.query import page_rows_max
 from deedbook.projections.reports.calibration import INVERTED, VECTOR_NAMES, assessment_pair, bias_above
+from deedbook.projections.reports.trends import TICKED
 
 rows_max: Final = 200
 _MADE: Final = frozenset({"handoff.created", "handoff.completed"})
@@ -15,10 +17,11 @@ _ENDS: Final = frozenset({"PREFLIGHT", "POSTFLIGHT"})
 
 
 def session(context: PageContext) -> Page:
-    """Return ``{"session", "vectors", "has", "trajectory", "limit", "report", "handoffs", "reasonings", "rows_max"}``.
+    """Return the session with its ``vectors``, ``trajectory``, ``report``, ``handoffs`` and ``reasonings``.
 
     Each vector has ``before`` and ``after`` from PREFLIGHT and POSTFLIGHT (None: not assessed), ``between`` from other
-    assessments, and ``is_inverted`` if a lower value is better.
+    assessments, and ``is_inverted`` if a lower value is better. ``ticked`` are the report's lines about tasks and
+    criteria, in the order of their handoffs.
     """
     row = context.ask("sessions.show", id=context.params["id"])
     assessments = row.pop("assessments")
@@ -38,6 +41,9 @@ def session(context: PageContext) -> Page:
         for name in VECTOR_NAMES
     ]
     lists = {name: row[name][:rows_max] for name in ("findings", "unknowns", "dead_ends", "tools")}
+    lists["findings"] = with_places_of_findings(context, lists["findings"])
+    report = or_none(lambda: context.ask("reports.show", id=row["id"]))
+    ticked = [line for line in report["report"]["accomplished"] if line.startswith(TICKED)] if report else []
     data = {
         "session": row | lists | {"compromised": row.get("compromised")},
         "rows_max": rows_max,
@@ -46,7 +52,8 @@ def session(context: PageContext) -> Page:
         "trajectory": trajectory,
         "limit": bias_above,
         "handoffs": _handoffs(context, row),
-        "report": or_none(lambda: context.ask("reports.show", id=row["id"])),
+        "report": report,
+        "ticked": sorted(ticked, key=lambda line: line.rpartition("(handoff ")[2]),
         "reasonings": context.ask("reasoning.list", session=row["id"], limit=rows_max)["items"],
     }
     return Page("session.html", row["task"] or row["id"], data)

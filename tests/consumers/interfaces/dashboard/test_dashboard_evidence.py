@@ -13,6 +13,7 @@ from test_dashboard_reasoning import record
 
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.reasoning import ReasoningExtended, Step
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,3 +110,25 @@ def test_two_versions_of_a_cited_reasoning_are_compared_and_not_their_hashes(rit
     assert "The conclusion is the same" in page
     assert "cannot be read in this ledger" in page
     assert old not in page
+
+
+def test_finding_of_a_session_stands_beside_the_lines_that_it_cites(rita: Viewer) -> None:
+    rita.ledger.emit("alice", "session/s", SessionStarted(task="look"))
+    finding = FindingLogged(finding="They are kept too long", evidence=["config.yaml:1", "see docs/a.md:2"])
+    rita.ledger.emit("alice", "session/s", finding)
+    (shown,) = rita.data("/s/s")["session"]["findings"]
+    assert [(row["number"], row["reference"], row["now"]) for row in shown["places"]] == [
+        (1, "config.yaml:1", "days: 90"),
+        (2, "docs/a.md:2", None),
+    ]
+    assert "Only the place was signed, not its text" in rita.page("/s/s")
+
+
+def test_versions_of_a_reasoning_say_who_made_them_and_what_they_say(rita: Viewer) -> None:
+    versions = rita.data("/r/why")["reasoning"]["versions"]
+    assert [version["version"] for version in versions] == [3, 2, 1]
+    assert [version["author"] for version in versions] == ["alice"] * 3
+    assert [version["text"] for version in versions[:2]] == ["Rotate now", "Kept for 30 days"]
+    page = rita.page("/r/why")
+    assert "this version" in page
+    assert f'href="/r/why?against={versions[1]["ref"].replace(":", "%3A")}#delta-title"' in page

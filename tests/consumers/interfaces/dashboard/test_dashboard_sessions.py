@@ -54,7 +54,8 @@ def test_vectors_before_and_after_with_what_was_assessed_between(viewer: Viewer)
     assert (vectors["impact"]["before"], vectors["impact"]["change"]) == (None, None)
     assert [name for name, one in vectors.items() if one["is_inverted"]] == ["uncertainty"]
     page = viewer.page("/s/s1")
-    assert "dk = +0.25, du = +0.45 → |dk − du| = 0.20 ≤ 0.20" in page
+    assert "Knowledge grew by 0.25, and uncertainty fell by 0.45. The two agree within 0.20." in page
+    assert "dk = +0.25, du = +0.45, |dk − du| = 0.20 ≤ 0.20" in page
     assert page.count("not assessed") >= 18  # nine vectors, in the picture and in the table
 
 
@@ -152,3 +153,17 @@ def test_a_session_that_nobody_ended_lasts_until_its_authors_next_one(viewer: Vi
     viewer.ledger.hand_over("of-second")
     assert [one["id"] for one in viewer.data("/s/s1")["handoffs"]] == ["of-first"]
     assert [one["id"] for one in viewer.data("/s/s2")["handoffs"]] == ["of-second"]
+
+
+def test_report_begins_with_the_learnings_and_folds_the_single_tasks(viewer: Viewer) -> None:
+    viewer.ledger.write_keys()
+    log(viewer, SessionStarted(task="t"))
+    viewer.ledger.finish("done", tasks=["one"], criteria=["c"])
+    report(viewer)
+    data = viewer.data("/s/s1")
+    assert data["ticked"] == ["criterion met: c (handoff done)"]
+    page = viewer.page("/s/s1").partition('id="report-title"')[2]
+    heads = [page.index(text) for text in ("Learned", "Accomplished", "1 done tasks and met criteria</summary>")]
+    assert heads == sorted(heads)
+    assert page.index("criterion met: c") > heads[2]
+    assert 'criterion met: c (handoff <a href="/h/done" title="done">done</a>)' in page

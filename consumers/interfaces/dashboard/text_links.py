@@ -1,0 +1,44 @@
+"""Finds the things of a ledger that a text names, so that a page can link to them. Pure.
+
+A thing is named as ``handoff/ID``, as ``(handoff ID)`` in the lines of a report, or by a hash. Whether it exists is not
+looked up: the page of a thing that does not exist says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_NAME: Final = r"[A-Za-z0-9](?:[\w.@+-]*\w)?"
+_THING: Final = re.compile(
+    rf"(?<![\w/.:-])(?P<stream>(?P<family>handoff|reasoning|session|tot)/(?P<id>{_NAME}))(?![\w/])"
+    rf"|(?<=\(handoff )(?P<handoff>{_NAME})(?=\))"
+    r"|(?P<hash>(?:sha256|blake3):[0-9a-f]{12,64})(?![0-9a-f])"
+)
+_hash_shown_chars: Final = 15
+
+
+class TextPiece(NamedTuple):
+    """A part of a text; ``kind`` and ``id`` are of the thing that it names, or empty."""
+
+    text: str
+    kind: str = ""
+    id: str = ""
+
+
+def link_pieces(text: str) -> list[TextPiece]:
+    """Return a text in pieces; a hash is shortened, all other pieces are the text as it is.
+
+    >>> [piece for piece in link_pieces("done (handoff a-1), see session/s.") if piece.kind]
+    [TextPiece(text='a-1', kind='handoff', id='a-1'), TextPiece(text='session/s', kind='session', id='s')]
+    """
+    pieces, end = [], 0
+    for match in _THING.finditer(text):
+        pieces.append(TextPiece(text[end : match.start()]))
+        end = match.end()
+        if match["hash"]:
+            is_reasoning = text[: match.start()].endswith("Reasoning: ")
+            pieces.append(TextPiece(match[0][:_hash_shown_chars], "reasoning" if is_reasoning else "event", match[0]))
+        else:
+            pieces.append(TextPiece(match[0], match["family"] or "handoff", match["id"] or match["handoff"]))
+    return [piece for piece in (*pieces, TextPiece(text[end:])) if piece.text]
