@@ -99,7 +99,14 @@ def _of_handoff(verb: Verb, author: Author, name: str, values: dict[str, Any]) -
 
 
 def _id_of(view: Ask, question: QuestionRef) -> str:
-    return cast("str", view("questions.show", {"id": question.name})["id"])
+    try:
+        return cast("str", view("questions.show", {"id": question.name})["id"])
+    except Refused as refusal:
+        is_handoff = refusal.code == "NOT_FOUND" and view("handoffs.existing", {"ids": [question.name]})["handoffs"]
+        if not is_handoff:
+            raise
+        how = f"name one of its questions, for example {question.name}:1; `deed handoff show {question.name}` has them"
+        raise Refused("NOT_FOUND", f"{question.name} is a handoff: {how}", **refusal.details) from refusal
 
 
 def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any]:

@@ -322,8 +322,9 @@ def failure(answer: Answer, what: str, folder: Path) -> DeedbookError:
     details = {"folder": str(folder)}
     if "not a git repository" in complaint:
         is_linked = "/worktrees/" in complaint
+        advice = ": run this in a repository, or name one"
         gone = ": its main tree is gone, and `git worktree repair` mends a moved one" if is_linked else ""
-        return Refused("NOT_FOUND", f"{folder} is in no git repository{gone}", **details)
+        return Refused("NOT_FOUND", f"{folder} is in no git repository{gone or advice}", **details)
     if "dubious ownership" in complaint or "unsafe repository" in complaint:
         text = f"git does not use the repository at {folder}: it belongs to somebody else (allow it with `git config \
 --global --add safe.directory DIR`)"

@@ -119,9 +119,12 @@ def export_bundle(
     A web server can serve the folder: it has the layout of C2SP tlog-tiles, and a few more files. With ``files`` of the
     ledger's folder, the bundle is a backup for `deed restore`. ``progress`` gets the steps done and their total, two
     for each entry. Equal logs give equal files. A file at ``path`` is replaced only if the new one has all that it has.
-    Raises Refused: ``FILE_EXISTS`` for another file; ``NOT_FOUND`` for an unknown stream; the codes of a key file when
-    the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    Raises Refused: ``FILE_EXISTS`` for another file, or a folder with files; ``NOT_FOUND`` for an unknown stream; the
+    codes of a key file when the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be
+    written.
     """
+    if is_folder:
+        _check_empty(path)
     note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
     report = progress or (lambda _done, _total: None)
@@ -162,6 +165,14 @@ def export_bundle(
                 done = min(checkpoint.size, layout.entry_range(name)["end"])
                 report(checkpoint.size + done, 2 * checkpoint.size)
     return Exported(manifest, sorted(survey.needed - {*blobs}))
+
+
+def _check_empty(folder: Path) -> None:
+    """Refuse a folder with files. Raises Refused: ``FILE_EXISTS``. Unavailable: it is no folder, or cannot be read."""
+    with as_unavailable(folder, "cannot be used as a folder"):
+        if folder.exists() and any(folder.iterdir()):
+            message = f"{folder} is a folder with files: name a file, such as log.tar, or a new folder"
+            raise Refused("FILE_EXISTS", message, path=str(folder))
 
 
 def _check_replaceable(client: Client, path: Path, new: layout.Manifest) -> None:

@@ -47,7 +47,9 @@ def check_is_new(home: Home) -> None:
 
 
 def _already_exists(home: Home) -> Refused:
-    return Refused("LEDGER_EXISTS", f"there is a ledger in {home.path} already", folder=str(home.path))
+    return Refused(
+        "LEDGER_EXISTS", f"there is a ledger in {home.path} already: `deed next` works with it", folder=str(home.path)
+    )
 
 
 def create_ledger(

@@ -275,13 +275,16 @@ class Blobs:
 def check_ref(ref: str) -> str:
     """Return ``ref`` if it has the form of a blob's ref. Raises Refused: ``INVALID_FIELD``."""
     if re.match(REF_PATTERN, ref) is None:
-        raise Refused("INVALID_FIELD", "a blob's ref is `blake3:` or `sha256:`, and then 64 hex digits")
+        raise Refused(
+            "INVALID_FIELD",
+            "a blob's ref is `blake3:` or `sha256:`, and then 64 hex digits: `deed blob list` shows them",
+        )
     return ref
 
 
 def blob_not_found(ref: str) -> Refused:
     """Return the error for a ref that no blob has."""
-    return Refused("NOT_FOUND", f"there is no blob {ref}", ref=ref)
+    return Refused("NOT_FOUND", f"there is no blob {ref}: `deed blob list` shows them", ref=ref)
 
 
 def check_blob(ref: str, content: bytes) -> None:

@@ -34,6 +34,7 @@ _LISTS: Final = {
     "handoff": "handoff list",
     "question": "questions --all",
     "reasoning": "reasoning list",
+    "review": "review list",
     "session": "session list",
     "snapshot": "snapshot list",
     "task": "tot list",

@@ -177,7 +177,8 @@ def _candidates(
     """
     if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
         alike = near(args.agent, names_in(context, "agents", "name"))
-        message = f"{args.agent!r} is not registered in this ledger{did_you_mean(alike)}"
+        hint = did_you_mean(alike) or ": `deed agent list` shows them"
+        message = f"{args.agent!r} is not registered in this ledger{hint}"
         raise Refused("AGENT_UNKNOWN", message, name=args.agent, near=alike)
     route = Route(args.tag, args.domain)
     bound: list[Value] = [context.now_ms, args.agent, *route.values]

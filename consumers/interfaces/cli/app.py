@@ -248,9 +248,15 @@ def parse_json(text: str, what: str) -> dict[str, Any]:
 
     Raises Refused: the strict JSON codes, ``INVALID_FIELD`` when it is no object; ``NOT_FOUND`` for the file.
     """
-    value = check_strict(read_argument(text, what))
+    how = f"write {what} '{{\"NAME\": VALUE}}' in single quotes, or {what} @FILE"
+    try:
+        value = check_strict(read_argument(text, what))
+    except Refused as refusal:
+        if refusal.code == "INVALID_FORMAT":
+            refusal.message += f": {how}"
+        raise
     if not isinstance(value, dict):
-        raise Refused("INVALID_FIELD", f"{what} must be a JSON object")
+        raise Refused("INVALID_FIELD", f"{what} must be a JSON object: {how}")
     return value
 
 

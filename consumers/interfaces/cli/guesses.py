@@ -106,6 +106,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--status": ("--all",),
     "--text": ("TEXT|@FILE", "TEXT", "--body", "--summary"),
     "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),
+    "--tokens": ("--budget",),
     "--why": ("--reason", "--body", "--summary"),
 }
 """By an option that the verb lacks: options (with a value, perhaps) or arguments; the first that it has is meant."""
@@ -145,7 +146,7 @@ TEXT_ARGUMENTS: Final = ("TEXT", "APPROACH")
 TEXT_OPTIONS: Final = ("--summary", "--reason", "--why", "--comment", "--text", "--title")
 """Options for a text, in the order in which a text in the wrong place is taken for theirs."""
 
-NUMBER_OPTIONS: Final = ("--criterion", "--limit")
+NUMBER_OPTIONS: Final = ("--criterion", "--step", "--limit")
 FILE_OPTIONS: Final = ("--path", "--file", "--from-file", "--artifact", "--bundle", "--out")
 """Options for a number and for an existing file, in the same order."""
 

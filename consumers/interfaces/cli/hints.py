@@ -10,6 +10,7 @@ import click
 
 from deedbook.consumers.interfaces.cli import guesses
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords
+from deedbook.ledger.events import KINDS
 
 
 def verbs_for(path: str, word: str) -> tuple[str, ...]:
@@ -76,7 +77,9 @@ def _option_for(command: click.Command, word: str) -> str | None:
     if len(choices) == 1:
         return f"{choices[0]} {word}"
     names: Sequence[str] = ()
-    if word.isdecimal():
+    if word in KINDS:
+        names = ("--kind",)
+    elif word.isdecimal():
         names = guesses.NUMBER_OPTIONS
     elif word.isprintable() and len(word) < 200 and Path(word).exists():
         names = guesses.FILE_OPTIONS

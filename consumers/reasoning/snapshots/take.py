@@ -134,7 +134,8 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
-        raise Refused("NOT_FOUND", f"no snapshot and no reasoning is named {name}", asked=name) from refusal
+        lists = "`deed snapshot list` and `deed reasoning list` show them"
+        raise Refused("NOT_FOUND", f"no snapshot and no reasoning is named {name}: {lists}", asked=name) from refusal
     return snapshot_of(data, snapshot_id="")
 
 

@@ -81,7 +81,7 @@ def test_a_store_that_is_left_out_is_told_once(tmp_path: Path) -> None:
     repaired = repair(log, Project(git=tmp_path, is_git_sure=False))
     assert [(one.store, one.status) for one in repaired.skipped] == [("git_notes", "skipped"), ("files", "skipped")]
     (failed,) = repair(log, Project(git=tmp_path)).failed
-    assert failed.reason.endswith("is in no git repository")
+    assert failed.reason.endswith("is in no git repository: run this in a repository, or name one")
     assert repaired.answer()["skipped"][1]["reason"] == "no folder is configured"
 
 

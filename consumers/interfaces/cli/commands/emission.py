@@ -53,7 +53,7 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
         )
         return
     if options["stream"] is None or options["data"] is None:
-        raise Refused("USAGE", "add --stream and --data: the event's stream and content")
+        raise Refused("USAGE", "add --stream and --data, for example --stream session/ID --data @FILE")
     check_kinds((kind,))
     options |= {"data": parse_json(options["data"], "--data"), "causes": list(options["causes"])}
     path, force = options.pop("receipt"), options.pop("force")
@@ -93,7 +93,7 @@ def _read_batch(content: bytes) -> list[Draft]:
             line = decode_strict(text, _batch_line)
             check_kinds((line.kind,))
         except Refused as refusal:
-            message = f"line {number}: {refusal.message}"
+            message = f"line {number}: {refusal.message} (`deed emit --help` says what a line has)"
             raise Refused(refusal.code, message, **refusal.details, line=number) from refusal
         drafts.append(Draft(**{name: getattr(line, name) for name in line.__struct_fields__}))
     if not drafts:

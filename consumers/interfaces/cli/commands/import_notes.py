@@ -14,6 +14,7 @@ from deedbook.consumers.interfaces.cli.commands.imports import counts_line, prin
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.ledger.errors import Refused
 
 FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
 
@@ -44,12 +45,18 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
     rights. Invalid values are left out and listed as dirty. Notes that this ledger wrote are skipped. A second run
     adds nothing.
     """
-    repository = Repository(folder)
     author = None if dry_run else app.author()
     put_blob = None if author is None else author.put_blob
-    with progress("reading", is_shown=not app.as_json) as step:
-        importer = None if author is None else author.name
-        notes = read_notes(repository, roots, app.query_with, put_blob=put_blob, importer=importer, step=step)
+    try:
+        with progress("reading", is_shown=not app.as_json) as step:
+            importer = None if author is None else author.name
+            notes = read_notes(
+                Repository(folder), roots, app.query_with, put_blob=put_blob, importer=importer, step=step
+            )
+    except Refused as refusal:
+        if refusal.code == "NOT_FOUND":
+            refusal.message += " with --git REPO"
+        raise
     if author is None:
         done = rehearsed(notes)
     else:

@@ -102,7 +102,7 @@ def run(app: App, *, once: bool) -> None:
     """
     channels = configured_channels(app.settings())
     if not channels:
-        raise Refused("USAGE", "there are no channels: config.toml has no [[notify]]")
+        raise _no_channels()
     configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
@@ -113,6 +113,11 @@ def run(app: App, *, once: bool) -> None:
     app.show("notifying", {"channels": names}, f"notifying by {', '.join(names)}")
     sys.stdout.flush()
     worker.run(stop, until=client.head().size if once else None)
+
+
+def _no_channels() -> Refused:
+    example = """[[notify]] with agents = ["NAME"] and command = 'notify-send "$DEEDBOOK_TITLE"'"""
+    return Refused("USAGE", f"there are no channels: add one to config.toml, for example {example}")
 
 
 @contextlib.contextmanager
@@ -128,7 +133,7 @@ def open_store(app: App) -> Iterator[NotifierStore | None]:
 def _chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
     numbered = list(enumerate(channels, 1))
     if not numbered:
-        raise Refused("USAGE", "there are no channels: config.toml has no [[notify]]")
+        raise _no_channels()
     chosen = [(number, channel) for number, channel in numbered if wanted in (None, str(number), channel.name)]
     if not chosen:
         raise Refused("NOT_FOUND", f"there is no channel {wanted}: there are 1 to {len(numbered)}", channel=wanted)

@@ -110,6 +110,10 @@ GUESSES: Final = [
     ('search "-dash in a text"', "write `--` before a text that begins with a dash"),
     ('handoff "Fix the cache"', "deed handoff create --title TEXT"),
     ("handoff check h1 2", "did you mean --criterion 2?"),
+    ("reasoning settle r1 1", "did you mean --step 1?"),
+    ("reasoning brief r1 --tokens 500", "did you mean --budget?"),
+    ("watch handoff.created", "did you mean --kind handoff.created?"),
+    ("emit finding.logged --data x", "--stream session/ID --data @FILE"),
 ]
 """A call, and the text that its error must contain."""
 
@@ -145,6 +149,39 @@ def test_answer_before_its_question_is_turned_round(deed: Deed) -> None:
     message = deed.refuses("USAGE", "answer", "80 80", question, "--as", "b")["message"]
     assert f"the question comes first: `deed answer {question} '80 80'`" in message
     deed.refuses("NOT_FOUND", "answer", "8080", "no-such-question", "--as", "b")
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "hint"),
+    [
+        (
+            "INVALID_FORMAT",
+            "emit finding.logged --stream session/s --data '{\"finding\": '",
+            "in single quotes, or --data @FILE",
+        ),
+        ("INVALID_FIELD", "emit finding.logged --stream session/s --data [1]", "in single quotes, or --data @FILE"),
+        ("NOT_FOUND", "import empirica --as a", "run this in a repository, or name one with --git REPO"),
+        ("NOT_FOUND", "review show x", "`deed review list` lists"),
+        ("NOT_FOUND", "snapshot receive x", "`deed snapshot list`"),
+        ("NOT_FOUND", f"blob get blake3:{'0' * 64} -o y", "`deed blob list`"),
+        ("INVALID_FIELD", "blob get x -o y", "`deed blob list`"),
+        ("AGENT_UNKNOWN", "next --as nobody", "`deed agent list`"),
+        ("LEDGER_EXISTS", "init --unprotected", "`deed next`"),
+        ("USAGE", "notify run", "[[notify]] with agents"),
+        ("NOT_FOUND", "settle health --as a", "health is a handoff: name one of its questions, for example health:1"),
+        ("FILE_EXISTS", "export .", "name a file, such as log.tar, or a new folder"),
+    ],
+)
+def test_error_leads_to_the_next_command(
+    alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str, hint: str
+) -> None:
+    for name in ("a", "b"):
+        alone("agent", "add", name)
+    alone("agent", "add", "r", "--role", "reviewer", "--unprotected")
+    alone("handoff", "create", "health", "--as", "a", "--to", "b", "--reviewer", "r", "--title", "Health")
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    assert hint in alone.refuses(code, *(shlex.split(words)))["message"]
 
 
 def test_path_where_a_decision_is_named_is_answered_with_the_option(deed: Deed) -> None:
