@@ -20,6 +20,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.dashboard.address import Address, announced, running
 from deedbook.consumers.interfaces.dashboard.app import Dashboard
 from deedbook.consumers.interfaces.dashboard.guard import Guard, launch_link
+from deedbook.consumers.interfaces.dashboard.signer import why_unusable
 from deedbook.consumers.interfaces.web.server import bind, serving
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.errors import Unavailable
@@ -87,7 +88,9 @@ def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
     data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}
     app.show("dashboard", data, link)
     if not app.as_json:
-        echo(f"reading only: {why_not}" if why_not else f"decisions are signed as {here.human}", err=True)
+        unusable = why_unusable(app.ledger(), here.human) if here.human else ""
+        note = f"you cannot sign in the browser: {unusable}" if unusable else f"decisions are signed as {here.human}"
+        echo(f"reading only: {why_not}" if why_not else note, err=True)
     sys.stdout.flush()
     if is_opened:
         # A browser in the terminal would hold up the server it is to show.

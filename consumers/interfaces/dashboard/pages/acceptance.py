@@ -42,11 +42,11 @@ _CLAIMS: Final = ("id", "title", "from", "to", "claimed_status", "claimed_author
 
 
 def acceptance(context: PageContext, problem: dict[str, Any] | None = None, status: int = 200) -> Page:
-    """Return ``{"items", "left_out", "total", "next", "query", "problem", "outcome_of", "needs_passphrase"}``.
+    """Return ``{"items", "left_out", "total", "next", "query", "is_picked", "problem", "outcome_of", …}``.
 
-    ``items`` are the handoffs to read: ``claims``, ``sections``, and the hidden field ``packed``. ``left_out`` are
-    those that this page does not offer, with the reason. The address names the handoffs (``pick-…``), the imported
-    ones of the queue that pass its filters (``imported=1``), or those that claim to be over (``over=1``).
+    ``items`` are the handoffs to read: their claims, ``sections``, and the hidden field ``packed``. ``left_out`` are
+    those that this page does not offer, with the reason. The address names the handoffs (``pick-…``: ``is_picked``),
+    the imported ones of the queue that pass its filters (``imported=1``), or those that claim to be over (``over=1``).
     """
     names, total, following = _selected(context)
     items: list[dict[str, Any]] = []
@@ -61,6 +61,7 @@ def acceptance(context: PageContext, problem: dict[str, Any] | None = None, stat
         "total": total,
         "next": following,
         "query": query,
+        "is_picked": any(name.startswith(_PICK) for name in query),
         "problem": problem,
         "outcome_of": None,
         "needs_passphrase": not context.session.signer.left_s,

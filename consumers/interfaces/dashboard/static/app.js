@@ -90,6 +90,8 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest(".queue [data-row]");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
+  const note = document.querySelector("#queue textarea");
+  if (note && note.value !== note.defaultValue && !confirm("Leave this row? Your note is not saved.")) return;
   openRow(link.href, true);
 });
 addEventListener("popstate", () => { if (location.pathname + location.search !== shownAddress) openRow(location.href, false); });

@@ -137,6 +137,8 @@ def test_handoff_is_approved_without_scripts(story: Ledger, browser: Browser) ->
         browser.driver.find_element("css selector", "#decide-search-cjk [type=password]").send_keys(PASSPHRASE)
         browser.driver.find_element("css selector", "#decide-search-cjk button.yes").click()
         browser.until_shown("Signed as entry")
+        following = browser.evaluate("document.querySelector('.row.open [data-row]').id")
+        assert browser.evaluate("document.activeElement.id") == following
     finally:
         browser.allow_scripts(are_allowed=True)
     assert last(story, "search-cjk").kind == "handoff.approved"

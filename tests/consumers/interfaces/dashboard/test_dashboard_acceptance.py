@@ -93,7 +93,10 @@ def test_single_ones_of_the_queue_are_selected_and_those_that_are_not_over_are_n
     shown = rita.data("/accept", **{"pick-1": "x", "pick-2": "h", "pick-3": "a"})
     assert [(item["id"], item["is_over"]) for item in shown["items"]] == [("x", False), ("a", True)]
     assert [item["id"] for item in shown["left_out"]] == ["h"]
-    assert "1 of them do not claim to be over" in rita.page("/accept", **{"pick-1": "x", "pick-2": "a"})
+    page = rita.page("/accept", **{"pick-1": "x", "pick-2": "a"})
+    assert "1 of them do not claim to be over" in page
+    assert page.count(" checked>") == 2
+    assert " checked>" not in rita.page("/accept", imported=1)  # none of these claims to be over
     assert [item["id"] for item in rita.data("/accept", imported=1, text="work <b>y")["items"]] == ["y"]
     answer = rita.post("/accept", **form_of(rita, "x", **{"pick-1": "x"}))
     assert (answer.status_code, rita.ledger.handoff("x").status) == (200, "verified")
