@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from deedbook.consumers.sdk.times import parse_since
+from deedbook.consumers.sdk.times import parse_since, parse_until
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
 from deedbook.projections.reports.report import read_report, uncorrected
@@ -23,6 +23,8 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     task_pattern: str | None = None,
     limit: int = 10,
     after: int | None = None,
+    *,
+    until: str | None = None,
 ) -> dict[str, Any]:
     """Return ``{"reports": [{session_id, ai_id, author, timestamp, task, outcome, …}], "total_found", "next"}``.
 
@@ -31,7 +33,9 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     last page. Raises Refused: ``INVALID_FIELD`` for an invalid date or limit; ``PATTERN_NOT_SUPPORTED``.
     """
     since_ms = None if since is None else parse_since(since, now)
-    arguments = {"ai_id": ai_id, "since": since_ms, "task_pattern": task_pattern, "limit": limit, "after": after}
+    until_ms = None if until is None else parse_until(until, now)
+    arguments = {"ai_id": ai_id, "since": since_ms, "until": until_ms, "task_pattern": task_pattern}
+    arguments |= {"limit": limit, "after": after}
     page = ask("reports.list", {name: value for name, value in arguments.items() if value is not None})
     return page | {"reports": [_row(report) for report in page["reports"]]}
 

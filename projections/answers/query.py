@@ -69,6 +69,9 @@ Until: TypeAlias = Annotated[
         ge=-json_integer_max, le=json_integer_max, description="Only what happened before this time (Unix ms)."
     ),
 ]
+Entries: TypeAlias = Annotated[
+    list[int], msgspec.Meta(max_length=page_rows_max, description="Only those that one of these entries is about.")
+]
 Plain: TypeAlias = dict[str, Any]
 """An answer, or a part of it, as JSON has it."""
 
@@ -219,6 +222,18 @@ class Where:
         """Add the conditions that a time (Unix ms) is not before ``since``, and before ``until``."""
         self.add_optional(f"{column} >= ?", since)
         self.add_optional(f"{column} < ?", until)
+
+    def of_entries(self, column: str, entries: list[int] | None, family: str = "") -> None:
+        """Add the condition that a column is an index among ``entries``; with a family, the id of one's stream."""
+        if entries is None:
+            return
+        listed = "SELECT CAST(value AS BIGINT) FROM json_each(?)"
+        if not family:
+            self.add(f"{column} IN ({listed})", json_list(entries))
+            return
+        first = len(family) + 2
+        streams = f"SELECT substr(e.stream, {first}) FROM events e WHERE e.event_index IN ({listed})"  # noqa: S608 - fixed texts
+        self.add(f"{column} IN ({streams} AND substr(e.stream, 1, {first - 1}) = '{family}/')", json_list(entries))
 
     @property
     def sql(self) -> str:

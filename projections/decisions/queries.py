@@ -8,6 +8,7 @@ import msgspec
 
 from deedbook.projections.answers.query import (
     ById,
+    Entries,
     ListArguments,
     Listing,
     Plain,
@@ -53,6 +54,7 @@ class DecisionList(ListArguments, frozen=True):
     superseded_by: str | None = None
     since: Since | None = None
     until: Until | None = None
+    entries: Entries | None = None
 
 
 def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
@@ -61,6 +63,7 @@ def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
     for column in ("status", "author", "contract", "superseded_by"):
         where.equal(f"d.{column}", getattr(args, column))
     where.within("d.made_ms", args.since, args.until)
+    where.of_entries("d.id", args.entries, "decision")
     if args.paths is not None:
         keys = keys_of(args.paths)
         around = list(dict.fromkeys(folder for key in keys for folder in folders_of(key)))

@@ -152,7 +152,7 @@ HANDOFFS: Final = Table(
     indexes=(
         *(("status", "created_index"), ("receiver", "status")),
         *(("sender",), ("reviewer",), ("created_index",), ("answers",)),
-        *(("happened_ms", "created_index"), ("changed_ms",)),
+        *(("happened_ms", "created_index"), ("changed_ms", "created_index")),
     ),
     long=("sender",),
 )

@@ -38,6 +38,7 @@ SUMMARY: Final = f"""
         {IS_READY} AS is_ready
     FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index", time="h.happened_ms", cursors="handoffs")
+_BY_CHANGE: Final = msgspec.structs.replace(LISTING, time="h.changed_ms")
 _REFERENCES: Final = (
     """SELECT DISTINCT o.id, o.status FROM handoff_dependencies d JOIN handoffs o ON o.id = d.handoff_id
         WHERE d.depends_on = ? ORDER BY o.id""",
@@ -85,13 +86,23 @@ History: TypeAlias = Annotated[
     msgspec.Meta(description="Imported handoffs that claim to be over, and that nobody here has confirmed."),
 ]
 
+Progress: TypeAlias = Literal["waiting", "done", "given_up"]
+_DONE: Final = "(h.is_history = 1 OR h.status IN ('completed', 'verified'))"
+_GIVEN_UP: Final = "h.status IN ('rejected', 'cancelled', 'superseded')"
+_PROGRESS: Final[dict[Progress, str]] = {
+    "waiting": f"NOT ({_DONE} OR {_GIVEN_UP})",
+    "done": _DONE,
+    "given_up": _GIVEN_UP,
+}
+
 
 class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
     """Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
 
-    ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims. ``done``: those
-    whose result was reported, or that claim it. ``tag`` is one of a reasoning that it or its result cites. ``since``
-    and ``until`` are when it changed last.
+    ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims. ``progress``:
+    those whose result was reported (``done``, also by the claim of an imported file), that are still to be done, or
+    that were given up. ``tag`` is one of a reasoning that it or its result cites. ``since`` and ``until`` are when it
+    changed last; ``by_change`` lists them in this order, so a page may repeat what changed after the page before.
     """
 
     status: Status | None = None
@@ -100,10 +111,12 @@ class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "r
     reviewer: str | None = None
     agent: str | None = None
     ready: bool | None = None
-    done: bool | None = None
+    progress: Progress | None = None
     tag: Tag | None = None
     since: query.Since | None = None
     until: query.Until | None = None
+    entries: query.Entries | None = None
+    by_change: bool = False
     history: History = "hidden"
 
 
@@ -152,7 +165,8 @@ def list_handoffs(context: query.QueryContext, args: HandoffList) -> HandoffPage
     where = filtered(args, args.status)
     if args.ready is not None:
         where.add(f"h.id {'' if args.ready else 'NOT '}IN ({READY})", context.now_ms)
-    page, total, following = query.page_of(context, LISTING, where, args.after, args.limit, context.now_ms)
+    listing = _BY_CHANGE if args.by_change else LISTING
+    page, total, following = query.page_of(context, listing, where, args.after, args.limit, context.now_ms)
     left_out = history_left_out(context, args, args.status)
     return HandoffPage(items=summaries(context, page), total=total, next=following, history=left_out)
 
@@ -174,11 +188,12 @@ def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
     if isinstance(args, HandoffList):
         if args.agent is not None:
             where.add("? IN (h.sender, h.receiver, h.reviewer, h.claimed_author)", args.agent)
-        if args.done is not None:
-            where.add(f"{'' if args.done else 'NOT '}(h.is_history = 1 OR h.status IN ('completed', 'verified'))")
+        if args.progress is not None:
+            where.add(_PROGRESS[args.progress])
         if args.tag is not None:
             where.add(f"h.id IN ({Route(args.tag, None).handoffs()})", args.tag, args.tag)
         where.within("h.changed_ms", args.since, args.until)
+        where.of_entries("h.id", args.entries, "handoff")
     if args.history != "shown":
         where.add(f"h.is_history = {1 if args.history == 'only' else 0}")
     return where

@@ -109,7 +109,7 @@ REASONINGS: Final = Table(
     owner="id",
     indexes=(
         *(("author",), ("session",), ("started_index",), ("conclusion_key",)),
-        *(("happened_ms", "started_index"), ("changed_ms",)),
+        *(("happened_ms", "started_index"), ("changed_ms", "started_index")),
     ),
 )
 VERSIONS: Final = Table(

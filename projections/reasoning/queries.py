@@ -49,6 +49,7 @@ from deedbook.projections.reasoning.route import Domain, Route, Tag
 LISTING: Final = query.Listing(
     "SELECT * FROM reasonings", "reasonings", "started_index", time="happened_ms", cursors="reasonings"
 )
+_BY_CHANGE: Final = msgspec.structs.replace(LISTING, time="changed_ms")
 
 
 REFS: Final = "SELECT DISTINCT ref FROM reasoning_versions"
@@ -86,7 +87,7 @@ class ReasoningList(query.ListArguments, frozen=True):
     """Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
 
     ``agent`` is the author, or the one that an imported reasoning claims. ``since`` and ``until`` are when it changed
-    last.
+    last; ``by_change`` lists them in this order, so a page may repeat what changed after the page before.
     """
 
     author: str | None = None
@@ -98,6 +99,8 @@ class ReasoningList(query.ListArguments, frozen=True):
     domain: Domain | None = None
     since: query.Since | None = None
     until: query.Until | None = None
+    entries: query.Entries | None = None
+    by_change: bool = False
 
 
 def find_version(source: RowSource, reference: str) -> Version:
@@ -205,11 +208,12 @@ def list_reasonings(context: query.QueryContext, args: ReasoningList) -> Reasoni
     where = query.Where(args, "author", "session", "status")
     where.equal("CASE WHEN original IS NULL THEN author ELSE claimed_author END", args.agent)
     where.within("changed_ms", args.since, args.until)
+    where.of_entries("id", args.entries, "reasoning")
     where.equal("conclusion_key", None if args.conclusion is None else conclusion_key(args.conclusion))
     route = Route(args.tag, args.domain)
     if route.values:
         where.add(f"id IN ({route.reasonings()})", *route.values)
-    page = query.list_of(context, LISTING, where, args, _line)
+    page = query.list_of(context, _BY_CHANGE if args.by_change else LISTING, where, args, _line)
     return ReasoningPage(items=page.items, total=page.total, next=page.next)
 
 

@@ -77,6 +77,7 @@ class ReportList(query.Arguments, frozen=True):
     imported: bool | None = None
     since: query.Since | None = None
     until: query.Until | None = None
+    entries: query.Entries | None = None
     task_pattern: Pattern | None = None
     after: int | None = None
     limit: query.Limit = 10
@@ -133,6 +134,7 @@ def list_reports(context: query.QueryContext, args: ReportList) -> ReportPage:
     where.equal("r.author", args.author)
     where.equal(AGENT.format("r"), args.agent)
     where.within("r.happened_ms", args.since, args.until)
+    where.of_entries("r.event_index", args.entries)
     _by_origin(where, "r", args.imported)
     if args.task_pattern is not None:
         _keep_matching(context, where, args.task_pattern)

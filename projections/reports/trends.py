@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, get_args
 from deedbook.ledger.events.session import Calibration, Deltas
 from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers.query import Arguments, ById, Limit, QueryContext, Since, Until, Where
-from deedbook.projections.records.marks import Imported, decoded
+from deedbook.projections.records.marks import AGENT, Imported, decoded
 from deedbook.projections.reports.answers import (
     Accomplishments,
     AgentCalibration,
@@ -68,10 +68,14 @@ _COUNTED: Final = (
 
 
 class CalibrationFilter(Arguments, frozen=True):
-    """One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed."""
+    """One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed.
+
+    ``agent`` is the author, or the label that an imported report claims.
+    """
 
     ai_id: str | None = None
     author: str | None = None
+    agent: str | None = None
     since: Since | None = None
     until: Until | None = None
     limit: Limit = 50
@@ -80,6 +84,7 @@ class CalibrationFilter(Arguments, frozen=True):
 def calibration(context: QueryContext, args: CalibrationFilter) -> Calibrations:
     """Return how well agents judge themselves."""
     where = Where(args, "ai_id", "author")
+    where.equal(AGENT.format("handoff_reports"), args.agent)
     where.within("happened_ms", args.since, args.until)
     if args.author is not None:
         where.add("imported IS NULL")  # the author of an imported report is only its importer

@@ -9,6 +9,7 @@ from deedbook.ledger.events.session import Deltas, Vectors
 from deedbook.projections.answers.answer import UNDATED_MS, Page
 from deedbook.projections.answers.query import (
     ById,
+    Entries,
     ListArguments,
     Listing,
     Plain,
@@ -85,6 +86,7 @@ class StatementList(ListArguments, frozen=True):
     corrected: bool | None = None
     since: Since | None = None
     until: Until | None = None
+    entries: Entries | None = None
 
 
 def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
@@ -156,6 +158,7 @@ def list_statements(context: QueryContext, args: StatementList) -> Page[Statemen
     where = Where()
     where.equal(AGENT.format("s"), args.agent)
     where.equal("t.topic", args.topic)
+    where.of_entries("t.event_index", args.entries)
     if args.corrected:
         corrected = Where()
         corrected.equal("c.kind", kind)

@@ -147,11 +147,12 @@ def test_corrected_statements_count_when_they_were_corrected(three_days, reader)
     assert (row["correction"]["words"], row["correction"]["author"]) == ("it is", "bob")
 
 
-def test_done_handoffs_are_completed_or_claim_it(three_days, reader):
-    assert names(reader, "handoffs.list", "id", history="shown", done=True) == ["old"]
-    assert names(reader, "handoffs.list", "id", history="shown", done=False) == ["second", "first"]
+def test_handoffs_are_done_by_their_status_or_claim(three_days, reader):
+    assert names(reader, "handoffs.list", "id", history="shown", progress="done") == ["old"]
+    assert names(reader, "handoffs.list", "id", history="shown", progress="waiting") == ["second", "first"]
     three_days.emit("rita", "handoff/old", handoffs.HandoffCancelled(reason="long over"))
-    assert names(reader, "handoffs.list", "id", history="shown", done=True) == []
+    assert names(reader, "handoffs.list", "id", history="shown", progress="done") == []
+    assert names(reader, "handoffs.list", "id", history="shown", progress="given_up") == ["old"]
     assert names(reader, "handoffs.list", "id", since=three_days.clock()) == ["old"]  # somebody here acted on it now
 
 
@@ -161,3 +162,22 @@ def test_a_tag_selects_handoffs_that_cite_a_reasoning_with_it(three_days, reader
     (row,) = reader.answer("reasoning.list", {"limit": 1})["items"]
     assert names(reader, "handoffs.list", "id", tag=row["tags"][0]) == ["citing"]
     assert names(reader, "handoffs.list", "id", tag="no_such_tag") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    {
+        "reports": "report.generated",
+        "reasonings": "reasoning.started",
+        "handoffs": "handoff.created",
+        "decisions": "decision.made",
+        "findings": "finding.logged",
+        "unknowns": "unknown.logged",
+        "dead ends": "dead_end.logged",
+    }.items(),
+)
+def test_entries_select_what_they_are_about(three_days, reader, name, kind):
+    query, filters, column, expected = LISTS[name]
+    (entry,) = reader.answer("catalog.find", {"kind": kind, "author": "alice"})["items"]
+    assert names(reader, query, column, **filters, entries=[entry["event_index"]]) == expected[:1]
+    assert names(reader, query, column, **filters, entries=[]) == []

@@ -26,9 +26,10 @@ from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import Options
 from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
-from deedbook.consumers.sdk.times import parse_since
+from deedbook.consumers.sdk.times import parse_since, parse_until
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.home.environment import environment_variable
+from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.lifecycle.rules import NONE, rules_of
 from deedbook.projections.answers.answer import UNDATED_MS
 
@@ -325,6 +326,9 @@ def warn(warnings: Iterable[str]) -> None:
         echo(f"warning: {warning}", err=True)
 
 
+_TIMES: Final = ("since", "until")
+
+
 def next_page(value: object, cursor: str = "after") -> str | None:
     """Return the command line of this run with another cursor, ready to be pasted into a shell; None for no cursor."""
     if value is None:
@@ -336,6 +340,8 @@ def next_page(value: object, cursor: str = "after") -> str | None:
     options = [] if agent is None else ["--as", agent]
     for parameter in context.command.params:
         setting = parameters.get(parameter.name or "")
+        if parameter.name in _TIMES and isinstance(setting, int):
+            setting = clock_text(setting)  # as ``parse_since`` reads it
         values = [item for item in (setting if isinstance(setting, tuple) else (setting,)) if item not in (None, "")]
         if isinstance(parameter, click.Argument):
             arguments += map(str, values)
@@ -355,10 +361,18 @@ def since_option(what: str) -> Callable[[VerbT], VerbT]:
 
 
 def _since_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
-    if text is None:
-        return None
+    return None if text is None else parse_since(text, datetime.now(UTC))
 
-    return parse_since(text, datetime.now(UTC))
+
+def _until_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else parse_until(text, datetime.now(UTC))
+
+
+def period_options(what: str) -> Callable[[VerbT], VerbT]:
+    """Return what adds ``--since`` and ``--until`` to a verb; ``what`` is "Only …", for the help."""
+    help_ = 'The same up to then: "2025-11-01" and "yesterday" mean the end of the day.'
+    until = click.option("--until", metavar="TIME", callback=_until_ms, help=help_)
+    return lambda verb: since_option(what)(until(verb))
 
 
 def route_options(verb: VerbT) -> VerbT:

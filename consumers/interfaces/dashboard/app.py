@@ -213,7 +213,7 @@ class Dashboard:
     def _context(self, request: Request, session: Session, route: Route) -> PageContext:
         size, now_ms = self.ledger.client.head().size, self.clock_ms()
         if self._rebuild is not None:
-            self._rebuild.demand(size, searches=route.searches)
+            self._rebuild.demand(size, searches=route.searches and bool(request.query_params.get("text")))
         query, as_of = dict(request.query_params), None
         if instant := query.pop("as_of", None) or None:
             instant = parse_moment(instant)  # so that "yesterday" stays the same day in every link of the page

@@ -57,6 +57,9 @@ _OWN: Final = {
     "claimed": Mark("wait", "?"),
     "answered": Mark("wait", "?"),
     "settled": Mark("ok", "✓"),
+    "well_calibrated": Mark("ok", "✓"),
+    "overconfident": Mark("stop", "✕"),
+    "underconfident": Mark("wait", "○"),
 }
 # A status of a handoff that has no mark of its own looks like its stage, an action like something that waits.
 _DERIVED: Final = {

@@ -114,8 +114,8 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
 class Route(NamedTuple):
     """A page or form: its path, its name (the ``kind`` of its JSON) and its function, which gets the fields of a form.
 
-    A route with a ``menu`` text is in the menu. A route that ``searches`` needs the full-text views, which are built
-    only for such requests.
+    A route with a ``menu`` text is in the menu. A route that ``searches`` needs the full-text views if a request has a
+    ``text``; they are built only for such requests.
     """
 
     path: str

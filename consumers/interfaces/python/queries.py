@@ -343,6 +343,7 @@ class DecisionsQueries(QueryFamily):
         superseded_by: str | None = None,
         since: int | None = None,
         until: int | None = None,
+        entries: builtins.list[int] | None = None,
         as_of: int | str | None = None,
     ) -> DecisionPages:
         """Return decisions, newest first.
@@ -352,7 +353,8 @@ class DecisionsQueries(QueryFamily):
         ``since`` and ``until`` are when they were made.
 
         ``limit``: Rows of a page. ``paths``: Files and folders of the project. ``since``: Only what happened at this
-        time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms).
+        time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms). ``entries``: Only those
+        that one of these entries is about.
         """
 
     @asks("decisions.show")
@@ -517,10 +519,12 @@ class HandoffsQueries(QueryFamily):
         reviewer: str | None = None,
         agent: str | None = None,
         ready: bool | None = None,
-        done: bool | None = None,
+        progress: Literal["waiting", "done", "given_up"] | None = None,
         tag: str | None = None,
         since: int | None = None,
         until: int | None = None,
+        entries: builtins.list[int] | None = None,
+        by_change: bool = False,
         history: Literal["hidden", "only", "shown"] = "hidden",
         as_of: int | str | None = None,
     ) -> HandoffPages:
@@ -528,13 +532,16 @@ class HandoffsQueries(QueryFamily):
 
         Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
 
-        ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims. ``done``:
-        those whose result was reported, or that claim it. ``tag`` is one of a reasoning that it or its result cites.
-        ``since`` and ``until`` are when it changed last.
+        ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims.
+        ``progress``: those whose result was reported (``done``, also by the claim of an imported file), that are
+        still to be done, or that were given up. ``tag`` is one of a reasoning that it or its result cites. ``since``
+        and ``until`` are when it changed last; ``by_change`` lists them in this order, so a page may repeat what
+        changed after the page before.
 
         ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``since``: Only what happened
-        at this time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms). ``history``:
-        Imported handoffs that claim to be over, and that nobody here has confirmed.
+        at this time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms). ``entries``: Only
+        those that one of these entries is about. ``history``: Imported handoffs that claim to be over, and that
+        nobody here has confirmed.
         """
 
     @asks("handoffs.next")
@@ -783,6 +790,8 @@ class ReasoningsQueries(QueryFamily):
         domain: str | None = None,
         since: int | None = None,
         until: int | None = None,
+        entries: builtins.list[int] | None = None,
+        by_change: bool = False,
         as_of: int | str | None = None,
     ) -> ReasoningPages:
         """Return reasonings, newest first.
@@ -790,11 +799,11 @@ class ReasoningsQueries(QueryFamily):
         Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
 
         ``agent`` is the author, or the one that an imported reasoning claims. ``since`` and ``until`` are when it
-        changed last.
+        changed last; ``by_change`` lists them in this order, so a page may repeat what changed after the page before.
 
         ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``: The domain of a
         reasoning, in any case. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
-        happened before this time (Unix ms).
+        happened before this time (Unix ms). ``entries``: Only those that one of these entries is about.
         """
 
     @asks("reasoning.origins")
@@ -883,6 +892,7 @@ class ReportsQueries(QueryFamily):
         *,
         ai_id: str | None = None,
         author: str | None = None,
+        agent: str | None = None,
         since: int | None = None,
         until: int | None = None,
         limit: int = 50,
@@ -891,6 +901,8 @@ class ReportsQueries(QueryFamily):
         """Return how well agents judge themselves.
 
         One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed.
+
+        ``agent`` is the author, or the label that an imported report claims.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``limit``: Rows of a page.
@@ -906,6 +918,7 @@ class ReportsQueries(QueryFamily):
         imported: bool | None = None,
         since: int | None = None,
         until: int | None = None,
+        entries: builtins.list[int] | None = None,
         task_pattern: str | None = None,
         after: int | None = None,
         limit: int = 10,
@@ -921,7 +934,8 @@ class ReportsQueries(QueryFamily):
         tools, or (false) none of them. ``since`` and ``until`` are when they happened.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
-        (Unix ms). ``task_pattern``: A pattern as RE2 reads it. ``limit``: Rows of a page.
+        (Unix ms). ``entries``: Only those that one of these entries is about. ``task_pattern``: A pattern as RE2
+        reads it. ``limit``: Rows of a page.
         """
 
     @asks("reports.metrics")
@@ -1202,6 +1216,7 @@ class SessionsQueries(QueryFamily):
         corrected: bool | None = None,
         since: int | None = None,
         until: int | None = None,
+        entries: builtins.list[int] | None = None,
         as_of: int | str | None = None,
     ) -> Pages[StatementLine]:
         """Return findings, unknowns or dead ends of all sessions, newest first.
@@ -1212,7 +1227,7 @@ class SessionsQueries(QueryFamily):
         resolved, and ``since`` and ``until`` are then when this happened; or (false) only those that stand.
 
         ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
-        happened before this time (Unix ms).
+        happened before this time (Unix ms). ``entries``: Only those that one of these entries is about.
         """
 
     @asks("sessions.trajectory")

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs.decisions import drafts_of, line_of, project_path, standing, withdrawal
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
-from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, period_options, when
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.errors import Refused
@@ -57,6 +57,7 @@ def decide(app: App, text: str, paths: tuple[str, ...], **options: Any) -> None:
 @click.option("--all", "is_all", is_flag=True, help="Also those that were replaced or withdrawn.")
 @click.option("--contract", is_flag=True, default=None, help="Only contracts.")
 @click.option("--author", metavar="NAME", help="Only those of this agent.")
+@period_options("Only those made since")
 @page_options()
 def decisions(app: App, id_: str | None, paths: tuple[str, ...], *, is_all: bool, **filters: Any) -> None:
     """List the decisions that stand, newest first, or show one.

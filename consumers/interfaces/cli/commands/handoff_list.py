@@ -37,6 +37,7 @@ column_cells_max: Final = 40
 @click.option("--from", "sender", metavar="NAME", help="Only those from this agent.")
 @click.option("--reviewer", metavar="NAME", help="Only those this agent reviews.")
 @click.option("--ready", is_flag=True, help="Only those that can be claimed now.")
+@output.period_options("Only those that changed since")
 @click.option("--board", is_flag=True, help="Show a column for each state.")
 @click.option("--over", "is_history", is_flag=True, help="Only imported handoffs that claim to be over.")
 @click.option("--all", "is_all", is_flag=True, help="Also those; with --board also the cards of finished handoffs.")
@@ -96,7 +97,7 @@ def _history_text(count: int) -> Iterator[str]:
 
 
 def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **filters: Any) -> None:
-    for option in ("status", "ready", "after"):
+    for option in ("status", "ready", "since", "until", "after"):
         if filters.pop(option):
             raise click.UsageError(f"--{option} needs a list; the board shows every state")
     limit = filters.pop("limit") or cards_default

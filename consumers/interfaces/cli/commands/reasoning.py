@@ -16,7 +16,14 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
 from deedbook.consumers.interfaces.cli.app import App, Group, read_argument
 from deedbook.consumers.interfaces.cli.arguments import id_and, parameters, values_of
-from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_fields, route_options, warn
+from deedbook.consumers.interfaces.cli.output import (
+    list_page,
+    page_options,
+    period_options,
+    print_fields,
+    route_options,
+    warn,
+)
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
@@ -128,6 +135,7 @@ def conclude(app: App, /, id_: str, **options: Any) -> None:
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only this state.")
 @click.option("--conclusion", metavar="TEXT", help="Only those that are concluded with these words.")
 @route_options
+@period_options("Only those that changed since")
 @page_options()
 def list_(app: App, **filters: Any) -> None:
     """List reasonings, newest first."""

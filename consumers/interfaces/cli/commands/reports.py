@@ -17,6 +17,7 @@ from deedbook.consumers.interfaces.cli.commands import session_report as made
 from deedbook.consumers.interfaces.cli.output import (
     imported_by,
     page_options,
+    period_options,
     print_table,
     show_page,
     since_option,
@@ -99,6 +100,9 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 @report.command(looks_back=True)
 @ai_id_option
 @click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
+@click.option(
+    "--until", metavar="TIME", help='The same up to then: "2025-11-01" and "yesterday" mean the end of the day.'
+)
 @click.option("--task-pattern", metavar="RE2", help="A pattern in task, outcome or findings, in any case.")
 @page_options(default=10)
 def query(app: App, **filters: Any) -> None:
@@ -150,7 +154,7 @@ def similar(app: App, **filters: Any) -> None:
 
 
 @report.command(looks_back=True)
-@since_option("Only reports since then")
+@period_options("Only reports since then")
 @_limit(20)
 def overlap(app: App, **filters: Any) -> None:
     """Show pairs of reports about nearly the same work, even if they use different words."""
@@ -159,7 +163,7 @@ def overlap(app: App, **filters: Any) -> None:
 
 @report.command(looks_back=True)
 @ai_id_option
-@since_option("Only reports since then")
+@period_options("Only reports since then")
 @_limit(50, "Points of each agent.")
 def calibration(app: App, **filters: Any) -> None:
     """Show how well agents assess themselves, report by report and over time."""

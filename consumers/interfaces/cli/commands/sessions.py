@@ -174,6 +174,7 @@ def show(app: App, id_: str | None) -> None:
 @click.option("--agent", "author", metavar="NAME", help="Only those of this agent.")
 @click.option("--ai-id", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only this state.")
+@output.period_options("Only those that began since")
 @output.page_options()
 def list_(app: App, **filters: Any) -> None:
     """List sessions, newest first."""

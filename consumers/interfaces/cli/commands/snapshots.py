@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.commands.assessment import parse_vectors
 from deedbook.consumers.interfaces.cli.commands.briefs import LEVELS, print_rejected
-from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, period_options, when
 from deedbook.consumers.interfaces.cli.reasoning_text import print_steps, print_verdict
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.compressor.transfer import read_verdict
@@ -200,6 +200,7 @@ def review() -> None:
     help="Only requests in this state.",
 )
 @click.option("--author", help="Only requests of this agent.")
+@period_options("Only those made since")
 @page_options()
 def list_reviews(app: App, status: str, **filters: Any) -> None:
     """List requests for a human's decision, oldest first."""

@@ -14,21 +14,25 @@ from deedbook.consumers.interfaces.dashboard.pages.events import event, events, 
 from deedbook.consumers.interfaces.dashboard.pages.graph import graph, knowledge
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version, review
 from deedbook.consumers.interfaces.dashboard.pages.home import home
+from deedbook.consumers.interfaces.dashboard.pages.lists import LISTS, list_page
 from deedbook.consumers.interfaces.dashboard.pages.proof import proof, receipt
 from deedbook.consumers.interfaces.dashboard.pages.reasoning import reasoning
 from deedbook.consumers.interfaces.dashboard.pages.session import session
 from deedbook.consumers.interfaces.dashboard.pages.thoughts import tasks, thoughts
 from deedbook.consumers.interfaces.dashboard.pages.timeline import timeline
+from deedbook.consumers.interfaces.dashboard.pages.week import week
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route("/", "home", home, "Needs you"),
     Route(PATH, "acceptance", acceptance),
+    Route("/week", "week", week, "Week", searches=True),
     Route("/graph", "graph", graph, "Graph"),
     Route("/timeline", "timeline", timeline, "Timeline"),
     Route("/events", "events", events, "Events"),
     Route("/e/{ref:path}", "event", event),
     Route("/proof/{ref:path}", "proof", proof),
     Route("/search", "search", search, searches=True),
+    *(Route(listed.path, name, partial(list_page, name)) for name, listed in LISTS.items()),
     Route("/h/{id}", "handoff", handoff),
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
     Route("/h/{id}/diff", "handoff_diff", handoff_diff),

@@ -38,7 +38,7 @@ RELIED_ON = {
     "session sweep": "--older-than --dry-run",
     "report generate": "SESSION --task-summary --finding --unknown --context --artifact",
     "report resume": "--ai-id --resume-mode --session-id --count --detail-level summary|detailed|full",
-    "report query": "--ai-id --since --task-pattern --limit --after",
+    "report query": "--ai-id --since --until --task-pattern --limit --after",
     "search": "TEXT --type --author --limit --after reasoning|record",
     "import empirica": "--git --refs --dry-run",
     "import handoffs": "FILE|DIR",

@@ -1,0 +1,247 @@
+"""`/week`: a period of the work of all agents: what they learned, what failed, what is open, and how well they judge.
+
+The period is the last seven days (UTC) unless the address says otherwise. Imported history counts at the time and under
+the name that it claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from deedbook.consumers.interfaces.dashboard import rows
+from deedbook.consumers.interfaces.dashboard.facets import Facets, read
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.answer import UNDATED_MS
+from deedbook.projections.answers.instants import to_ms
+from deedbook.projections.reports.calibration import bias_above
+
+rows_max: Final = 8
+rows_of_one_max: Final = 50
+hits_max: Final = 200
+overlaps_max: Final = 5
+reports_read_max: Final = 200
+points_max: Final = 50
+days: Final = 7
+day_ms: Final = 86_400_000
+
+
+class Section(NamedTuple):
+    """A section of the page: its title, its query with fixed arguments, and the row of an item.
+
+    ``agent`` and ``tag`` name the arguments for these facets. A section without tags is left out if a tag is chosen.
+    ``kinds`` are the events whose text is that of its things.
+    """
+
+    title: str
+    query: str
+    row: Callable[[Mapping[str, Any]], rows.Row]
+    arguments: Mapping[str, Any]
+    kinds: tuple[str, ...]
+    tag: str = ""
+    agent: str = "agent"
+
+
+def _stated(title: str, type_: str, kind: str, **arguments: Any) -> Section:
+    return Section(title, "sessions.statements", rows.statement, {"type": type_, **arguments}, (kind,), "topic")
+
+
+_OF_HANDOFFS: Final = ("handoff.created", "handoff.amended", "handoff.completed", "handoff.verified")
+
+
+def _handed(title: str, progress: str) -> Section:
+    arguments = {"progress": progress, "history": "shown", "by_change": True}
+    return Section(title, "handoffs.list", rows.handoff, arguments, _OF_HANDOFFS, "tag")
+
+
+SECTIONS: Final = {
+    "learned": _stated("Learned", "finding", "finding.logged"),
+    "failed": _stated("Dead ends", "dead_end", "dead_end.logged"),
+    "open": _stated("Unknowns still open", "unknown", "unknown.logged", corrected=False),
+    "closed": _stated("Unknowns closed", "unknown", "unknown.logged", corrected=True),
+    "concluded": Section(
+        *(
+            "Conclusions",
+            "reasoning.list",
+            rows.reasoning,
+            {"status": "concluded", "by_change": True},
+            ("reasoning.concluded",),
+            "tag",
+        )
+    ),
+    "done": _handed("Handoffs done", "done"),
+    "waiting": _handed("Handoffs waiting", "waiting"),
+    "decided": Section("Decisions", "decisions.list", rows.decision, {}, ("decision.made",), agent="author"),
+    "reported": Section("Reports", "reports.list", rows.report, {}, ("report.generated",)),
+}
+
+KINDS: Final = sorted({kind for section in SECTIONS.values() for kind in section.kinds})
+FIELDS: Final = ("since", "until", "agent", "tag")
+
+
+class Period(NamedTuple):
+    """A range of time (Unix ms), without its end."""
+
+    since: int
+    until: int
+
+    def moved(self, times: int) -> Period:
+        """Return the period that is so many lengths later."""
+        by = times * (self.until - self.since)
+        return Period(self.since + by, self.until + by)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters of an address that mean this period; a date as the end means the end of that day."""
+        since, until = (clock_text(at_ms) for at_ms in self)
+        last = clock_text(self.until - day_ms)
+        return {
+            "since": since[:10] if self.since % day_ms == 0 else since,
+            "until": last[:10] if self.until % day_ms == 0 else until,
+        }
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """The first and the last day (UTC)."""
+        return clock_text(self.since)[:10], clock_text(self.until - 1)[:10]
+
+
+def week(context: PageContext) -> Page:
+    """Return what happened in a period.
+
+    ``sections`` are lists of rows with their totals, ``agents`` the agents that reported, with their calibration, and
+    ``overlaps`` pairs of reports about the same work. ``?kind=`` names one section, which then has pages, and
+    ``?text=`` keeps what contains these words (``found``). ``newest`` is the last week before an empty period in which
+    something happened.
+    """
+    facets = read(context, "/week", "text", "kind", fields=FIELDS)
+    chosen, text = facets.others["kind"], facets.others["text"]
+    if chosen and chosen not in SECTIONS:
+        raise Refused("INVALID_FIELD", f"there is no kind {chosen[:40]!r}: choose one of {', '.join(SECTIONS)}")
+    period = _period(facets, context.now_ms)
+    filters = {name: facets.arguments[name] for name in FIELDS} | period._asdict()
+    found = _find(context, text, filters) if text else None
+    filters |= {"entries": found and found["entries"]}
+    names = [name for name, section in SECTIONS.items() if section.tag or not filters["tag"]]
+    sections = [_section(context, name, filters, is_alone=name == chosen) for name in names]
+    is_empty, is_whole = not any(section["total"] for section in sections), not (chosen or text or filters["tag"])
+    data = {
+        "facets": facets.form(context.ask("catalog.facets", types=KINDS, **{name: filters[name] for name in FIELDS})),
+        "text": text,
+        "kind": chosen,
+        "period": period.query,
+        "days": period.days,
+        "earlier": period.moved(-1).query,
+        "later": period.moved(1).query if period.until <= context.now_ms else None,
+        "sections": [section for section in sections if chosen in ("", section["name"])],
+        "totals": [{name: section[name] for name in ("name", "title", "total")} for section in sections],
+        "found": found and {"holds": found["holds"], "is_cut": found["total"] > hits_max},
+        "agents": _agents(context, filters) if is_whole else [],
+        "overlaps": _overlaps(context, filters) if is_whole else [],
+        "limit": bias_above,
+        "newest": _newest(context, filters) if is_empty and found is None else None,
+    }
+    return Page("week.html", "Week", data)
+
+
+def _period(facets: Facets, now_ms: int) -> Period:
+    since, until = facets.arguments["since"], facets.arguments["until"]
+    if until is None:
+        until = (now_ms // day_ms + 1) * day_ms if since is None or since <= now_ms else since + days * day_ms
+    return Period(until - days * day_ms if since is None else since, until)
+
+
+def _section(context: PageContext, name: str, filters: Mapping[str, Any], *, is_alone: bool) -> dict[str, Any]:
+    section = SECTIONS[name]
+    arguments = {field: filters[field] for field in ("since", "until", "entries")} | {section.agent: filters["agent"]}
+    if section.tag:
+        arguments[section.tag] = filters["tag"]
+    after, limit = (context.number("before"), rows_of_one_max) if is_alone else (None, rows_max)
+    answer = context.ask(section.query, **section.arguments, **arguments, after=after, limit=limit)
+    items, total = rows.items_of(answer)
+    return {
+        "name": name,
+        "title": section.title,
+        "total": total,
+        "rows": [section.row(item) for item in items],
+        "next": answer["next"] if is_alone else None,
+    }
+
+
+def _find(context: PageContext, text: str, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``entries`` with the words of a text, how many there are in the period, and whether they have all.
+
+    Entries of any time count, too: an unknown that was closed in the period may be older.
+    """
+    ask = partial(context.ask, "search.find", text=text, kinds=KINDS, limit=hits_max)
+    anywhere, within = ask(), ask(since=filters["since"], until=filters["until"])
+    answers = [answer for answer in (anywhere, within) if answer["holds"] == anywhere["holds"]]
+    entries = sorted({hit["event_index"] for answer in answers for hit in answer["items"]})
+    return {"entries": entries, "total": within["total"], "holds": anywhere["holds"]}
+
+
+def _agents(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the agents that reported: the newest report, its next step, and the bias of each report over time."""
+    arguments = {name: filters[name] for name in ("since", "until", "agent")}
+    latest: dict[str, dict[str, Any]] = {}
+    for item in context.ask("reports.list", limit=reports_read_max, **arguments)["reports"]:
+        latest.setdefault(item["ai_id"], item)
+    span = filters["until"] - filters["since"]
+    agents = []
+    for record in context.ask("reports.calibration", limit=points_max, **arguments)["items"]:
+        item = latest.get(record["ai_id"])
+        if item is None:
+            continue
+        points = [point for point in record["points"] if point["bias"] is not None]
+        agents.append(
+            {
+                "row": rows.report(item),
+                "ai_id": record["ai_id"],
+                "next": next(iter(item["recommended_next_steps"]), ""),
+                "unknowns": len(item["remaining_unknowns"]),
+                "total": record["total"],
+                "meaning": record["meaning"],
+                "points": [
+                    {
+                        "at": point["timestamp"],
+                        "x": (to_ms(datetime.fromisoformat(point["timestamp"])) - filters["since"]) / span,
+                        "bias": point["bias"],
+                        "status": point["status"],
+                        "is_claim": point["imported"] is not None,
+                    }
+                    for point in points
+                ],
+            }
+        )
+    return sorted(agents, key=lambda agent: -agent["row"].at_ms)
+
+
+def _overlaps(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return pairs of reports about the same work, as far as the chosen agent wrote one of them."""
+    answer = context.ask("reports.overlap", since=filters["since"], until=filters["until"], limit=overlaps_max)
+    pairs = [
+        {
+            "score": pair["score"],
+            "shared": pair["shared"],
+            "rows": [rows.compared_session(session) for session in pair["sessions"]],
+        }
+        for pair in answer["items"]
+    ]
+    agent = filters["agent"]
+    return [pair for pair in pairs if agent is None or agent in {row.agent for row in pair["rows"]}]
+
+
+def _newest(context: PageContext, filters: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the query of the week that ends with the last day on which something happened before the period."""
+    earlier = {"until": filters["since"], "agent": filters["agent"], "limit": 1}
+    answers = [context.ask("sessions.list", **earlier), context.ask("handoffs.list", history="shown", **earlier)]
+    times = [item.get("changed_ms", item["happened_ms"]) for answer in answers for item in answer["items"]]
+    last = max(times, default=UNDATED_MS)
+    if last == UNDATED_MS:
+        return None
+    until = (last // day_ms + 1) * day_ms
+    return Period(until - days * day_ms, until).query

@@ -1,0 +1,267 @@
+"""The page of a week, and the lists: what happened when and by whom, imported history at the time that it claims."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from given_session import VECTORS
+
+from deedbook.consumers.interfaces.dashboard.pages.lists import LISTS
+from deedbook.consumers.interfaces.dashboard.pages.week import rows_max
+from deedbook.consumers.sessions.generator import ReportInputs
+from deedbook.consumers.sessions.report import publish_report
+from deedbook.ledger.events import decision, reasoning, review, session
+from deedbook.ledger.events.imported import RecordImported
+
+if TYPE_CHECKING:
+    from looking import Viewer
+
+    from deedbook.ledger.admission.decide import Accepted
+
+SPRING = {"since": "2025-03-02", "until": "2025-03-08"}
+OLD_REPORT = {
+    "report_type": "complete",
+    "ai_id": "ghost",
+    "task_summary": "An old report",
+    "key_findings": ["old"],
+    "calibration_status": "not_assessable",
+}
+EVIL = '<b onclick="x()">evil</b> \u202e'
+
+
+def log(viewer: Viewer, name: str, *data: Any, author: str = "bob") -> list[Accepted]:
+    return [viewer.ledger.emit(author, f"session/{name}", each) for each in data]
+
+
+def claim(kind: str, mapped: dict[str, Any], **fields: Any) -> RecordImported:
+    """Return an imported record that claims to be of ghost, of 4 March 2025."""
+    fields = {"claimed_author": "ghost", "claimed_at": "2025-03-04T05:06:07Z"} | fields
+    return RecordImported(
+        original="blake3:" + "7" * 64, source="notes", format="notes/1", mapped_kind=kind, mapped=mapped, **fields
+    )
+
+
+def report(viewer: Viewer, name: str, **inputs: Any) -> None:
+    """Publish bob's report of a session."""
+    ledger = viewer.dashboard.ledger
+    publish_report(ledger.author("bob"), lambda query, asked: ledger.ask(query, **asked), name, ReportInputs(**inputs))
+
+
+def work(viewer: Viewer) -> None:
+    """Let bob learn something, fail, ask and answer, decide and report, and hand over two things."""
+    log(viewer, "s1", session.SessionStarted(task="Find the leak", ai_id="model"))
+    for phase in ("PREFLIGHT", "POSTFLIGHT"):
+        log(viewer, "s1", session.AssessmentRecorded(phase=phase, vectors=session.Vectors(**VECTORS[phase])))
+    asked, *_ = log(viewer, "s1", session.UnknownLogged(unknown="Who closes the pool?"))
+    log(
+        viewer,
+        "s1",
+        session.FindingLogged(finding="The pool is never closed", topic="pool"),
+        session.FindingLogged(finding=EVIL),
+        session.DeadEndLogged(approach="Close it twice", why_failed="it hangs"),
+        session.UnknownLogged(unknown="Does the cache leak?"),
+        session.UnknownResolved(target=asked.id, answer="nobody"),
+    )
+    report(viewer, "s1", task_summary="found it", key_findings=["one"])
+    viewer.ledger.emit("bob", "decision/d1", decision.DecisionMade(text="One pool a process", paths=["pool.py"]))
+    viewer.ledger.finish("done", title="Close the pool")
+    viewer.ledger.hand_over("waiting", title="Close the cache")
+    viewer.ledger.emit("bob", "reasoning/r1", reasoning.ReasoningStarted(task="Why a leak?", ai_id="model"))
+    viewer.ledger.emit("bob", "review/v1", review.ReviewRequested(question="May it go on?", rule="high_impact"))
+
+
+def history(viewer: Viewer) -> None:
+    """Let bob import what ghost did in March 2025."""
+    log(
+        viewer,
+        "old",
+        claim("finding.logged", {"finding": "The old pool leaked"}),
+        claim("report.generated", OLD_REPORT),
+    )
+    content = {"title": "An old handoff", "to": "bob", "reviewer": "rita"}
+    viewer.ledger.emit("bob", "handoff/old", claim("handoff.created", content, claims={"status": "done"}))
+
+
+@pytest.fixture(autouse=True)
+def present(viewer: Viewer) -> None:
+    """Set the clock of the test to that of this machine, by which reports are published."""
+    viewer.ledger.clock.now_ms = time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def lived(viewer: Viewer) -> Viewer:
+    work(viewer)
+    history(viewer)
+    return viewer
+
+
+def totals(data: dict[str, Any]) -> dict[str, int]:
+    return {part["name"]: part["total"] for part in data["totals"] if part["total"]}
+
+
+def titles(data: dict[str, Any], name: str) -> list[str]:
+    (part,) = (part for part in data["sections"] if part["name"] == name)
+    return [row["title"] for row in part["rows"]]
+
+
+def test_the_last_seven_days_have_all_kinds_of_work_and_each_row_leads_to_its_thing(lived: Viewer) -> None:
+    data = lived.data("/week")
+    assert totals(data) == {
+        "learned": 2,
+        "failed": 1,
+        "open": 1,
+        "closed": 1,
+        "done": 1,
+        "waiting": 1,
+        "decided": 1,
+        "reported": 1,
+    }
+    assert titles(data, "learned") == [EVIL, "The pool is never closed"]
+    assert titles(data, "open") == ["Does the cache leak?"]
+    assert (titles(data, "closed"), titles(data, "done")) == (["Who closes the pool?"], ["Close the pool"])
+    today = datetime.fromtimestamp(lived.ledger.clock() / 1000, UTC).date()
+    assert data["days"] == [(today - timedelta(days=6)).isoformat(), today.isoformat()]
+    rows = [row for part in data["sections"] for row in part["rows"]]
+    for row in rows:
+        page = lived.page(row["path"])
+        assert not row["part"] or f'id="{row["part"]}"' in page, row
+    assert {row["agent"] for row in rows} == {"alice", "bob"}
+    assert "<b onclick" not in lived.page("/week")
+
+
+def test_imported_history_is_a_claim_at_its_time_and_under_its_name(lived: Viewer) -> None:
+    data = lived.data("/week", **SPRING)
+    assert totals(data) == {"learned": 1, "done": 1, "reported": 1}
+    rows = [row for part in data["sections"] for row in part["rows"]]
+    assert {(row["agent"], row["claim"]["importer"]) for row in rows} == {("ghost", "bob")}
+    assert {row["at_ms"] for row in rows} == {1741064767000}
+    page = lived.page("/week", **SPRING)
+    assert page.count('<li class="claim">') == 3
+    assert 'title="claimed by a record that bob imported"' in page
+    assert lived.data("/week", **SPRING, agent="bob")["totals"][0]["total"] == 0
+    assert totals(lived.data("/week", **SPRING, agent="ghost"))["learned"] == 1
+
+
+def test_arrows_lead_to_the_week_before_and_after(lived: Viewer) -> None:
+    data = lived.data("/week")
+    assert data["later"] is None
+    before = lived.data("/week", **data["earlier"])
+    assert (before["period"], before["later"]) == (data["earlier"], data["period"])
+    assert (totals(before), totals(lived.data("/week", **before["later"]))) == ({}, totals(data))
+    page = lived.page("/week", **data["earlier"])
+    assert re.search(r'rel="next" href="/week\?since=[0-9-]+&amp;until=[0-9-]+"', page)
+
+
+def test_an_empty_week_leads_to_the_last_one_before_with_something_in_it(lived: Viewer) -> None:
+    data = lived.data("/week", since="2025-05-01", until="2025-05-07")
+    assert (totals(data), data["newest"]) == ({}, {"since": "2025-02-26", "until": "2025-03-04"})
+    assert totals(lived.data("/week", **data["newest"]))["learned"] == 1
+    assert lived.data("/week", since="2025-01-01", until="2025-01-07")["newest"] is None
+
+
+def test_words_keep_what_contains_them(lived: Viewer) -> None:
+    data = lived.data("/week", text="closed pools")
+    assert (titles(data, "learned"), totals(data)["learned"]) == (["The pool is never closed"], 1)
+    assert data["found"]["holds"] == "all"
+    data = lived.data("/week", text="pool", since="2025-03-01")
+    assert titles(data, "learned") == ["The pool is never closed", "The old pool leaked"]
+    assert (titles(data, "done"), titles(data, "decided")) == (["Close the pool"], ["One pool a process"])
+    assert data["agents"] == []
+
+
+def test_one_kind_has_pages_and_a_tag_selects_by_topic(lived: Viewer) -> None:
+    log(lived, "s1", *(session.FindingLogged(finding=f"finding {n}", topic="many") for n in range(60)))
+    overview = lived.data("/week")
+    assert (len(overview["sections"][0]["rows"]), totals(overview)["learned"]) == (rows_max, 62)
+    first = lived.data("/week", kind="learned")
+    assert [part["name"] for part in first["sections"]] == ["learned"]
+    second = lived.data("/week", kind="learned", before=first["sections"][0]["next"])
+    both = titles(first, "learned") + titles(second, "learned")
+    assert len(set(both)) == len(both) == 62
+    tagged = lived.data("/week", tag="pool")
+    assert (titles(tagged, "learned"), totals(tagged)) == (["The pool is never closed"], {"learned": 1})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "lerned"}, {"since": "soon"}, {"agent": "nobody"}, {"color": "red"}, {"text": "..."}]
+)
+def test_a_filter_that_cannot_be_used_is_named(lived: Viewer, wrong: dict[str, str]) -> None:
+    answer = lived.get("/week", **wrong)
+    assert (answer.status_code, "INVALID_FIELD" in answer.text or "UNKNOWN_FIELD" in answer.text) == (400, True)
+
+
+def test_each_agent_has_its_last_report_its_next_step_and_its_calibration(lived: Viewer) -> None:
+    (agent,) = lived.data("/week")["agents"]
+    assert (agent["row"]["agent"], agent["ai_id"], agent["row"]["title"]) == ("bob", "model", "Find the leak")
+    assert (agent["next"], agent["total"]) == ("Find out: Does the cache leak?", 1)
+    (point,) = agent["points"]
+    assert 0 <= point["x"] <= 1
+    day = datetime.fromtimestamp(lived.ledger.clock() / 1000, UTC).date().isoformat()
+    (title,) = re.findall(r"<svg[^>]*spark[^>]*>\s*<title>(.*?)</title>", lived.page("/week"), re.DOTALL)
+    assert title.split()[2] == day  # FROM to DAY, and then each report
+    assert f"{point['at'][:10]} {point['bias']:+.2f}" in title
+    (claimed,) = lived.data("/week", **SPRING)["agents"]
+    assert (claimed["row"]["agent"], claimed["row"]["claim"]["importer"], claimed["points"]) == ("ghost", "bob", [])
+
+
+def test_reports_about_the_same_work_are_shown_together(viewer: Viewer) -> None:
+    task = "Find out why the connection pool leaks file handles under load"
+    for name in ("one", "two"):
+        log(viewer, name, session.SessionStarted(task=task, ai_id="model"))
+        finding = f"Exceptions in worker {name} skip the release of sockets, so descriptors accumulate until restart"
+        report(viewer, name, task_summary="The pool is never closed after an exception", key_findings=[finding])
+    (pair,) = viewer.data("/week")["overlaps"]
+    assert ({row["path"] for row in pair["rows"]}, "handles" in pair["shared"]) == ({"/s/one", "/s/two"}, True)
+    assert viewer.data("/week", agent="alice")["overlaps"] == []
+    assert "Overlap" in viewer.page("/week")
+
+
+def test_a_week_can_be_seen_as_of_an_earlier_entry(viewer: Viewer) -> None:
+    log(viewer, "s1", session.SessionStarted(task="t"), session.FindingLogged(finding="first"))
+    head = viewer.ledger.head()[0] - 1
+    log(viewer, "s1", session.FindingLogged(finding="second"))
+    assert titles(viewer.data("/week", as_of=head), "learned") == ["first"]
+    assert f"as_of={head}" in viewer.page("/week", as_of=head)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "words"),
+    [
+        ("sessions", ["Find the leak", "An old report"], "2 findings, 1 open unknown, 1 dead end"),
+        ("reports", ["Find the leak", "An old report"], "found it · 1 learned"),
+        ("reasonings", ["Why a leak?"], "0 steps, no conclusion yet"),
+        ("handoffs", ["Close the cache", "Close the pool", "An old handoff"], "claims to be done"),
+        ("reviews", ["May it go on?"], "nobody has answered yet"),
+    ],
+)
+def test_a_list_says_what_each_thing_is_and_leads_to_it(
+    lived: Viewer, name: str, expected: list[str], words: str
+) -> None:
+    listed = LISTS[name]
+    data = lived.data(listed.path)
+    assert [row["title"] for row in data["rows"]] == expected
+    assert data["total"] == len(expected)
+    page = lived.page(listed.path)
+    assert words in page
+    for row in data["rows"]:
+        assert f'href="{listed.path}"' in lived.page(row["path"])  # the page of a thing leads back to the list
+    assert page.count('<li class="claim">') == sum(row["claim"] is not None for row in data["rows"])
+    ghost = lived.data(listed.path, agent="ghost")
+    assert {row["agent"] for row in ghost["rows"]} <= {"ghost"}
+    spring = lived.data(listed.path, **SPRING)
+    assert [row["title"] for row in spring["rows"]] == [row["title"] for row in ghost["rows"]]
+
+
+def test_a_list_has_pages(viewer: Viewer) -> None:
+    for number in range(60):
+        log(viewer, f"s{number}", session.SessionStarted(task=f"task {number}"))
+        viewer.ledger.clock.advance(1)
+    first = viewer.data("/s")
+    second = viewer.data("/s", before=first["next"])
+    assert [row["title"] for row in first["rows"] + second["rows"]] == [f"task {n}" for n in reversed(range(60))]
+    assert f"before={first['next']}" in viewer.page("/s")
+    assert second["next"] is None
