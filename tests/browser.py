@@ -242,15 +242,16 @@ class Shown:
     def __init__(self, home: Path, *, agent: str | None = None, project: Path | None = None) -> None:
         """Start it in ``project``, whose files are the evidence of reasonings (default: in this folder)."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        self._command = [sys.executable, "-m", "deedbook", "--home", str(home), "--json"]
-        self._command += [*(["--as", agent] if agent else []), "dashboard", "--port", "0"]
+        self._deed = [sys.executable, "-m", "deedbook", "--home", str(home), "--json"]
+        self._agent = agent
         self._environment = environment
-        self._child = subprocess.Popen(self._command, stdout=subprocess.PIPE, env=environment, text=True, cwd=project)
+        command = [*self._deed, *(["--as", agent] if agent else []), "dashboard", "--port", "0"]
+        self._child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True, cwd=project)
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         data = json.loads(line)["data"]
         self.url: str = data["url"]
-        self.link: str = data["link"]
+        self.link: str = data["link"] or ""  # of several humans each gets a link of their own
 
     def __enter__(self) -> Self:
         return self
@@ -261,9 +262,11 @@ class Shown:
         self._child.wait(60)
         self._child.stdout.close()
 
-    def fresh_link(self) -> str:
-        """Return one more link, which lets one more browser in."""
-        done = subprocess.run(self._command, capture_output=True, env=self._environment, text=True, check=True)
+    def fresh_link(self, agent: str | None = None) -> str:
+        """Return one more link, which lets one more browser in, by default as the first one does."""
+        named = ["--as", agent or self._agent] if agent or self._agent else []
+        command = [*self._deed, *named, "dashboard", "--link"]
+        done = subprocess.run(command, capture_output=True, env=self._environment, text=True, check=True)
         return str(json.loads(done.stdout)["data"]["link"])
 
 

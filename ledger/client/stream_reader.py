@@ -180,6 +180,12 @@ class StreamReader:
         head = self.read("ledger").head
         return self.authority.gate_state(head.size)
 
+    def identity(self, name: str) -> tuple[AgentRecord | None, KeyRecord | None]:
+        """Return the present records of an agent and of its identity key. Raises as ``read``."""
+        size = self.read("ledger").head.size
+        agent = self.authority.agent(name, size)
+        return agent, self.authority.key(agent.key, size) if agent else None
+
     def _cut(self, checked: CheckedStream, size: int) -> CheckedStream:
         """Return a stream as of the first ``size`` entries, and check that the present log continues these."""
         page = self._client.stream(StreamRequest(checked.name, start=size, authority_start=size, size=size))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
-from deedbook.consumers.interfaces.dashboard.address import path_to, running
+from deedbook.consumers.interfaces.dashboard.address import Address, path_to, running
 from deedbook.ledger.errors import Refused
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
@@ -24,9 +24,7 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
             if not web:
                 verb(app, **arguments)
                 return
-            if (here := running(app.settings().home)) is None:
-                message = f"no dashboard of this ledger is running: start one with `{app.here('deed dashboard')}`"
-                raise Refused("NOT_FOUND", message)
+            here = running_dashboard(app)
             if arguments[argument] is None:
                 raise Refused("USAGE", "--web needs an ID")
             as_of = "" if app.instant is None else f"?as_of={app.instant}"
@@ -40,3 +38,11 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
         return decorated
 
     return decorate
+
+
+def running_dashboard(app: ReadingApp) -> Address:
+    """Return the address of the ledger's dashboard. Raises Refused: ``NOT_FOUND`` if none is running."""
+    if (here := running(app.settings().home)) is None:
+        message = f"no dashboard of this ledger is running: start one with `{app.here('deed dashboard')}`"
+        raise Refused("NOT_FOUND", message)
+    return here

@@ -32,16 +32,17 @@ PATHS: Final = {
     "review": "/reviews/",
 }
 FILE: Final = "dashboard.json"
+OPENING_FILE: Final = "dashboard.html"
+"""The file that leads a browser to its link; only its owner can read it."""
 _size_max_bytes: Final = 4096
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """The URL of a running dashboard, the human who decides there, and the secret of its launch links."""
+    """The URL of a running dashboard, and the secret of its launch links."""
 
     url: str
     secret: str
     pid: int
-    human: str | None = None
 
 
 def path_to(kind: str, id_: object) -> str:
@@ -87,7 +88,8 @@ def announced(home: Path, address: Address) -> Iterator[None]:
         try:
             stack.enter_context(lock_file(home / f"{FILE}.lock", _taken()))
             write_whole(home / FILE, msgspec.json.encode(address))
-            stack.callback((home / FILE).unlink, missing_ok=True)
+            for name in (FILE, OPENING_FILE):
+                stack.callback((home / name).unlink, missing_ok=True)
         except Unavailable as error:
             if error.code == "STORE_IN_USE":
                 raise

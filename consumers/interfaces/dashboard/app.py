@@ -5,6 +5,7 @@ Requests read the ledger in a worker thread, never on the event loop, so a slow 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import time
@@ -23,10 +24,11 @@ from starlette.routing import Route as WebRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deedbook.consumers.interfaces.dashboard.account import Account, account_of
 from deedbook.consumers.interfaces.dashboard.address import own_path
 from deedbook.consumers.interfaces.dashboard.audit import Audit
 from deedbook.consumers.interfaces.dashboard.facets import WrongFilter
-from deedbook.consumers.interfaces.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
+from deedbook.consumers.interfaces.dashboard.guard import HEADERS, Guard, Session
 from deedbook.consumers.interfaces.dashboard.live import heads
 from deedbook.consumers.interfaces.dashboard.page import Download, Page, PageContext, Redirect, Route, templates
 from deedbook.consumers.interfaces.dashboard.pages import DOWNLOADS, FORMS, ROUTES
@@ -34,10 +36,10 @@ from deedbook.consumers.interfaces.dashboard.pages.audit import checkpoint
 from deedbook.consumers.interfaces.dashboard.signer import why_unusable
 from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
-from deedbook.consumers.interfaces.web.stream import EVENT_STREAM, Followers, Stream, followers_max
+from deedbook.consumers.interfaces.web.stream import CHECK, EVENT_STREAM, READER, Followers, Stream
 from deedbook.consumers.sdk.text import document, error_document, json_text
 from deedbook.consumers.sdk.times import parse_moment
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.ledger import Ledger
@@ -53,27 +55,21 @@ _log: Final = logging.getLogger("deedbook.dashboard")
 
 
 class Dashboard:
-    """One dashboard: a ledger, the human who may decide in it, and the browsers that are logged in."""
+    """One dashboard: a ledger, and the browsers that are logged in, each in the name of one person."""
 
     def __init__(
         self,
         ledger: Ledger,
         guard: Guard,
         *,
-        human: str | None = None,
-        why_not: str = "",
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """``why_not`` is shown if there is no ``human``: the reason why nobody can decide here."""
         self.ledger = ledger
         self.guard = guard
-        self.human = human
         self.clock_ms = clock_ms
-        self._why_not = why_not
         self._templates = templates()
-        self.followers = Followers(of_agent=followers_max)  # all of them are of the person who opened it
+        self.followers = Followers()
         self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
-        self._away_cookie = f"deedbook_left_{ledger.client.ledger[:12]}"
         self._audit = Audit(ledger.settings)
         self._checkpoint: tuple[int, dict[str, Any]] = (-2, {})
 
@@ -88,6 +84,7 @@ class Dashboard:
         """Return the ASGI application; Starlette runs handlers that are not coroutines in a worker thread."""
         routes = [
             WebRoute("/launch", self._launch),
+            WebRoute("/launch", self._launch_by_form, methods=["POST"]),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             WebRoute("/live", self._live),
             *(WebRoute(route.path, partial(self._answer, route, route.show)) for route in ROUTES + DOWNLOADS),
@@ -96,44 +93,90 @@ class Dashboard:
         ]
         app = Starlette(routes=routes)
         app.router.redirect_slashes = False
-        return _RequestFilter(app)
+        return _RequestFilter(app, self.guard)
 
     def _launch(self, request: Request) -> Response:
-        cookie = self.guard.launch(request.query_params.get("token", ""), self.clock_ms())
-        if cookie is None and self._session(request) is None:
-            return self._closed(request, "This link has expired or was already used.")
-        response = RedirectResponse(own_path(request.query_params.get("next", "/")), 303)
-        if cookie is not None:
-            response.set_cookie(self.guard.cookie, cookie, httponly=True, samesite="strict")
+        # A page that led here, or a program that looks at links in messages, must not log anybody in.
+        is_own = request.headers.get("sec-fetch-site", "none") == "none" and request.method == "GET"
+        return self._enter(request, request.query_params, is_agreed=is_own)
+
+    async def _launch_by_form(self, request: Request) -> Response:
+        body = await _body(request)
+        return await run_in_threadpool(self._launch_with, request, body)
+
+    def _launch_with(self, request: Request, body: bytes) -> Response:
+        try:
+            return self._enter(request, _form(self.guard, request, body), is_agreed=True)
+        except Refused as refused:
+            return self._closed(request, refused.message)
+
+    def _enter(self, request: Request, args: Mapping[str, str], *, is_agreed: bool) -> Response:
+        """Log a browser in by its launch link, once the person has agreed to the name; else ask them."""
+        link, session = self.guard.link(token := args.get("token", "")), self._session(request)
+        if link is None:
+            return self._closed(request, "This is no link of this dashboard.")
+        if not is_agreed:
+            data = {"token": token, "login": link.name, "next": args.get("next", "/")}
+            return self._rendered(request, "enter", None, Page("enter.html", "Log in", data))
+        try:
+            account = account_of(self.ledger, link.name)
+        except DeedbookError as error:
+            return self._closed(request, error.message, link.name)
+        agent, cookie = request.headers.get("user-agent", ""), request.cookies.get(self.guard.cookie)
+        new = self.guard.launch(link, account, self.clock_ms(), user_agent=agent, cookie=cookie)
+        if new is None and (session is None or session.ended or session.name != link.name):
+            why = (
+                "This link has expired or was already used. If you did not use it, somebody else did: log in with a "
+                "new one, and end the other logins on the page that opens when you click on your name."
+            )
+            return self._closed(request, why, link.name)
+        response = RedirectResponse(own_path(args.get("next", "/")), 303)
+        if new is not None:
+            self.guard.set_cookie(response, self.guard.cookie, new)
         return response
 
     def _session(self, request: Request) -> Session | None:
-        return self.guard.session(request.cookies.get(self.guard.cookie))
+        """Return the session of a browser, which may have ended; None if it has none."""
+        return self.guard.session(request.cookies.get(self.guard.cookie), self.clock_ms())
 
     async def _live(self, request: Request) -> Response:
-        if self._session(request) is None:
+        if (session := self._session(request)) is None or session.ended:
             return PlainTextResponse("open the link that `deed dashboard` prints\n", 401)
-        if self.followers.present >= self.followers.limit:
-            return PlainTextResponse("too many live connections: close a tab\n", 503)
+        try:
+            self.followers.check(session.name)
+        except Unavailable as error:
+            return PlainTextResponse(f"{error.message}\n", 503)
+        request.scope.update({READER: session.name, CHECK: partial(self._check_lasting, request)})
         return Stream(heads(self.ledger.client, self.followers.threads), EVENT_STREAM, self.followers)
 
+    def _check_lasting(self, request: Request) -> None:
+        """Check that a session lasts. Raises Refused: ``NOT_AUTHORIZED``."""
+        if (session := self._session(request)) is None or session.ended:
+            raise Refused("NOT_AUTHORIZED", "this login ended")
+
     async def _post(self, route: Route, request: Request) -> Response:
-        body = b""
-        async for part in request.stream():
-            if len(body := body + part) > form_size_max_bytes:
-                break
+        body = await _body(request)
         return await run_in_threadpool(
-            self._answer, route, lambda context: route.show(context, _form(request, body)), request
+            self._answer, route, lambda context: route.show(context, _form(self.guard, request, body)), request, body
         )
 
     def _answer(
-        self, route: Route, show: Callable[[PageContext], Page | Redirect | Download], request: Request
+        self,
+        route: Route,
+        show: Callable[[PageContext], Page | Redirect | Download],
+        request: Request,
+        body: bytes = b"",
     ) -> Response:
         if (session := self._session(request)) is None:
             return self._closed(request, "")
         context = None
         try:
-            context = self._context(request, session, route)
+            account = account_of(self.ledger, session.name)
+            if account.key not in (session.key, None):
+                session.end(f"The ledger no longer accepts the key that {session.name} had when this login began.")
+            if session.ended:
+                return self._closed(request, session.ended, session.name, self._note(request, body))
+            context = self._context(request, session, account, route)
             return self._respond(request, route, context, show(context))
         except DeedbookError as refused:
             error = refused
@@ -162,7 +205,7 @@ class Dashboard:
             response.headers["refresh"] = "2"
         if route.name == "home" and context is not None and context.as_of is None:
             value = f"{'' if context.left is None else context.left}.{context.head}.{self.clock_ms()}"
-            response.set_cookie(self._away_cookie, value, max_age=away_max_s, httponly=True, samesite="strict")
+            self.guard.set_cookie(response, self._away_cookie(context.account.name), value, max_age=away_max_s)
         return response
 
     def _rendered(self, request: Request, name: str, context: PageContext | None, page: Page) -> Response:
@@ -173,9 +216,9 @@ class Dashboard:
             "title": page.title,
             "name": name,
             "path": path,
-            "human": context and self.human,
-            "why_unusable": why_unusable(self.ledger, self.human) if context and self.human else "",
-            "why_not": self._why_not,
+            "human": context and context.human,
+            "why_unusable": why_unusable(self.ledger, context.human) if context and context.human else "",
+            "why_not": context.account.why_not if context else "",
             "waits": 0,
             "query": {},
             "is_answer": is_answer,
@@ -191,8 +234,8 @@ class Dashboard:
             frame |= {
                 field: getattr(context, field) for field in ("query", "now_ms", "head", "as_of", "instant", "session")
             }
-            if self.human is not None and page.status == 200:
-                args = {"agent": self.human, "limit": 1}  # only the number is shown, so no entry is verified
+            if context.human is not None and page.status == 200:
+                args = {"agent": context.human, "limit": 1}  # only the number is shown, so no entry is verified
                 frame["waits"] = context.client.view("handoffs.waits", args, context.instant)["total"]
         text = self._templates.get_template(page.template).render(**page.data, frame=frame)
         return Response(text, page.status, media_type="text/html; charset=utf-8")
@@ -204,13 +247,25 @@ class Dashboard:
             self._checkpoint = context.head, checkpoint(context)
         return self._checkpoint[1]
 
-    def _closed(self, request: Request, why: str) -> Response:
+    def _closed(self, request: Request, why: str, name: str = "NAME", note: str = "") -> Response:
+        """Return the page for a browser that is not logged in: why, and how its person gets a link for ``name``."""
+        command = f"deed dashboard --link --as {name}" if name else "deed dashboard"
         if request.scope.get("is_json"):
-            error = Refused("NOT_AUTHORIZED", "open the link that `deed dashboard` prints, then try again")
-            return _json(error_document(error), 401)
-        return self._rendered(request, "closed", None, Page("closed.html", "Closed", {"why": why}, 401))
+            message = f"this browser is not logged in: open a link that `{command}` prints, then try again"
+            return _json(error_document(Refused("NOT_AUTHORIZED", message, why=why)), 401)
+        data = {"why": why, "command": command, "note": note}
+        return self._rendered(request, "closed", None, Page("closed.html", "Not logged in", data, 401))
 
-    def _context(self, request: Request, session: Session, route: Route) -> PageContext:
+    def _note(self, request: Request, body: bytes) -> str:
+        """Return the note of a form that came after its session ended, so that its author can keep it."""
+        with contextlib.suppress(Refused):
+            return _form(self.guard, request, body).get("note", "") if body else ""
+        return ""
+
+    def _away_cookie(self, name: str) -> str:
+        return f"deedbook_left_{self.ledger.client.ledger[:12]}_{name}"
+
+    def _context(self, request: Request, session: Session, account: Account, route: Route) -> PageContext:
         size, now_ms = self.ledger.client.head().size, self.clock_ms()
         if self._rebuild is not None:
             self._rebuild.demand(size, searches=route.searches and bool(request.query_params.get("text")))
@@ -228,15 +283,15 @@ class Dashboard:
             query=query,
             as_of=as_of,
             instant=instant,
-            human=self.human,
-            left=self._left(request),
+            account=account,
+            left=self._left(request, account.name),
             audit=self._audit,
-            leave=self.guard.leave,
+            guard=self.guard,
         )
 
-    def _left(self, request: Request) -> int | None:
+    def _left(self, request: Request, name: str) -> int | None:
         """Return the log's last index when this browser's user went away; None if they were here all the time."""
-        if (match := _AWAY.fullmatch(request.cookies.get(self._away_cookie, ""))) is None:
+        if (match := _AWAY.fullmatch(request.cookies.get(self._away_cookie(name), ""))) is None:
             return None
         left_at, last, at_ms = match.groups()
         return int(last) if self.clock_ms() - int(at_ms) > away_min_ms else int(left_at) if left_at else None
@@ -245,8 +300,8 @@ class Dashboard:
 class _RequestFilter:
     """Refuses requests for another host, adds the security headers, and recognizes requests for JSON."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -258,7 +313,7 @@ class _RequestFilter:
             await send(message)
 
         try:
-            check_host(Headers(scope=scope))
+            self._guard.check_host(Headers(scope=scope))
         except Refused as refusal:
             await PlainTextResponse(f"{refusal.message}\n", 400)(scope, receive, send_with_headers)
             return
@@ -272,9 +327,18 @@ def _nothing(_: PageContext) -> Page:
     raise Refused("NOT_FOUND", "there is no such page: use the menu at the top")
 
 
-def _form(request: Request, body: bytes) -> Mapping[str, str]:
-    """Return the fields of a form. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``; as ``check_origin``."""
-    check_origin(request.headers)
+async def _body(request: Request) -> bytes:
+    """Return the body of a request, or a part of it that is longer than a form may be."""
+    body = b""
+    async for part in request.stream():
+        if len(body := body + part) > form_size_max_bytes:
+            break
+    return body
+
+
+def _form(guard: Guard, request: Request, body: bytes) -> Mapping[str, str]:
+    """Return the fields of a form. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``; as ``Guard.check_origin``."""
+    guard.check_origin(request.headers)
     if len(body) > form_size_max_bytes:
         raise Refused("TOO_LARGE", f"a form has at most {form_size_max_bytes} bytes", limit=form_size_max_bytes)
     try:

@@ -29,8 +29,9 @@ from deedbook.projections.answers.query import age_of
 from deedbook.projections.briefs.prompt import fidelity_text
 
 if TYPE_CHECKING:
+    from deedbook.consumers.interfaces.dashboard.account import Account
     from deedbook.consumers.interfaces.dashboard.audit import Audit
-    from deedbook.consumers.interfaces.dashboard.guard import Session
+    from deedbook.consumers.interfaces.dashboard.guard import Guard, Session
     from deedbook.consumers.sdk.ledger import Ledger
 
 _IDEOGRAPHS: Final = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
@@ -67,23 +68,29 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
     """The context of a request: the ledger at one time, the parameters of the address, and the user.
 
     ``head`` is the index of the last entry (-1: none). ``as_of`` is the last entry that the page considers (None: all),
-    ``instant`` the same as requested, and ``now_ms`` the time of that entry. ``human`` may decide here (None: the
-    dashboard is read-only). ``params`` are from the path and ``query`` from the query string, each name once. ``left``
-    is the last index when the user went away, ``audit`` the running or last audit; ``leave`` ends a session.
+    ``instant`` the same as requested, and ``now_ms`` the time of that entry. ``session`` is the login of this browser,
+    ``account`` its name and its rights now, and ``guard`` has all logins. ``params`` are from the path and ``query``
+    from the query string, each name once. ``left`` is the last index when the user went away, ``audit`` the running or
+    last audit.
     """
 
     ledger: Ledger
     session: Session
+    account: Account
+    guard: Guard
     audit: Audit
-    leave: Callable[[Session], None]
     head: int
     now_ms: int
     params: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     as_of: int | None = None
     instant: str | None = None
-    human: str | None = None
     left: int | None = None
+
+    @property
+    def human(self) -> str | None:
+        """The name that may decide here; None if this login only reads."""
+        return self.account.human
 
     @property
     def client(self) -> Client:

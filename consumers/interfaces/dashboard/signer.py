@@ -10,13 +10,15 @@ that is stored unsealed is refused here. The passphrase is never stored, shown o
 
 from __future__ import annotations
 
+import ctypes
 import hmac
 import math
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 
+_SET_DUMPABLE: Final = 4  # PR_SET_DUMPABLE of prctl(2)
 _opening = threading.Lock()  # one at a time for all sessions: each takes a second and 256 MiB
 
 
@@ -38,13 +41,13 @@ def why_unusable(ledger: Ledger, name: str) -> str:
     Empty if its passphrase is all that is missing.
     """
     try:
-        _check_usable(ledger, name)
+        check_usable(ledger, name)
     except Refused as refusal:
         return refusal.message
     return ""
 
 
-def _check_usable(ledger: Ledger, name: str) -> None:
+def check_usable(ledger: Ledger, name: str) -> None:
     """Check all about a key but its passphrase.
 
     Raises Refused: ``KEY_LOCKED``, ``NOT_AUTHORIZED``, ``NOT_TRUSTED``; as ``read_key_file``.
@@ -63,10 +66,10 @@ def _check_usable(ledger: Ledger, name: str) -> None:
 
 
 class Trials:
-    """The attempts of one session to unlock keys: each wrong passphrase lengthens the wait.
+    """Attempts to unlock a key: each wrong passphrase lengthens the wait.
 
-    Attempts of other sessions do not count, because they could lock out the human. An attacker who can create sessions
-    can also read the sealed key.
+    The sessions of one human count together, so a new login gives no new attempts. A session that opened the key counts
+    alone from then on: the attempts of a stranger who came in by the human's link cannot lock out the human.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -81,26 +84,28 @@ class Trials:
         the key is stored unsealed; as ``Home.open``.
         """
         with _opening:
-            _check_usable(ledger, name)
+            check_usable(ledger, name)
             if not passphrase:
                 raise Refused("KEY_LOCKED", f"to sign as {name}, type the passphrase of your key")
             if (wait_s := math.ceil(self._next - self.clock())) > 0:
                 raise Refused("KEY_LOCKED", f"the last passphrase was wrong: wait {wait_s} s, then try again")
-            # Count the attempt as wrong until it has succeeded, so that any other failure costs time, too.
             self._wrong += 1
-            self._next = self.clock() + min(2.0**self._wrong, passphrase_wait_max_s)
-            key = ledger.home.open(name, passphrase)
+            try:
+                key = ledger.home.open(name, passphrase)
+            finally:  # any other failure costs time, too; and the wait begins when the answer is known
+                self._next = self.clock() + min(2.0**self._wrong, passphrase_wait_max_s)
             self._wrong, self._next = 0, 0.0
             return key
 
 
 class Signer:
-    """A person's key in one browser session; threads share it."""
+    """The key of one human in one browser session; threads share it."""
 
-    def __init__(self, trials: Trials) -> None:
-        """Start locked."""
-        self._trials = trials
+    def __init__(self, name: str, trials: Trials) -> None:
+        """Start locked, with the attempts of all sessions of ``name``."""
+        self._name, self._trials = name, trials
         self._key: Key | None = None
+        self._is_over = False
         self._until, self._proof = 0.0, ""
         self._end: threading.Timer | None = None
 
@@ -109,19 +114,26 @@ class Signer:
         """The seconds for which the key is still unlocked, rounded up; 0 if it is locked."""
         return 0 if self._key is None else max(0, math.ceil(self._until - self._trials.clock()))
 
-    def unlock(self, ledger: Ledger, name: str, passphrase: str) -> str:
-        """Unlock the key of ``name`` for ``key_unlocked_max_s``, and return the proof that later signatures need.
+    def unlock(self, ledger: Ledger, passphrase: str) -> str:
+        """Unlock the key for ``key_unlocked_max_s``, and return the proof that later signatures need.
 
         Raises Refused: as ``Trials.open``.
         """
-        key = self._trials.open(ledger, name, passphrase)
+        key = self._open(ledger, passphrase)
         self.lock()
         proof = self._proof = secrets.token_urlsafe(16)
         self._key, self._until = key, self._trials.clock() + key_unlocked_max_s
         self._end = threading.Timer(key_unlocked_max_s, self.lock)
         self._end.daemon = True
         self._end.start()
+        if self._is_over:  # the session ended while the key was opened, which takes a second
+            self.lock()
         return proof
+
+    def end(self) -> None:
+        """Forget the key now, and remember none from now on."""
+        self._is_over = True
+        self.lock()
 
     def lock(self) -> None:
         """Forget the key now."""
@@ -129,8 +141,8 @@ class Signer:
         if end is not None:
             end.cancel()
 
-    def author(self, ledger: Ledger, name: str, passphrase: str, proof: str = "") -> Author:
-        """Return the author who signs as ``name``, by the proof of the unlocked key or by the passphrase.
+    def author(self, ledger: Ledger, passphrase: str, proof: str = "") -> Author:
+        """Return the author who signs as this human, by the proof of the unlocked key or by the passphrase.
 
         A request with neither has only the cookie: it locks the key.
 
@@ -140,5 +152,19 @@ class Signer:
         key = self._key if self.left_s and hmac.compare_digest(proof.encode(), self._proof.encode()) else None
         if key is None and not passphrase:
             self.lock()
-        signing = key or self._trials.open(ledger, name, passphrase)
-        return Author(ledger.client, name, lambda _: signing)
+        signing = key or self._open(ledger, passphrase)
+        return Author(ledger.client, self._name, lambda _: signing)
+
+    def _open(self, ledger: Ledger, passphrase: str) -> Key:
+        key = self._trials.open(ledger, self._name, passphrase)
+        self._trials = Trials(self._trials.clock)
+        return key
+
+
+def hide_memory() -> None:
+    """Let no other process of this user read the memory of this process, and dump none of it (Linux; root still can).
+
+    Agents often run as the same user. Without this, on many systems they could read an unlocked key here.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)

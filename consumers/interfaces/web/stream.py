@@ -68,18 +68,19 @@ class Followers:
         for scope in self._present:
             scope.cancel()
 
-    @contextlib.contextmanager
-    def place(self, agent: str = "") -> Iterator[CancelScope]:
-        """Count a client of an agent while the block runs; ``end`` cancels the block.
-
-        Raises Unavailable: ``BUSY`` if there are too many clients, or too many of this agent.
-        """
+    def check(self, agent: str = "") -> None:
+        """Raises Unavailable: ``BUSY`` if there are too many clients, or too many of this agent."""
         if list(self._present.values()).count(agent) >= self._of_agent:
             message = f"{self._of_agent} clients of {agent or 'this server'} already follow the log: close one of them"
             raise Unavailable("BUSY", message, limit=self._of_agent, agent=agent)
         if self.present >= self.limit:
             message = f"{self.limit} clients already follow the log: try again later, or read it page by page"
             raise Unavailable("BUSY", message, limit=self.limit)
+
+    @contextlib.contextmanager
+    def place(self, agent: str = "") -> Iterator[CancelScope]:
+        """Count a client of an agent while the block runs; ``end`` cancels the block. Raises: as ``check``."""
+        self.check(agent)
         scope = CancelScope()
         self._present[scope] = agent
         try:

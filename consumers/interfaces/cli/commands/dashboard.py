@@ -1,4 +1,4 @@
-"""`deed dashboard`: the page from which a person supervises agents, as a process of its own."""
+"""`deed dashboard`: the page from which people supervise agents, as a process of its own."""
 
 from __future__ import annotations
 
@@ -17,81 +17,104 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.interfaces.dashboard.address import Address, announced, running
+from deedbook.consumers.interfaces.cli.web_option import running_dashboard
+from deedbook.consumers.interfaces.dashboard.account import account_of, humans_here
+from deedbook.consumers.interfaces.dashboard.address import OPENING_FILE, Address, announced, running
 from deedbook.consumers.interfaces.dashboard.app import Dashboard
-from deedbook.consumers.interfaces.dashboard.guard import Guard, launch_link
-from deedbook.consumers.interfaces.dashboard.signer import why_unusable
+from deedbook.consumers.interfaces.dashboard.guard import Guard, launch_link, parse_origin
+from deedbook.consumers.interfaces.dashboard.page import templates
+from deedbook.consumers.interfaces.dashboard.signer import check_usable, hide_memory, why_unusable
 from deedbook.consumers.interfaces.web.server import bind, serving
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.home import trust
+from deedbook.ledger.system.files import write_whole
 
 usual_port: Final = 4280
 
 
 @click.command(cls=Command)
 @click.option("--port", type=click.IntRange(0, 65535), help=f"The port on 127.0.0.1 (default: {usual_port}, if free).")
+@click.option("--url", metavar="https://HOST", help="Serve a team behind a proxy with TLS that others reach there.")
+@click.option("--link", "is_link", is_flag=True, help="Only print a link to the dashboard that runs; start none.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the link in this machine's browser.")
-def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
-    """Serve a page on which a person supervises the agents, reads evidence and decides.
+def dashboard(app: App, port: int | None, url: str | None, *, is_link: bool, is_opened: bool) -> None:
+    """Serve a page on which people supervise the agents, read evidence and decide.
 
-    Prints a link that admits one browser within 15 minutes. If it is already running, the command prints a new link.
-    Decisions are signed with a human's key (--as, or the only one here). Without such a key the page is read-only. To
-    open the page from another machine, run `ssh -L 4280:127.0.0.1:4280 HOST` there. Runs until SIGINT or SIGTERM.
+    Prints a link that logs one browser in, once, within 15 minutes, as the human that --as names (default: the only one
+    whose key is here). If a dashboard is already running, the command prints a link to it. Each person logs in with a
+    link of their own, sees what waits for them, and signs only with the passphrase of their own key. A login ends after
+    24 hours, and when the ledger ends its key. Without a human's key it only reads.
+
+    The page listens only on 127.0.0.1. To open it from another machine, run `ssh -L 4280:127.0.0.1:4280 HOST` there.
+    For a team, put a proxy with TLS before it on the same machine and name its address with --url. Plain HTTP on a
+    network is refused, because others could read passphrases. A team's page needs sealed keys: their files belong to
+    the user who runs this command, and so that user and root can try passphrases on them. If you trust neither, run a
+    dashboard with your key on your own machine (--server).
+
+    Runs until SIGINT or SIGTERM.
     """
     ledger = app.ledger()
     # Its address is believed by other verbs, and a key is opened beside it: not in a folder that a stranger made.
     trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
-    human, why_not = who_decides(ledger)
-    if (other := running(ledger.settings.home)) is not None:
-        if other.human != human:
-            message = f"one as {other.human or 'nobody'} runs at {other.url} (process {other.pid}): end it first"
-            raise Unavailable("STORE_IN_USE", message, url=other.url, pid=other.pid)
-        _show(app, other, why_not, is_opened=is_opened)
+    origin, name = None if url is None else parse_origin(url), name_of_link(ledger)
+    if name is None and (is_link or is_opened):
+        raise Refused("USAGE", f"say with --as whose link: {', '.join(humans_here(ledger))}")
+    if (here := running_dashboard(app) if is_link else running(ledger.settings.home)) is not None:
+        _show(app, here, name, is_opened=is_opened)
         return
+    for human in humans_here(ledger) if origin else ():
+        check_usable(ledger, human)
     try:
         listening = bind(str(usual_port if port is None else port))
     except Unavailable:
-        if port is not None:
+        if port is not None or origin is not None:
             raise
         listening = bind("0")
     with listening:
-        asyncio.run(_serve(app, listening, human, why_not, is_opened=is_opened))
+        asyncio.run(_serve(app, listening, origin, name, is_opened=is_opened))
 
 
-def who_decides(ledger: Ledger) -> tuple[str | None, str]:
-    """Return the human who may decide, else None and why nobody can, in words."""
-    humans = {agent.name for agent in ledger.client.agents() if "human" in agent.roles and agent.removed_index is None}
-    here = sorted(name for name in humans if ledger.home.key_file(name).exists())
-    name = ledger.agent or (here[0] if len(here) == 1 else None)
-    if name is None:
-        return None, f"say with --as who decides: {', '.join(here)}" if here else "no human's key is here"
-    if name in here:
-        return name, ""
-    return None, f"the key of {name} is not here" if name in humans else f"{name} is no human: only humans decide here"
+def name_of_link(ledger: Ledger) -> str | None:
+    """Return the name that a link logs in: --as, else the only human here (none: empty). None: there are several."""
+    here = humans_here(ledger)
+    return ledger.agent or (None if len(here) > 1 else "".join(here))
 
 
-async def _serve(app: App, listening: socket.socket, human: str | None, why_not: str, *, is_opened: bool) -> None:
+async def _serve(app: App, listening: socket.socket, origin: str | None, name: str | None, *, is_opened: bool) -> None:
     stop, ledger = stop_at_signals(), app.ledger()
-    guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1])
-    pages = Dashboard(ledger, guard, human=human, why_not=why_not)
+    hide_memory()
+    guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1], origin)
+    pages = Dashboard(ledger, guard)
     async with serving(pages.application(), listening) as url:
-        here = Address(url=url, secret=guard.secret, pid=os.getpid(), human=human)
+        here = Address(url=origin or url, secret=guard.secret, pid=os.getpid())
         with announced(ledger.settings.home, here):
-            _show(app, here, why_not, is_opened=is_opened)
+            _show(app, here, name, is_opened=is_opened)
             await stop.wait()
         pages.close()
 
 
-def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
-    link = f"{here.url}/launch?token={launch_link(here.secret, time.time_ns() // 1_000_000)}"
-    data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}
-    app.show("dashboard", data, link)
+def _show(app: App, here: Address, name: str | None, *, is_opened: bool) -> None:
+    """Print a link that logs in as ``name``; without a name the address, and how each person gets a link."""
+    ledger, link, human, why_not = app.ledger(), None, None, None
+    if name is None:
+        command = app.here("deed dashboard --link --as NAME")
+        note = f"each person logs in with a link of their own: `{command}` ({', '.join(humans_here(ledger))})"
+    else:
+        link = f"{here.url}/launch?token={launch_link(here.secret, name, time.time_ns() // 1_000_000)}"
+        account = account_of(ledger, name)
+        human, why_not = account.human, account.why_not or None
+        unusable = why_unusable(ledger, human) if human else ""
+        note = f"you cannot sign in the browser: {unusable}" if unusable else f"decisions are signed as {human}"
+        note = f"reading only: {why_not}" if why_not else note
+    data = {"link": link, "url": here.url, "pid": here.pid, "human": human, "reads_only_because": why_not}
+    app.show("dashboard", data, link or here.url)
     if not app.as_json:
-        unusable = why_unusable(app.ledger(), here.human) if here.human else ""
-        note = f"you cannot sign in the browser: {unusable}" if unusable else f"decisions are signed as {here.human}"
-        echo(f"reading only: {why_not}" if why_not else note, err=True)
+        echo(note, err=True)
     sys.stdout.flush()
-    if is_opened:
+    if link and is_opened:
+        # All users see the arguments of a browser, so it gets the link from a file that only its owner can read.
+        path = ledger.settings.home / OPENING_FILE
+        write_whole(path, templates().get_template("open.html").render(link=link).encode())
         # A browser in the terminal would hold up the server it is to show.
-        threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+        threading.Thread(target=webbrowser.open, args=(path.as_uri(),), daemon=True).start()

@@ -31,7 +31,7 @@ from deedbook.ledger.system.files import TEMPORARY, as_unavailable
 
 _named_max: Final = 3
 _OWN_NAME: Final = re.compile(
-    r"\.gitignore|witnessed|(?:chains|client|config)\.toml|(?:dashboard|tokens)\.json"
+    r"\.gitignore|witnessed|(?:chains|client|config)\.toml|(?:dashboard|tokens)\.json|dashboard\.html"
     r"|keys|log|blobs|bus|cache|logs|replaced|setup-kept|spool|subscribers"
     r"|[\w.-]+\.(?:begun|lock|log|secret|token)|[\w.-]+\.db(?:-[a-z]+)?|" + re.escape(TEMPORARY) + ".*"
 )

@@ -9,12 +9,13 @@ from deedbook.consumers.interfaces.dashboard.page import Route
 from deedbook.consumers.interfaces.dashboard.pages.acceptance import PATH, acceptance, accepted
 from deedbook.consumers.interfaces.dashboard.pages.agents import agent, agents
 from deedbook.consumers.interfaces.dashboard.pages.audit import VERIFY, audit, verify
-from deedbook.consumers.interfaces.dashboard.pages.decisions import decided, lock, logout, unlock
+from deedbook.consumers.interfaces.dashboard.pages.decisions import decided, lock, unlock
 from deedbook.consumers.interfaces.dashboard.pages.events import event, events, search
 from deedbook.consumers.interfaces.dashboard.pages.graph import graph, knowledge
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version, review
 from deedbook.consumers.interfaces.dashboard.pages.home import home
 from deedbook.consumers.interfaces.dashboard.pages.lists import LISTS, list_page
+from deedbook.consumers.interfaces.dashboard.pages.me import logout, logout_others, me
 from deedbook.consumers.interfaces.dashboard.pages.proof import proof, receipt
 from deedbook.consumers.interfaces.dashboard.pages.reasoning import reasoning
 from deedbook.consumers.interfaces.dashboard.pages.session import session
@@ -45,6 +46,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/agents", "agents", agents, "Agents"),
     Route("/a/{name:path}", "agent", agent),
     Route("/audit", "audit", audit, "Audit"),
+    Route("/me", "me", me),
 )
 
 DOWNLOADS: Final[tuple[Route, ...]] = (Route("/receipts/{ref:path}", "receipt", receipt),)
@@ -57,4 +59,5 @@ FORMS: Final[tuple[Route, ...]] = (
     Route("/unlock", "unlock", unlock),
     Route("/lock", "lock", lock),
     Route("/logout", "logout", logout),
+    Route("/logout/others", "logout", logout_others),
 )

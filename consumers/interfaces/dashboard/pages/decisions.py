@@ -187,9 +187,7 @@ def check_may_sign(context: PageContext) -> None:
 
 def author_of(context: PageContext, form: Mapping[str, str]) -> Author:
     """Return the human as the author of signed events, by the fields of their form. Raises: as ``Signer.author``."""
-    return context.session.signer.author(
-        context.ledger, context.human or "", form.get("passphrase", ""), form.get("proof", "")
-    )
+    return context.session.signer.author(context.ledger, form.get("passphrase", ""), form.get("proof", ""))
 
 
 def sign(context: PageContext, author: Author, decision: Decision, args: dict[str, Any]) -> int:
@@ -251,7 +249,7 @@ def unlock(context: PageContext, form: Mapping[str, str]) -> Redirect:
     if context.human is None:
         raise _read_only()
     context.session.demand(form, "unlock")
-    proof = context.session.signer.unlock(context.ledger, context.human, form.get("passphrase", ""))
+    proof = context.session.signer.unlock(context.ledger, form.get("passphrase", ""))
     return Redirect(f"{own_path(form.get('next', '/')).partition('#')[0]}#unlocked={proof}")
 
 
@@ -262,14 +260,7 @@ def lock(context: PageContext, form: Mapping[str, str]) -> Redirect:
     return Redirect(own_path(form.get("next", "/")))
 
 
-def logout(context: PageContext, form: Mapping[str, str]) -> Redirect:
-    """End this browser's session, and lead to the page that explains how to log in again."""
-    context.session.demand(form, "logout")
-    context.leave(context.session)
-    return Redirect("/")
-
-
 def _read_only() -> Refused:
     return Refused(
-        "NOT_AUTHORIZED", "this dashboard is read-only: start `deed dashboard --as NAME` with the name of a human"
+        "NOT_AUTHORIZED", "this page is read-only: log in as a human whose key is here, and decide about the present"
     )

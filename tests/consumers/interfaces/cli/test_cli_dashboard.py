@@ -4,14 +4,18 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from calling import Deed, Place, Running, environment
+from building import Ledger as Made
+from calling import Deed, Place, Running, environment, wait_max_s
 
-from deedbook.consumers.interfaces.cli.commands.dashboard import who_decides
+from deedbook.consumers.interfaces.cli.commands.dashboard import name_of_link
+from deedbook.consumers.interfaces.dashboard.account import account_of
 from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.format.identity import write_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +55,10 @@ def test_called_again_it_prints_a_fresh_link_of_the_one_that_runs(
     again = deed.data("dashboard")
     assert (again["url"], again["pid"]) == (shown.data["url"], shown.pid)
     assert httpx.get(again["link"], timeout=60).status_code == 303
-    assert deed.refuses("STORE_IN_USE", "--as", "a", "dashboard")["details"]["pid"] == shown.pid
+    assert "you cannot sign in the browser: the key of rita has no passphrase" in deed.run("dashboard").err
+    linked = deed.data("dashboard", "--link", "--as", "a")
+    assert (linked["url"], linked["human"]) == (shown.data["url"], None)
+    assert "a is no human" in linked["reads_only_because"]
 
 
 def test_show_prints_the_address_of_its_page(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,23 +106,89 @@ def test_a_killed_one_is_not_taken_for_alive(
     Deed(capsys, Place(running.home)).refuses("NOT_FOUND", "show", 3, "--web")
 
 
-def test_who_decides_is_the_human_whose_key_is_here(populated: Callable[[str], Path]) -> None:
+def test_without_a_name_the_link_is_of_the_only_human_whose_key_is_here(populated: Callable[[str], Path]) -> None:
     home = populated("deciding")
-    for name, human, why in (
-        (None, "rita", ""),
-        ("rita", "rita", ""),
-        ("a", None, "a is no human"),
-        ("nobody", None, "nobody is no human"),
-    ):
-        with Ledger(name, home=home) as ledger:
-            decides = who_decides(ledger)
-        assert decides[0] == human
-        assert decides[1].startswith(why)
+
+    def of(agent: str | None) -> tuple[str | None, str]:
+        with Ledger(agent, home=home) as ledger:
+            name = name_of_link(ledger)
+            return name, "" if name is None else account_of(ledger, name).why_not
+
+    assert of(None) == of("rita") == ("rita", "")
+    assert of("a") == ("a", "a is no human: only humans decide here")
+    assert of("nobody") == ("nobody", "nobody is no human: only humans decide here")
     (home / "keys" / "rita.key").unlink()
-    with Ledger(home=home) as ledger:
-        assert who_decides(ledger) == (None, "no human's key is here")
-    with Ledger("rita", home=home) as ledger:
-        assert who_decides(ledger) == (None, "the key of rita is not here")
+    assert of(None) == ("", "no human's key is here")
+    assert of("rita") == ("rita", "")  # whose queue can be read where the key is not
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Path:
+    """A folder with the sealed keys of two humans, rita and ruth."""
+    with Made(tmp_path / ".deedbook", agents={"rita": ["human"], "ruth": ["human"]}) as ledger:
+        for name in ("rita", "ruth"):
+            write_key(ledger.home.key_file(name), ledger.keys[name], ledger=ledger.id, name=name, passphrase="a horse")
+        ledger.write_keys()
+        return ledger.home.path
+
+
+def test_each_of_several_humans_gets_a_link_of_their_own(team: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deed = Deed(capsys, Place(team))
+    assert "deed dashboard" in deed.refuses("NOT_FOUND", "dashboard", "--link", "--as", "ruth")["message"]
+    with Shown(team) as running:
+        assert (running.data["link"], running.data["human"]) == (None, None)  # a log would keep it
+        assert "rita, ruth" in deed.refuses("USAGE", "dashboard", "--link")["message"]
+        said = deed.run("dashboard")
+        assert said.out == f"{running.data['url']}\n"
+        assert f"`deed dashboard --link --as NAME --home {team}` (rita, ruth)" in said.err
+        for name in ("rita", "ruth"):
+            linked = deed.data("dashboard", "--link", "--as", name)
+            assert (linked["human"], linked["pid"], linked["reads_only_because"]) == (name, running.pid, None)
+            with httpx.Client(base_url=linked["url"], timeout=60) as browser:
+                assert browser.get(linked["link"]).status_code == 303
+                assert browser.get("/me.json").json()["data"]["name"] == name
+
+
+def test_dashboard_at_a_server_decides_only_in_the_name_that_it_is_connected_as(served: Place) -> None:
+    for agent, why_not in (
+        ("rita", ""),
+        ("a", "this dashboard is connected to its server as a, so nobody else decides"),
+    ):
+        with Ledger(agent, home=served.home, server=served.server) as ledger:
+            account = account_of(ledger, "rita")
+            assert account.why_not.startswith(why_not)
+            assert account.human == ("rita" if agent == "rita" else None)
+
+
+def test_page_for_a_team_needs_tls_and_sealed_keys(team: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deed, url = Deed(capsys, Place(team)), "https://deeds.example.org"
+    assert "without TLS" in deed.refuses("USAGE", "dashboard", "--url", "http://deeds.example.org")["message"]
+    with Shown(team, "--url", url, "--as", "ruth") as running:
+        assert running.data["url"] == url
+        assert running.data["link"].startswith(f"{url}/launch?token=")
+        assert deed("show", 0, "--web").strip() == f"{url}/e/0"
+    (team / "keys" / "ruth.key").unlink()
+    with Made(team, agents={"ruth": ["human"]}) as ledger:
+        ledger.write_keys()
+    assert "the key of ruth has no passphrase" in deed.refuses("KEY_LOCKED", "dashboard", "--url", url)["message"]
+
+
+def test_browser_gets_its_link_from_a_private_file_and_not_as_an_argument(
+    populated: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, called = tmp_path / "browser", tmp_path / "called"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {called}.new && mv {called}.new {called}\n')
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", str(browser))
+    with Shown(populated("opened"), "--open") as running:
+        file = running.home / "dashboard.html"
+        deadline = time.monotonic() + wait_max_s
+        while not called.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert called.read_text() == f"{file.as_uri()}\n"
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert f'content="0; url={running.data["link"]}"' in file.read_text()
+    assert not file.exists()
 
 
 def test_without_its_extra_it_names_it(alone: Deed) -> None:

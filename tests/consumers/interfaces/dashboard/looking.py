@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from building import Ledger
+from building import AGENTS, Ledger
 from starlette.testclient import TestClient
 
 from deedbook.consumers.interfaces.dashboard.app import Dashboard
@@ -18,10 +18,12 @@ from deedbook.ledger.home.config import Settings
 from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import httpx
+
+    from deedbook.ledger.events.authority import Role
 
 SECRET = "s" * 40
 PASSPHRASE = "correct horse 電池"
@@ -29,22 +31,23 @@ ORIGIN = "http://127.0.0.1:4280"
 
 
 @cache
-def sealed(seed: bytes, ledger: str, name: str) -> bytes:
-    """Return the file of a key that opens with ``PASSPHRASE``; made once, because that takes most of a second."""
-    return encode_key(Key(seed), ledger=ledger, name=name, passphrase=PASSPHRASE)
+def sealed(seed: bytes, ledger: str, name: str, passphrase: str) -> bytes:
+    """Return the file of a key that opens with a passphrase; made once, because that takes most of a second."""
+    return encode_key(Key(seed), ledger=ledger, name=name, passphrase=passphrase)
 
 
-def seal(ledger: Ledger, name: str = "rita") -> None:
+def seal(ledger: Ledger, name: str = "rita", passphrase: str = PASSPHRASE) -> None:
     """Seal the key of a human in its file."""
-    ledger.home.key_file(name).write_bytes(sealed(ledger.keys[name].seed, ledger.id, name))
+    ledger.home.key_file(name).write_bytes(sealed(ledger.keys[name].seed, ledger.id, name, passphrase))
 
 
 class Viewer:
-    """A browser that was let in; ``ledger`` is what it looks at, and can be written to."""
+    """A browser that was let in by a link of ``name``; ``ledger`` is what it looks at, and can be written to."""
 
-    def __init__(self, ledger: Ledger, dashboard: Dashboard) -> None:
+    def __init__(self, ledger: Ledger, dashboard: Dashboard, name: str = "rita") -> None:
         self.ledger = ledger
         self.dashboard = dashboard
+        self.name = name
         self.open()
 
     def open(self) -> None:
@@ -52,10 +55,13 @@ class Viewer:
         self.client = TestClient(self.dashboard.application(), ORIGIN, follow_redirects=False)
         self.enter()
 
-    def enter(self) -> httpx.Response:
-        """Come in by a fresh launch link."""
-        link = launch_link(SECRET, self.ledger.clock())
-        return self.client.get("/launch", params={"token": link})
+    def enter(self, link: str = "", **headers: str) -> httpx.Response:
+        """Come in by a launch link, by default a fresh one of the viewer's own name."""
+        return self.client.get("/launch", params={"token": link or self.link()}, headers=headers)
+
+    def link(self) -> str:
+        """Return the token of a fresh launch link."""
+        return launch_link(SECRET, self.name, self.ledger.clock())
 
     def get(self, path: str, **query: Any) -> httpx.Response:
         """Get a page, whatever its status."""
@@ -81,15 +87,27 @@ class Viewer:
         return self.client.post(path, data=form, headers=own if headers is None else headers)
 
 
-def look(folder: Path, *, human: str | None = "rita") -> Iterator[Viewer]:
+def form_of(viewer: Viewer, word: str, path: str = "/h/x", **written: str) -> dict[str, str]:
+    """Return the form of a page as a browser sends it when the button of ``word`` is pressed."""
+    form = viewer.data(path)["form"]
+    (button,) = [one for one in form["choices"] if one["word"] == word]
+    return {**form["fields"], "decision": button["value"], "note": "", **written}
+
+
+def token_of(page: str, path: str) -> str:
+    """Return the token in the form of a page that is sent to ``path``."""
+    return page.partition(f'action="{path}"')[2].partition('name="csrf" value="')[2].partition('"')[0]
+
+
+def look(folder: Path, *, human: str = "rita", agents: Mapping[str, Sequence[Role]] = AGENTS) -> Iterator[Viewer]:
     """Yield a viewer of a new ledger, by default as its human, rita."""
-    with Ledger(folder) as ledger:
+    with Ledger(folder, agents=agents) as ledger:
         # LMDB opens a folder once in a process: what the dashboard reads is the very log that the test writes to.
         ledger.write_keys()
         client = LocalClient(ledger.settings(), log=ledger.log, views=Reader)
         clients._clients[folder.resolve()] = client, 0
         with Open(settings=Settings(home=folder, agent=human)) as opened:
-            dashboard = Dashboard(opened, Guard(SECRET, 4280), human=human, clock_ms=ledger.clock)
-            viewer = Viewer(ledger, dashboard)
+            dashboard = Dashboard(opened, Guard(SECRET, 4280), clock_ms=ledger.clock)
+            viewer = Viewer(ledger, dashboard, human)
             yield viewer
             dashboard.close()

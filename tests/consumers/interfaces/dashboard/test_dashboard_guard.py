@@ -1,13 +1,22 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from looking import ORIGIN, SECRET
 
 from deedbook.consumers.interfaces.dashboard import app
-from deedbook.consumers.interfaces.dashboard.guard import CSP, Guard, launch_link, link_max_s
+from deedbook.consumers.interfaces.dashboard.account import Account
+from deedbook.consumers.interfaces.dashboard.guard import (
+    CSP,
+    Guard,
+    launch_link,
+    link_max_s,
+    session_max_s,
+    sessions_of_name_max,
+)
 from deedbook.consumers.interfaces.dashboard.page import Redirect, Route
+from deedbook.ledger.format.identity import Key
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -15,29 +24,58 @@ if TYPE_CHECKING:
 OWN = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
 
 
-def test_a_launch_link_lets_one_browser_in() -> None:
-    guard, link = Guard(SECRET, 4280), launch_link(SECRET, 1_000)
-    cookie = guard.launch(link, 2_000)
-    assert guard.session(cookie) is not None
-    assert guard.launch(link, 2_000) is None
+RITA: Final = Account("rita", "ab" * 32, ("human",))
+
+
+def launch(guard: Guard, text: str, now_ms: int, account: Account = RITA, cookie: str | None = None) -> str | None:
+    """Follow a link as the application does; return the cookie."""
+    link = guard.link(text)
+    return link and guard.launch(link, account, now_ms, user_agent="", cookie=cookie)
+
+
+def test_a_launch_link_lets_one_browser_in_as_its_name() -> None:
+    guard, text = Guard(SECRET, 4280), launch_link(SECRET, "rita", 1_000)
+    session = guard.session(launch(guard, text, 2_000), 2_000)
+    assert session is not None
+    assert (session.name, session.key, session.ended) == ("rita", RITA.key, "")
+    assert launch(guard, text, 2_000) is None
 
 
 def test_a_stale_a_forged_and_a_foreign_link_let_nobody_in() -> None:
-    guard, link = Guard(SECRET, 4280), launch_link(SECRET, 1_000)
-    later, nonce, mac = link.split(".")
-    assert guard.launch(link, 1_000 + link_max_s * 1000) is None
-    assert guard.launch(f"{int(later) + 1}.{nonce}.{mac}", 2_000) is None
-    assert guard.launch(launch_link("t" * 40, 1_000), 2_000) is None
-    assert guard.launch("", 2_000) is None
-    assert guard.session("x") is None
-    assert guard.launch(link, 2_000) is not None  # none of those used it up
+    guard, text = Guard(SECRET, 4280), launch_link(SECRET, "rita", 1_000)
+    later, nonce, name, mac = text.split(".")
+    assert launch(guard, text, 1_000 + link_max_s * 1000) is None
+    for forged in (
+        f"{int(later) + 1}.{nonce}.{name}.{mac}",
+        f"{later}.{nonce}.ruth.{mac}",
+        f"{later}.{nonce}..{mac}",
+        launch_link("t" * 40, "rita", 1_000),
+        "",
+    ):
+        assert guard.link(forged) is None
+    assert guard.session("x", 0) is None
+    assert launch(guard, text, 2_000) is not None  # none of those used it up
 
 
-def test_there_are_never_more_than_so_many_sessions() -> None:
+def test_a_name_has_only_so_many_logins_and_takes_none_of_others() -> None:
+    guard, ruth = Guard(SECRET, 4280), RITA._replace(name="ruth")
+    other = launch(guard, launch_link(SECRET, "ruth", 1_000), 1_000, ruth)
+    cookies = [launch(guard, launch_link(SECRET, "rita", 1_000), 1_000) for _ in range(sessions_of_name_max + 1)]
+    assert [guard.session(cookie, 1_000) is None for cookie in cookies].count(True) == 1
+    assert guard.session(cookies[0], 1_000) is None
+    assert guard.session(other, 1_000) in guard.sessions_of("ruth")
+
+
+def test_a_login_ends_after_a_day_and_forgets_its_key() -> None:
     guard = Guard(SECRET, 4280)
-    cookies = [guard.launch(launch_link(SECRET, 1_000), 1_000) for _ in range(65)]
-    assert [guard.session(cookie) is None for cookie in cookies].count(True) == 1
-    assert guard.session(cookies[0]) is None
+    cookie = launch(guard, launch_link(SECRET, "rita", 1_000), 1_000)
+    session = guard.session(cookie, 1_000 + session_max_s * 1000 - 1)
+    assert session is not None
+    session.signer._key, session.signer._until = Key(bytes(32)), 1e12
+    assert (session.ended, session.signer.left_s > 0) == ("", True)
+    guard.session(None, 1_000 + session_max_s * 1000)  # whoever asks
+    assert session.ended == "This login ended after 24 hours."
+    assert (session.signer._key, guard.sessions_of("rita")) == (None, [])
 
 
 def test_the_cookie_is_for_this_server_and_for_no_script(viewer: Viewer) -> None:
@@ -95,7 +133,7 @@ def acting(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Viewer:
 
 
 def token_of(viewer: Viewer, *words: str) -> str:
-    session = viewer.dashboard.guard.session(viewer.client.cookies["deedbook_4280"])
+    session = viewer.dashboard.guard.session(viewer.client.cookies["deedbook_4280"], 0)
     assert session is not None
     return session.token(*words)
 
@@ -138,17 +176,6 @@ def test_a_form_is_of_limited_size_and_plain_text(acting: Viewer) -> None:
     for body in (b"csrf=%ff%fe", "csrf=é".encode(), b"&".join(b"a=1" for _ in range(200))):
         assert acting.client.post("/act", content=body, headers=OWN).status_code == 400
     assert acting.client.get("/act").status_code == 404
-
-
-def test_who_leaves_is_let_in_no_more_and_nobody_else_is_sent_away(viewer: Viewer) -> None:
-    page = viewer.page("/")
-    token = page.partition('action="/logout"')[2].partition('value="')[2].partition('"')[0]
-    assert viewer.post("/logout", csrf="0" * 64).status_code == 403
-    assert viewer.post("/logout", {"origin": "http://evil.example"}, csrf=token).status_code == 403
-    other = viewer.dashboard.guard.launch(launch_link(SECRET, viewer.ledger.clock()), viewer.ledger.clock())
-    assert viewer.post("/logout", csrf=token).status_code == 303
-    assert viewer.get("/").status_code == 401
-    assert viewer.dashboard.guard.session(other) is not None
 
 
 def test_a_refusal_shows_its_commands_as_code_and_their_markup_as_text(viewer: Viewer) -> None:

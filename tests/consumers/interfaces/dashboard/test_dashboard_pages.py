@@ -266,10 +266,11 @@ def test_who_comes_back_is_told_what_came(viewer: Viewer) -> None:
 
 
 def test_only_who_reads_is_told_why(viewer: Viewer) -> None:
-    viewer.dashboard.human, viewer.dashboard._why_not = None, "no human's key is here"
+    viewer.name = "bob"
+    viewer.enter()
     viewer.ledger.hand_over("x")
     page = viewer.page("/")
-    assert "read-only: no human&#39;s key is here" in page
+    assert "read-only: bob is no human: only humans decide here" in page
     assert viewer.data("/")["items"] == []
 
 

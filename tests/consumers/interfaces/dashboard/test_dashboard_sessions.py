@@ -121,6 +121,7 @@ def test_who_is_at_work_stands_first(viewer: Viewer) -> None:
     viewer.ledger.approve("without", other)
     viewer.ledger.claim("without")
     viewer.ledger.clock.advance(86_400)
+    viewer.enter()
     assert not any(one["is_at_work"] for one in viewer.data("/agents")["agents"])  # a claim of yesterday is no work
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from browser import Shown
 from building import Ledger
-from looking import PASSPHRASE, seal
+from looking import PASSPHRASE, seal, token_of
 
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffRejected
 
@@ -50,11 +50,6 @@ def decide(client: httpx.Client, name: str, word: str, **written: str) -> httpx.
     form = client.get(f"/h/{name}.json").json()["data"]["form"]
     (button,) = [one for one in form["choices"] if one["word"] == word]
     return send(client, form["path"], **form["fields"], decision=button["value"], **written)
-
-
-def token_of(page: str, path: str) -> str:
-    """Return the token in the form of a page that is sent to ``path``."""
-    return page.partition(f'action="{path}"')[2].partition('name="csrf" value="')[2].partition('"')[0]
 
 
 def verify(home: Path) -> subprocess.CompletedProcess[str]:

@@ -30,7 +30,7 @@ class Opening:
         seal(viewer.ledger)
         monkeypatch.setattr("deedbook.ledger.home.home.open_key", self.open_key)
         self.trials = Trials(lambda: self.clock.now_ms / 1000)
-        self.signer = Signer(self.trials)
+        self.signer = Signer("rita", self.trials)
 
     def open_key(self, _path: Any, passphrase: str | None = None) -> Key:
         self.tries.append(passphrase or "")
@@ -40,7 +40,7 @@ class Opening:
 
     def refuses(self, passphrase: str) -> str:
         with pytest.raises(Refused) as refused:
-            self.signer.author(self.ledger, "rita", passphrase)
+            self.signer.author(self.ledger, passphrase)
         assert refused.value.code == "KEY_LOCKED"
         return refused.value.message
 
@@ -51,17 +51,17 @@ def opening(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Opening:
 
 
 def test_a_passphrase_serves_for_one_decision(opening: Opening) -> None:
-    assert opening.signer.author(opening.ledger, "rita", PASSPHRASE).name == "rita"
+    assert opening.signer.author(opening.ledger, PASSPHRASE).name == "rita"
     assert opening.signer.left_s == 0
     assert "type the passphrase" in opening.refuses("")
 
 
 def test_what_was_unlocked_signs_until_its_time_is_over(opening: Opening) -> None:
-    proof = opening.signer.unlock(opening.ledger, "rita", PASSPHRASE)
+    proof = opening.signer.unlock(opening.ledger, PASSPHRASE)
     assert opening.signer.left_s == key_unlocked_max_s
     opening.clock.advance(key_unlocked_max_s - 1)
     assert opening.signer.left_s == 1
-    assert opening.signer.author(opening.ledger, "rita", "", proof).name == "rita"
+    assert opening.signer.author(opening.ledger, "", proof).name == "rita"
     opening.clock.advance(1)
     assert opening.signer.left_s == 0
     assert "type the passphrase" in opening.refuses("")
@@ -70,17 +70,17 @@ def test_what_was_unlocked_signs_until_its_time_is_over(opening: Opening) -> Non
 
 @pytest.mark.parametrize("proof", ["", "x", "é"])
 def test_without_the_proof_what_is_unlocked_signs_nothing_and_is_locked(opening: Opening, proof: str) -> None:
-    right = opening.signer.unlock(opening.ledger, "rita", PASSPHRASE)
-    assert opening.signer.author(opening.ledger, "rita", PASSPHRASE, proof).name == "rita"
+    right = opening.signer.unlock(opening.ledger, PASSPHRASE)
+    assert opening.signer.author(opening.ledger, PASSPHRASE, proof).name == "rita"
     assert opening.signer.left_s
     for one in (proof, right):
         with pytest.raises(Refused, match="type the passphrase"):
-            opening.signer.author(opening.ledger, "rita", "", one)
+            opening.signer.author(opening.ledger, "", one)
     assert opening.signer._key is None
 
 
 def test_what_was_locked_signs_no_more(opening: Opening) -> None:
-    opening.signer.unlock(opening.ledger, "rita", PASSPHRASE)
+    opening.signer.unlock(opening.ledger, PASSPHRASE)
     opening.signer.lock()
     assert (opening.signer.left_s, opening.signer._key) == (0, None)
     assert "type the passphrase" in opening.refuses("")
@@ -90,35 +90,45 @@ def test_the_key_is_forgotten_when_its_time_is_over_though_nobody_asks(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deedbook.consumers.interfaces.dashboard.signer.key_unlocked_max_s", 0)
-    opening.signer.unlock(opening.ledger, "rita", PASSPHRASE)
+    opening.signer.unlock(opening.ledger, PASSPHRASE)
     end = opening.signer._end
     if end is not None:
         end.join(60)
     assert opening.signer._key is None
 
 
+def test_a_key_that_is_opened_while_its_session_ends_is_not_kept(opening: Opening) -> None:
+    opening.signer.end()
+    opening.signer.unlock(opening.ledger, PASSPHRASE)
+    assert (opening.signer.left_s, opening.signer._key) == (0, None)
+
+
 def test_another_session_is_not_unlocked_with_it(opening: Opening) -> None:
-    opening.signer.unlock(opening.ledger, "rita", PASSPHRASE)
-    other = Signer(opening.trials)
+    opening.signer.unlock(opening.ledger, PASSPHRASE)
+    other = Signer("rita", opening.trials)
     assert other.left_s == 0
     with pytest.raises(Refused, match="type the passphrase"):
-        other.author(opening.ledger, "rita", "")
+        other.author(opening.ledger, "")
     opening.signer.lock()
 
 
-def test_after_a_wrong_passphrase_the_next_is_waited_for_in_that_session(opening: Opening) -> None:
+def test_a_wrong_passphrase_lets_every_session_wait_that_never_knew_the_right_one(opening: Opening) -> None:
+    proven = Signer("rita", opening.trials)
+    assert proven.author(opening.ledger, PASSPHRASE).name == "rita"
     opening.refuses("wrong")
     assert "wait 2 s" in opening.refuses(PASSPHRASE)
-    other = Signer(Trials(opening.trials.clock))  # else who tries without end would lock out the human
-    assert other.author(opening.ledger, "rita", PASSPHRASE).name == "rita"
+    with pytest.raises(Refused, match="wait 2 s"):
+        Signer("rita", opening.trials).author(opening.ledger, PASSPHRASE)  # a new login gives no new attempts
+    assert proven.author(opening.ledger, PASSPHRASE).name == "rita"  # a stranger's attempts lock out no human
     opening.clock.advance(2)
     opening.refuses("wrong again")
     assert "wait 4 s" in opening.refuses(PASSPHRASE)
-    assert opening.tries == ["wrong", PASSPHRASE, "wrong again"]
+    assert opening.tries == [PASSPHRASE, "wrong", PASSPHRASE, "wrong again"]
     opening.clock.advance(4)
-    opening.signer.author(opening.ledger, "rita", PASSPHRASE)
+    opening.signer.author(opening.ledger, PASSPHRASE)
     opening.refuses("wrong")
     assert "wait 2 s" in opening.refuses(PASSPHRASE)
+    assert opening.trials.open(opening.ledger, "rita", PASSPHRASE) == opening.key
 
 
 def test_the_wait_has_an_end(opening: Opening) -> None:
@@ -137,14 +147,14 @@ def test_no_refusal_repeats_what_was_typed(opening: Opening) -> None:
 def test_a_key_that_lies_unsealed_is_not_used(viewer: Viewer) -> None:
     ledger = viewer.dashboard.ledger
     with pytest.raises(Refused, match="has no passphrase, so no browser may use it") as refused:
-        Signer(Trials()).author(ledger, "rita", "anything")
+        Signer("rita", Trials()).author(ledger, "anything")
     assert "deed key rotate --lost --as rita" in refused.value.message
 
 
 def test_a_folder_that_is_trusted_no_more_signs_nothing(opening: Opening) -> None:
-    opening.signer.unlock(opening.ledger, "rita", PASSPHRASE)
+    opening.signer.unlock(opening.ledger, PASSPHRASE)
     forget(opening.ledger.settings.home)
     with pytest.raises(Refused) as refused:
-        opening.signer.author(opening.ledger, "rita", "")
+        opening.signer.author(opening.ledger, "")
     assert refused.value.code == "NOT_TRUSTED"
     opening.signer.lock()
