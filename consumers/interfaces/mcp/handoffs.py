@@ -291,9 +291,8 @@ class HandoffTools(Tools):
             with _naming(name):
                 events = events_of(action, row, args, author)
             if action == "complete":
-                warnings = uncommitted(
-                    args.get("artifacts") or ledger.ask("handoffs.show", id=name)["notes"]["touches"]
-                )
+                shown = ledger.ask("handoffs.show", id=name)
+                warnings = uncommitted(ledger.client, shown, args.get("artifacts") or ())
         with _naming(name), of_version(ledger.client, name, args.get("version")):
             place = place_of(action, row, args.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]

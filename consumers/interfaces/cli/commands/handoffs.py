@@ -163,7 +163,7 @@ def command_of(verb: operations.Verb) -> click.Command:
         with content.of_version(app.client(), handoff["id"], options.get("version")):
             expect = content.place_of(verb, handoff, options.get("version"))
             data = content.events_of(verb, handoff, options, app.author())
-            warnings = uncommitted(named or _touched(app, handoff["id"])) if verb == "complete" else ()
+            warnings = _of_work_tree(app, handoff["id"], named, asks=not has_said_yes) if verb == "complete" else ()
             cited = handoff["reasoning_refs"] if verb in ACT_ON_REASONING else ()
             emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, cited=cited, warnings=warnings)
 
@@ -172,13 +172,21 @@ def command_of(verb: operations.Verb) -> click.Command:
         taken.append(
             click.Option(["--yes"], is_flag=True, help="On a terminal: show the handoff, and sign without asking.")
         )
+    if verb == "complete":
+        taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: do not ask about uncommitted files."))
     text = f"{operation.words}\n\n{operation.usage}".strip()
     return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
 
 
-def _touched(app: App, id_: str) -> list[str]:
-    touches: list[str] = app.query("handoffs.show", id=id_)["notes"]["touches"]
-    return touches
+def _of_work_tree(app: App, id_: str, artifacts: Sequence[str], *, asks: bool) -> list[str]:
+    """Warn of uncommitted files before anything is signed, and ask on a terminal; return what JSON has to say."""
+    warnings = uncommitted(app.client(), app.query("handoffs.show", id=id_), artifacts)
+    if app.as_json:
+        return warnings
+    warn(warnings)
+    if warnings and asks and app.has_terminal and not click.confirm("Complete it anyway?", default=False, err=True):
+        raise click.Abort
+    return []
 
 
 def _check_ref(name: str, options: dict[str, Any]) -> None:

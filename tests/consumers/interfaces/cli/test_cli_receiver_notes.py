@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from person_terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +64,7 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     deed("handoff", "check", name, "--all", "--as", "b")
     for file in files[1:]:
         file.write_text("2\n")
-    said = "not committed here: {}: commit it, or the reviewer verifies other content"
+    said = "not committed here: {}: commit first, or the reviewer verifies other content"
     done = deed.data("handoff", "complete", name, "--as", "b")
     assert done["warnings"] == [said.format("a b.py, new.py")]
     other = claimed(deed, fresh("commit"), *touches)
@@ -70,6 +72,42 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     (tmp_path / "out.txt").write_text("1")
     named = ("--artifact", "out.txt", "--artifact", "kept.py", "--artifact", "commit 1a2b")
     assert deed.data("handoff", "complete", other, *named, "--as", "b")["warnings"] == [said.format("out.txt")]
+
+
+def test_files_changed_since_the_claim_are_named_before_anything_is_signed(
+    alone: Deed, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("project")
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments], cwd=folder, check=True)
+
+    git("init", "-q")
+    for name in ("old.py", "sub/tracked.py", "committed.py", ".gitignore"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("out/\n")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (folder / "older.txt").touch()
+    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    time.sleep(0.05)  # files have the time of the last tick of the kernel's clock
+    name = claimed(alone, "h")
+    alone("handoff", "check", name, "--all", "--as", "b")
+    for changed in ("sub/tracked.py", "sub/new.py", "committed.py", "out/log", f"{name}.md", f"{name}.deed.json"):
+        (folder / changed).parent.mkdir(exist_ok=True)
+        (folder / changed).write_text("changed")
+    git("commit", "-qm", "two", "committed.py")
+    said = "not committed here: sub/new.py, sub/tracked.py: commit first"
+    terminal = Terminal(alone.home, "handoff", "complete", name, "--as", "b", cwd=folder)
+    assert said in terminal.until("Complete it anyway?")
+    assert terminal.answer("n")[0] == 130
+    assert alone.data("handoff", "show", name)["status"] == "in_progress"
+    monkeypatch.chdir(folder / "sub")
+    completed = alone.run("handoff", "complete", name, "--as", "b")
+    assert completed.code == 0, "no script is stopped"
+    assert completed.err.startswith(f"warning: {said}")
+    assert completed.err.count("not committed") == 1
 
 
 def test_create_says_which_records_of_the_session_are_signed_with_it(alone: Deed) -> None:
