@@ -10,24 +10,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from deedbook.consumers.reasoning.validator.evidence import HOLDING, Evidence, LookUp, citations_of, is_known, look_up
-from deedbook.consumers.reasoning.validator.reads import Reads, digest_of
-from deedbook.consumers.reasoning.validator.trees import Tree, parts_of
+from deedbook.consumers.reasoning.validator.reads import FileText, Reads, digest_of, file_size_max_bytes
+from deedbook.consumers.reasoning.validator.trees import Tree, committed_contents, parts_of
 from deedbook.consumers.reasoning.validator.validator import assumptions_of
 from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
-from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.reasoning import MISSING
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
 page_read_max_bytes: Final = 16 * 1024**2
 """All files that one page looks into have at most this size together."""
+
+histories_max: Final = 5
+"""For so many places of a page, earlier commits are searched for a text of which only the digest was signed."""
 
 text_shown_max_chars: Final = 2_000
 places_of_text_max: Final = 10
@@ -48,9 +50,10 @@ class Places:
 
     def __init__(self, view: Ask, tree: Tree | None) -> None:
         """Look up files in ``tree`` (None: nowhere), and refs in the ledger of ``view``."""
-        self.folder = tree and str(tree.folder)
+        self.folder = None if tree is None else str(tree.folder)
         self._reads = Reads(tree, partial(is_known, view))
         self._reads.bytes_left = page_read_max_bytes
+        self._histories_left = histories_max
 
     def of_graph(self, memory: ReasoningMemory, validations: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """Return the places that a graph cites, the doubtful ones first; without a tree, as the last validation did.
@@ -99,15 +102,17 @@ class Places:
         }
 
     def _signed(self, look: LookUp, cited: Evidence, digest: str) -> str | None:
-        """Return the text of which an author signed the digest: as it is now, or in the last commit."""
+        """Return the text of which an author signed the digest: as it is now, or as an earlier commit has it."""
         if look.text is not None and digest_of(look.text) == digest:
             return look.text
         parts, outcome = parts_of(cited.path)
-        if digest in ("", MISSING) or outcome != "file" or not (committed := self._reads.at("HEAD")):
+        if digest in ("", MISSING) or outcome != "file" or self.folder is None or not self._histories_left:
             return None
-        with suppress(Refused):  # the commit has too many files to be listed
-            text = committed.file(parts).cited(cited.line, cited.end or cited.line)
-            return text if text is not None and digest_of(text) == digest else None
+        self._histories_left -= 1
+        for content in committed_contents(Path(self.folder), parts, file_size_max_bytes):
+            text = FileText("file", content).cited(cited.line, cited.end or cited.line)
+            if text is not None and digest_of(text) == digest:
+                return text
         return None
 
 

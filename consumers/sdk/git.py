@@ -237,7 +237,7 @@ class Objects(Resource):
         self._starts = 0
 
     def get(self, name: str, size_max: int) -> Found | None:
-        """Return an object by its id (or ``ID^{tree}``), without its content if it is larger than ``size_max``.
+        """Return an object by its id, ``ID^{tree}`` or ``ID:PATH``; without its content above ``size_max`` bytes.
 
         None: there is no such object, or it is damaged. Raises Unavailable: ``STORE_UNAVAILABLE`` if git does not
         answer in time, or ends repeatedly.
@@ -245,7 +245,7 @@ class Objects(Resource):
         process = self._running()
         try:
             assert process.stdin is not None  # noqa: S101 - it is a pipe
-            process.stdin.write(name.encode("ascii") + b"\n")
+            process.stdin.write(name.encode() + b"\n")
             header = self._line().split(b" ")
             if len(header) != 3:  # "NAME missing", "NAME ambiguous"
                 return None

@@ -19,7 +19,7 @@ import msgspec
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.differences import folded, word_changes
 from deedbook.consumers.interfaces.dashboard.marks import MARKS
-from deedbook.consumers.interfaces.dashboard.text_links import link_pieces
+from deedbook.consumers.interfaces.dashboard.text_links import link_pieces, place_pieces
 from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -155,6 +155,7 @@ def templates() -> jinja2.Environment:
         "language": language_of,
         "line": sanitize_line,
         "link_pieces": link_pieces,
+        "place_pieces": place_pieces,
         "merged": lambda query, name, value: {**query, name: value},
         "number": "{:,}".format,
         "escape_text": escape_text,

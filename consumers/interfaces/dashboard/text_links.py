@@ -1,4 +1,4 @@
-"""Finds the things of a ledger that a text names, so that a page can link to them. Pure.
+"""Finds the things of a ledger, and the places of files, that a text names, so that a page can link to them. Pure.
 
 A thing is named as ``handoff/ID``, as ``(handoff ID)`` in the lines of a report, or by a hash. Whether it exists is not
 looked up: the page of a thing that does not exist says so.
@@ -7,7 +7,8 @@ looked up: the page of a thing that does not exist says so.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 _NAME: Final = r"[A-Za-z0-9](?:[\w.@+-]*\w)?"
 _THING: Final = re.compile(
@@ -24,6 +25,26 @@ class TextPiece(NamedTuple):
     text: str
     kind: str = ""
     id: str = ""
+
+
+def place_pieces(text: str, places: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Return a text in pieces, each with the number of the place that it names (0: none).
+
+    A place has ``path``, ``line``, ``end`` and ``number``; a text names it as ``path:line`` or ``path:line-end``.
+
+    >>> place_pieces("[a.py:1] and a.py:12", [{"path": "a.py", "line": 1, "end": 0, "number": 3}])
+    [('[', 0), ('a.py:1', 3), ('] and a.py:12', 0)]
+    """
+    numbers = {
+        f"{place['path']}:{place['line']}" + (f"-{place['end']}" if place["end"] else ""): place["number"]
+        for place in places
+        if place["path"]
+    }
+    if not numbers:
+        return [(text, 0)]
+    names = "|".join(map(re.escape, sorted(numbers, key=len, reverse=True)))
+    pieces = re.split(rf"(?<![\w/.-])({names})(?![\w-])", text)
+    return [(piece, numbers[piece] if position % 2 else 0) for position, piece in enumerate(pieces) if piece]
 
 
 def link_pieces(text: str) -> list[TextPiece]:

@@ -29,7 +29,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from deedbook.consumers.sdk.git import Git
+from deedbook.consumers.sdk.git import Git, Objects
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.reasoning import TreeSort
 from deedbook.ledger.system.resource import Resource
@@ -43,6 +43,8 @@ files_listed_max: Final = 10_000
 path_max_chars: Final = 1000
 git_time_max_s: Final = 30.0
 listing_size_max_bytes: Final = 32 * 1024**2
+commits_searched_max: Final = 20
+history_time_max_s: Final = 2.0
 
 # Control characters, and those that change the direction of text.
 _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -250,6 +252,23 @@ class CommitTree(Tree):
         except (Refused, Unavailable):
             return None
         return None if answer.code else answer.out
+
+
+def committed_contents(repository: Path, parts: Parts, size_max: int) -> Iterator[bytes]:
+    """Yield the contents of a file in the last commits that changed it, newest first; none if git finds none in time.
+
+    A content of more than ``size_max`` bytes is left out.
+    """
+    path = "/".join(parts)
+    newest = ("rev-list", f"--max-count={commits_searched_max}", "HEAD", "--", path)
+    with suppress(Refused, Unavailable):
+        git = Git(repository, is_own=False)
+        answer = git.call(*newest, time_max_s=history_time_max_s)
+        with Objects(git) as objects:
+            for commit in [] if answer.code else answer.out.decode("ascii").split():
+                found = objects.get(f"{commit}:./{path}", size_max)
+                if found is not None and found.type == "blob" and found.content is not None:
+                    yield found.content
 
 
 def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTree:

@@ -92,14 +92,23 @@ def test_text_that_moved_is_shown_where_it_is_now(tmp_path: Path) -> None:
     assert (row["freshness"], row["line"], row["now_line"], row["now"]) == ("as_signed", 2, 3, "limit = 90")
 
 
-def test_text_that_only_a_digest_names_is_found_in_the_last_commit(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("one\nlimit = 30\n")
+def test_text_that_only_a_digest_names_is_found_in_an_earlier_commit(tmp_path: Path) -> None:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    for arguments in (["init", "-q"], ["add", "a.py"], [*identity, "commit", "-qm", "first"]):
-        subprocess.run(["git", "-C", tmp_path, *arguments], check=True)
-    (tmp_path / "a.py").write_text("one\nlimit = 90\n")
-    signed, never = places(tmp_path, "a.py:2", "a.py:1", digests=[digest_of("limit = 30"), digest_of("other")])
-    assert (signed["signed"], signed["now"]) == ("limit = 30", "limit = 90")
+    folder = tmp_path / "部分"  # a part of the repository is the tree
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for days in (30, 60):
+        (folder / "ein B.py").write_text(f"one\nlimit = {days}\n")
+        for arguments in (["add", "."], [*identity, "commit", "-qm", "next"]):
+            subprocess.run(["git", "-C", folder, *arguments], check=True)
+    (folder / "ein B.py").write_text("one\nlimit = 90\n")
+    references = "ein B.py:2", "ein B.py:2-2", "ein B.py:1"
+    digests = [digest_of("limit = 30"), digest_of("limit = 60"), digest_of("never")]
+    first, second, never = places(folder, *references, digests=digests)
+    assert [(row["signed"], row["now"]) for row in (first, second)] == [
+        ("limit = 30", "limit = 90"),
+        ("limit = 60", "limit = 90"),
+    ]
     assert (never["signed"], never["now"]) == (None, "one")
 
 

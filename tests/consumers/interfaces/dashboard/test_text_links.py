@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deedbook.consumers.interfaces.dashboard.text_links import link_pieces
+from deedbook.consumers.interfaces.dashboard.text_links import link_pieces, place_pieces
 
 HASH = "sha256:70d37a3155f3a5969fcac9b2f7c2ddb35992cdfc20f23d6ee52537423d60c5ab"
 
@@ -43,3 +43,20 @@ def test_things_that_a_text_names_are_found(text: str, expected: list[tuple[str,
 def test_nothing_of_a_text_is_lost(parts: list[str]) -> None:
     text = "".join(parts)
     assert "".join(piece.id if piece.id.startswith("sha256:") else piece.text for piece in link_pieces(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see [src/a.py:1], not src/a.py:12 or src/a.py:1-3", [("src/a.py:1", 1)]),
+        ("src/a.py:12-14: checked; x/src/a.py:1", [("src/a.py:12-14", 2)]),
+        ("没有 src/a.py:1。", [("src/a.py:1", 1)]),
+        ("nothing", []),
+    ],
+)
+def test_places_that_a_text_names_are_found(text: str, expected: list[tuple[str, int]]) -> None:
+    lines = ((1, 0, 1), (12, 14, 2))
+    places = [{"path": "src/a.py", "line": line, "end": end, "number": number} for line, end, number in lines]
+    pieces = place_pieces(text, [*places, {"path": "", "line": 0, "end": 0, "number": 3}])
+    assert [piece for piece in pieces if piece[1]] == expected
+    assert "".join(piece for piece, _ in pieces) == text
