@@ -9,10 +9,10 @@ function showStatus(style, text, live = document.getElementById("live")) {
   if (live && live.textContent !== text) { live.className = "live " + style; live.textContent = text; }
 }
 
-// A part of the page is not replaced while the user points at it, has a field of it focused, or may decide in it: users
-// must sign exactly what they read.
+// A part of the page is not replaced while the user points at it, has a field of it focused, selected rows of it, or may
+// decide in it: users must sign exactly what they read.
 function isInUse(part) {
-  return part.querySelector("form.decide") || part.matches(":hover:not(#head, [data-polls])") || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
+  return part.querySelector("form.decide, .pick:checked") || part.matches(":hover:not(#head, [data-polls])") || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
 }
 function put(fresh) {
   document.title = fresh.title;
@@ -75,7 +75,9 @@ function openRow(address, isNew) {
     const queue = document.getElementById("queue"), fresh = request.status === 200 && request.response?.getElementById("queue");
     if (!queue || !fresh) { leave(); return; }
     const top = document.getElementById(name)?.getBoundingClientRect().top;
+    const picked = new Set([...queue.querySelectorAll(".pick:checked")].map((pick) => pick.value));
     queue.replaceWith(document.importNode(fresh, true));
+    for (const pick of document.querySelectorAll(".pick")) pick.checked = picked.has(pick.value);
     if (isNew) history.pushState(null, "", address);
     shownAddress = url.pathname + url.search;
     pending.delete("queue");

@@ -214,6 +214,11 @@ def test_imported_handoffs_are_selected_read_and_accepted_with_one_passphrase(st
     for name in names[:2]:
         browser.evaluate(f"document.querySelector('.pick[value={name}]').focus()")
         browser.press(Keys.SPACE)
+    browser.evaluate(f"document.getElementById('at-{names[2]}').click()")
+    browser.until_shown("Verify v1", ".row.open")  # to open a row leaves the selection as it is
+    assert browser.evaluate("[...document.querySelectorAll('.pick:checked')].map((pick) => pick.value)") == list(
+        names[:2]
+    )
     browser.driver.find_element("css selector", "#accept button").click()
     browser.until_shown("Accept as history", "h1")
     assert [browser.text("main").count(f"Read <b>{name}</b>") for name in names] == [1, 1, 0]
