@@ -33,7 +33,7 @@ def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
     for name, row in listed.items():
         why = ask(client, "handoffs.why", {"id": name}, as_of)
         assert {agent for waiting, agent in waits if waiting == name} == {
-            wait["agent"] for wait in why["waits"] if wait["agent"] in agents
+            wait["agent"] for wait in why["waits"] if wait["id"] == name and wait["agent"] in agents
         }, (name, as_of)
         assert row["is_ready"] == why["is_ready"] == (name in ready), (name, as_of)
         assert row["status"] == why["status"]

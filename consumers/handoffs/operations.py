@@ -437,19 +437,18 @@ class NextCommand(NamedTuple):
 
 
 def next_on(
-    view: Ask, why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
+    why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
 ) -> list[NextCommand]:
-    """Return the next commands for a handoff, or for the one that it waits for, from an answer of ``handoffs.why``.
+    """Return the next commands for a handoff, else for those that it waits for, from an answer of ``handoffs.why``.
 
     Leave out reviews by the agent ``refused``, who was just refused one. ``shown`` is the handoff if it was just shown.
     """
-    chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
-    waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
+    own = [wait for wait in why["waits"] if wait["id"] == why["id"]]
     commands = (
         NextCommand(
             wait["agent"], command_of(wait, shown=shown if shown is not None and wait["id"] == shown["id"] else None)
         )
-        for wait in waits
+        for wait in own or why["waits"]
         if (wait["act"] not in REVIEWS or wait["agent"] != refused)
         and not (wait["act"] == "show" and shown is not None and wait["id"] == shown["id"])  # it would lead to itself
     )
@@ -457,10 +456,10 @@ def next_on(
 
 
 def commands_on(
-    view: Ask, why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
+    why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
 ) -> list[str]:
     """Return the commands of ``next_on``."""
-    return [following.command for following in next_on(view, why, refused, shown=shown)]
+    return [following.command for following in next_on(why, refused, shown=shown)]
 
 
 _STATE_CODES: Final = frozenset(
@@ -487,7 +486,7 @@ def saying_way_on(view: Ask, id_: str) -> Iterator[None]:
         if refusal.code in _STATE_CODES:
             with suppress(Refused):  # a handoff that does not exist has no next step
                 cannot = refusal.details.get("name") if refusal.code in ("NOT_AUTHORIZED", "SELF_APPROVAL") else None
-                refusal.details["next"] = commands_on(view, view("handoffs.why", {"id": id_}), cannot)
+                refusal.details["next"] = commands_on(view("handoffs.why", {"id": id_}), cannot)
                 refusal.message += "".join(f"\n  next: {command}" for command in refusal.details["next"])
         raise
 

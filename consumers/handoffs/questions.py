@@ -134,7 +134,7 @@ def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any
             | {"question": row["text"], "answer": row["answer"]}
             for row in rows
         ]
-        following += next_on(view, handoff["why"])
+        following += next_on(handoff["why"])
     return {"questions": questions, "accepted": accepted, "next": list(dict.fromkeys(following))}
 
 

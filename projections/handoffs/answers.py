@@ -106,18 +106,11 @@ class WorkLeft(Answer, frozen=True, kw_only=True):
     questions: list[Number]
 
 
-class Awaited(Marked, frozen=True, kw_only=True):
-    """An agent that a handoff waits for, and the operation by which they move it on."""
-
-    kind: Literal["handoff"]
-    id: str
-    agent: str
-    act: str
-    arguments: dict[str, Any]
-
-
 class Why(Checked, frozen=True, kw_only=True):
-    """Why a handoff is ready or not: ``sentence`` for people, ``reasons`` and ``waits`` for programs."""
+    """Why a handoff is ready or not: ``sentence`` for people, ``reasons`` for programs.
+
+    ``waits`` are the items of `handoffs.next` that move it on: its own, then those of the handoffs that it waits for.
+    """
 
     id: str
     status: Status
@@ -126,7 +119,7 @@ class Why(Checked, frozen=True, kw_only=True):
     sentence: Untrusted
     reasons: list[Reason]
     left: WorkLeft
-    waits: list[Awaited]
+    waits: list[QueueItem]
 
 
 class HandoffSummary(Checked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from deedbook.ledger.lifecycle.handoff_status import is_unlocked, stage_of
 from deedbook.projections.answers.rows import RowSource
@@ -10,16 +11,35 @@ from deedbook.projections.handoffs.facts import HandoffFacts, facts_of
 from deedbook.projections.handoffs.record import HandoffRecord, records_of, state_of
 from deedbook.projections.handoffs.why import chain_links_max
 
+blockers_followed_max: Final = 32
+"""The handoffs of one level that are followed to those that block them, for a complete list of blockers."""
+
 
 def known_facts(
     source: RowSource, records: Mapping[str, HandoffRecord], links: int = chain_links_max
 ) -> dict[str, HandoffFacts]:
-    """Return the facts of these handoffs and of those that they wait for, by id.
+    """Return the facts of these handoffs and of those that they wait for, by id; ``known_records`` says which."""
+    return facts_from(source, known_records(source, records, links)[0])
+
+
+def facts_from(source: RowSource, known: Mapping[str, HandoffRecord]) -> dict[str, HandoffFacts]:
+    """Return the facts of these records, by id."""
+    agents = source.agents({name for record in known.values() for name in record.people})
+    now_ms = source.now_ms
+    return {name: facts_of(record, known, agents, now_ms) for name, record in known.items()}
+
+
+def known_records(
+    source: RowSource, records: Mapping[str, HandoffRecord], links: int = chain_links_max, *, is_every: bool = False
+) -> tuple[dict[str, HandoffRecord], list[str]]:
+    """Return the records of these handoffs and of those that they wait for, by id, and the ids of the blocking ones.
 
     Chains of what waits are followed for ``links`` more links, a level at a time: of a dependency that waits, only to
-    the first that blocks it. So the facts of the last ones that rest on their own dependencies are not complete.
+    the first that blocks it, or to ``is_every`` one. So the facts of the last ones that rest on their own dependencies
+    are not complete.
     """
     known = dict(records)
+    blocking: dict[str, None] = {}
     frontier = list(records.values())
     for depth in range(links + 1):
         # The handoff itself may also be work whose lease expired: it waits again.
@@ -27,11 +47,11 @@ def known_facts(
         if new := {on for record in waiting for on in state_of(record).depends_on} - known.keys():
             known |= records_of(source, new)
         unmet = [[on for on in state_of(record).depends_on if _blocks(known.get(on), record)] for record in waiting]
-        following = dict.fromkeys(on for names in unmet for on in (names[:1] if depth else names))
-        frontier = [known[on] for on in following if on in known]
-    agents = source.agents({name for record in known.values() for name in record.people})
-    now_ms = source.now_ms
-    return {name: facts_of(record, known, agents, now_ms) for name, record in known.items()}
+        following = dict.fromkeys(on for names in unmet for on in (names[:1] if depth and not is_every else names))
+        frontier = [known[on] for on in following if on in known and on not in blocking]
+        frontier = frontier[:blockers_followed_max] if depth else frontier
+        blocking |= dict.fromkeys(record.id for record in frontier)
+    return known, list(blocking)
 
 
 def _blocks(dependency: HandoffRecord | None, record: HandoffRecord) -> bool:

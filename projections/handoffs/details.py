@@ -21,12 +21,12 @@ from deedbook.projections.handoffs.answers import (
     Task,
     Why,
 )
-from deedbook.projections.handoffs.dependencies import known_facts
-from deedbook.projections.handoffs.facts import HandoffFacts
+from deedbook.projections.handoffs.dependencies import facts_from, known_records
 from deedbook.projections.handoffs.fold import LOG, row_of_handoff
 from deedbook.projections.handoffs.lines import LinkedHandoff, References
-from deedbook.projections.handoffs.next import awaited_operations, criteria_of
+from deedbook.projections.handoffs.next import criteria_of, dated, items_of_handoff
 from deedbook.projections.handoffs.record import HandoffRecord, content_of, records_of, state_of
+from deedbook.projections.handoffs.waits import waiting
 from deedbook.projections.handoffs.why import explain
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -49,10 +49,10 @@ def find_record(source: RowSource, reference: str) -> HandoffRecord:
 def show_handoff(source: RowSource, args: ById) -> ShownHandoff:
     """Return everything about one handoff."""
     record = find_record(source, args.id)
-    known = known_facts(source, {record.id: record})
+    why = _why(source, record)
+    known = records_of(source, state_of(record).depends_on)
     references = source.view("handoffs.references", {"id": record.id}, References)
     state, content = state_of(record), content_of(record)
-    why = _why(record, known)
     return _fields(
         ShownHandoff,
         record,
@@ -83,7 +83,9 @@ def show_handoff(source: RowSource, args: ById) -> ShownHandoff:
                 zip(record.questions, state.asked, state.questions, strict=True)
             )
         ],
-        depends_on=[LinkedHandoff(id=on, status=known[on].status if on in known else None) for on in state.depends_on],
+        depends_on=[
+            LinkedHandoff(id=on, status=state_of(known[on]).status if on in known else None) for on in state.depends_on
+        ],
         dependents=references.dependents,
         answered_by=references.answered_by,
         log=[_log_line(line) for line in source.select(LOG, "event_index", handoff_id=record.id)],
@@ -99,13 +101,20 @@ def _log_line(line: dict[str, Any]) -> LogLine:
 
 def why_handoff(source: RowSource, args: ById) -> Why:
     """Return why a handoff is ready or not, and the agents it waits for with their operations."""
-    record = find_record(source, args.id)
-    return _why(record, known_facts(source, {record.id: record}))
+    return _why(source, find_record(source, args.id))
 
 
-def _why(record: HandoffRecord, known: dict[str, HandoffFacts]) -> Why:
-    facts = known[record.id]
-    return explain(facts, known, awaited_operations(facts, record))
+def _why(source: RowSource, record: HandoffRecord) -> Why:
+    records, blocking = known_records(source, {record.id: record}, is_every=True)
+    known = facts_from(source, records)
+    why = explain(known[record.id], known)
+    chains = [on for reason in why.reasons for on in reason.chain if on in records]
+    blockers = dict.fromkeys([*chains, *blocking]) if chains else {}
+    items = items_of_handoff(record, known[record.id], waiting(known[record.id]))
+    for name in blockers:
+        acting = [(agent, wait) for agent, wait in waiting(known[name]) if not wait.is_notice]
+        items += items_of_handoff(records[name], known[name], acting)
+    return msgspec.structs.replace(why, waits=dated(source, items))
 
 
 def facts_of_handoff(source: RowSource, args: ById) -> HandoffSummary:

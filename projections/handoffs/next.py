@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -22,7 +22,6 @@ from deedbook.ledger.lifecycle.handoff import MET
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, names_in
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.handoffs.answers import (
-    Awaited,
     Criterion,
     Queue,
     QueueAction,
@@ -234,8 +233,13 @@ def items_of(source: RowSource, waiting_rows: Sequence[WaitingRow]) -> list[Queu
         elif row.kind == "question" and name in questions:
             items += _question(questions[name], agent, row.action)
         elif name in records and row.kind == "handoff":
-            waits = (wait for waiting_agent, wait in waiting(facts[name]) if waiting_agent == agent)
-            items += [_handoff(records[name], facts[name], agent, wait) for wait in waits if wait.action == row.action]
+            waits = [(by, wait) for by, wait in waiting(facts[name]) if (by, wait.action) == (agent, row.action)]
+            items += items_of_handoff(records[name], facts[name], waits)
+    return dated(source, items)
+
+
+def dated(source: RowSource, items: Sequence[QueueItem]) -> list[QueueItem]:
+    """Return the items with the times since which they wait."""
     times = source.times({item.since_index for item in items})
     return [msgspec.structs.replace(item, since_ms=times[item.since_index]) for item in items]
 
@@ -327,13 +331,9 @@ def criteria_of(record: HandoffRecord) -> list[Criterion]:
     ]
 
 
-def awaited_operations(facts: HandoffFacts, record: HandoffRecord) -> list[Awaited]:
-    """Return the operation of each agent that a handoff waits for."""
-    awaited = []
-    for agent, wait in waiting(facts):
-        operation, arguments = _operation_of(wait, agent, facts, criteria_of(record))
-        awaited.append(Awaited(kind="handoff", id=facts.id, agent=agent, act=operation, arguments=arguments))
-    return awaited
+def items_of_handoff(record: HandoffRecord, facts: HandoffFacts, waits: Iterable[tuple[str, Wait]]) -> list[QueueItem]:
+    """Return the items of these waits of a handoff."""
+    return [_handoff(record, facts, agent, wait) for agent, wait in waits]
 
 
 def _operation_of(

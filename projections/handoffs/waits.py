@@ -45,7 +45,8 @@ class Wait(msgspec.Struct, frozen=True):
     """The party that must act in a case, and the action; a smaller ``rank`` is more urgent.
 
     ``why`` is a format string over the facts, or None where ``next`` writes the text. ``act`` is the operation by which
-    this party moves the handoff on; None where it has the name of the action, or where ``next`` chooses it.
+    this party moves the handoff on; None where it has the name of the action, or where ``next`` chooses it. A party
+    that gets a notice can move nothing on.
     """
 
     case: Case
@@ -54,6 +55,7 @@ class Wait(msgspec.Struct, frozen=True):
     rank: int
     why: str | None
     act: Literal["show"] | None = None
+    is_notice: bool = False
 
 
 QUESTION_RANK: Final = 0
@@ -79,8 +81,15 @@ WAITS: Final = (
     Wait("in_progress", "receiver", "continue", 6, None),
     Wait("asked", "receiver", "continue", 6, None),
     Wait("claimable", "receiver", "claim", 7, None),
-    # A notice: the reviewer or the receiver can act.
-    Wait("blocked", "sender", "unblock", 8, _BLOCKED + " (for information: {handoff.reviewer} can unblock it)", "show"),
+    Wait(
+        "blocked",
+        "sender",
+        "unblock",
+        8,
+        _BLOCKED + " (for information: {handoff.reviewer} can unblock it)",
+        "show",
+        is_notice=True,
+    ),
     Wait("imported", "reviewer", "approve", 9, None),
 )
 

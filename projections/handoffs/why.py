@@ -12,13 +12,13 @@ from typing import Final
 
 from deedbook.ledger.lifecycle.handoff_status import Status, stage_of
 from deedbook.ledger.lifecycle.rules import rules_of
-from deedbook.projections.handoffs.answers import Awaited, Reason, Why, WorkLeft
+from deedbook.projections.handoffs.answers import QueueItem, Reason, Why, WorkLeft
 from deedbook.projections.handoffs.facts import HandoffFacts
 
 chain_links_max: Final = 32
 
 
-def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Sequence[Awaited] = ()) -> Why:
+def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Sequence[QueueItem] = ()) -> Why:
     """Return why it is ready or not. ``known`` has the dependencies, whose facts that rest on no others are read."""
     reasons = _own_reasons(handoff)
     is_waiting = handoff.status in ("pending", "approved") and not handoff.is_history

@@ -156,9 +156,24 @@ class UnansweredRequest(Answer, frozen=True, kw_only=True):
     request_index: Index
 
 
+class ThoughtOrigin(Answer, frozen=True, kw_only=True):
+    """The entries behind a node, and who signed them: a proposal, its addition to the tree, and the last evaluation.
+
+    The explorer adds the root without a proposal.
+    """
+
+    proposed_index: Index | None
+    proposed_by: str | None
+    added_index: Index
+    added_by: str
+    evaluated_index: Index | None
+    evaluated_by: str | None
+
+
 class TaskProof(Marked, frozen=True, kw_only=True):
     """Whether six agents really ran (``passed``): no agent answered itself, and none is missing.
 
+    ``origins`` has an item for each node, by its id.
     ``answered_itself`` has the ids of answers by the agent or the key that sent the request. ``never_ran`` are the
     roles that sent nothing; ``missing`` are those of them that got a request, or all of them once there is a solution.
     """
@@ -167,6 +182,7 @@ class TaskProof(Marked, frozen=True, kw_only=True):
     status: TaskStatus
     roles: list[kinds.RoleBinding]
     answers: list[ProvenAnswer]
+    origins: dict[str, ThoughtOrigin]
     unanswered: list[UnansweredRequest]
     answered_itself: list[str]
     never_ran: list[kinds.Role]

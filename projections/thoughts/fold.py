@@ -57,7 +57,10 @@ class TaskRow(Row, frozen=True):
 
 
 class NodeRow(Row, frozen=True):
-    """A node; ``position`` is the order of addition, ``source_id`` the answer that it came from."""
+    """A node; ``position`` is the order of addition, ``source_id`` the answer that it came from.
+
+    ``evaluated_index`` is the entry of its last evaluation.
+    """
 
     task_id: str
     position: int
@@ -76,6 +79,7 @@ class NodeRow(Row, frozen=True):
     temp_id: str | None
     source_id: str | None
     added_index: int
+    evaluated_index: int | None
 
 
 class MessageRow(Row, frozen=True):
@@ -109,11 +113,15 @@ MESSAGES: Final = Table("tot_messages", MessageRow, primary_key=("event_index",)
 
 
 class NodeOrigin(msgspec.Struct, frozen=True, array_like=True):
-    """The origin of a node: the entry that added it, its temporary id, and the generator's answer (event id)."""
+    """The origin of a node: the entry that added it, its temporary id, and the generator's answer (event id).
+
+    ``evaluated_index`` is the entry of its last evaluation.
+    """
 
     added_index: int
     temp_id: str | None = None
     source_id: str | None = None
+    evaluated_index: int | None = None
 
 
 class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -168,11 +176,12 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
         case kinds.TotNodesAdded() as data:
             return _added_nodes(state, event, data)
         case kinds.EvaluationResults(payload=kinds.ResultsPayload() as payload):
-            nodes = dict(state.nodes)
+            nodes, origins = dict(state.nodes), dict(state.origins)
             for result in payload.evaluations:
                 node = nodes[result.node_id]
                 nodes[node.id] = msgspec.structs.replace(node, evaluation=result.evaluation)
-            return {"nodes": nodes}
+                origins[node.id] = msgspec.structs.replace(origins[node.id], evaluated_index=event.index)
+            return {"nodes": nodes, "origins": origins}
         case kinds.TotBacktracked():
             return {"backtracks": state.backtracks + 1}
         case kinds.FinalSolution() as data:

@@ -23,6 +23,7 @@ from deedbook.projections.thoughts.answers import (
     ShownTree,
     TaskProof,
     TaskStatus,
+    ThoughtOrigin,
     ThoughtTask,
     UnansweredRequest,
 )
@@ -74,7 +75,7 @@ def show_tree(context: QueryContext, args: ById) -> ShownTree:
 
 
 def prove_task(context: QueryContext, args: ById) -> TaskProof:
-    """Return for each answer its request, signer, key and index, and whether six agents really ran."""
+    """Return for each answer its request and signer, for each node its origin, and whether six agents really ran."""
     task = _task_of(context, args.id)
     sql = "SELECT * FROM tot_messages WHERE task_id = ? ORDER BY event_index"
     messages = context.rows(sql, (task.id,))
@@ -100,12 +101,30 @@ def prove_task(context: QueryContext, args: ById) -> TaskProof:
         status=task.status,
         roles=task.roles,
         answers=answers,
+        origins=_origins(context, task.id, messages),
         unanswered=unanswered,
         answered_itself=itself,
         never_ran=never_ran,
         missing=missing,
         passed=not itself and not missing,
     )
+
+
+def _origins(context: QueryContext, task_id: str, messages: list[dict[str, Any]]) -> dict[str, ThoughtOrigin]:
+    signers = {row["event_index"]: row["signer"] for row in messages}
+    indexes = {row["event_id"]: row["event_index"] for row in messages}
+    sql = "SELECT id, source_id, added_index, evaluated_index FROM tot_nodes WHERE task_id = ? ORDER BY position"
+    return {
+        row["id"]: ThoughtOrigin(
+            proposed_index=(proposed := indexes.get(row["source_id"])),
+            proposed_by=None if proposed is None else signers[proposed],
+            added_index=row["added_index"],
+            added_by=signers[row["added_index"]],
+            evaluated_index=row["evaluated_index"],
+            evaluated_by=signers.get(row["evaluated_index"]),
+        )
+        for row in context.rows(sql, (task_id,))
+    }
 
 
 def _task_of(context: QueryContext, reference: str) -> ThoughtTask:

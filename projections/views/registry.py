@@ -26,7 +26,7 @@ VIEW_VERSIONS: Final = {
     "reports": 11,
     "decisions": 2,
     "questions": 1,
-    "thoughts": 8,
+    "thoughts": 9,
     "records": 3,
     "search": 8,
 }

@@ -1315,7 +1315,7 @@ class TotQueries(QueryFamily):
 
     @asks("tot.prove")
     def prove(self, *, id: str, as_of: int | str | None = None) -> TaskProof:
-        """Return for each answer its request, signer, key and index, and whether six agents really ran.
+        """Return for each answer its request and signer, for each node its origin, and whether six agents really ran.
 
         A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
         """

@@ -50,7 +50,7 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
     # Nobody acts on a bundle, or in the past.
     is_now = app.bundle is None and app.instant is None
     strangers = _strangers(app, handoff) if is_now else []
-    following = next_on(app.query_with, handoff["why"], shown=handoff) if is_now else []
+    following = next_on(handoff["why"], shown=handoff) if is_now else []
     following = [step for step in following if step.agent not in strangers]
     if history:
         handoff["history"] = signed_history.signed_history(app, handoff)
@@ -252,15 +252,20 @@ def _print_questions(questions: list[dict[str, Any]]) -> None:
 @click.argument("id_", metavar="ID")
 @web_option("handoff", "id_")
 def why(app: App, id_: str) -> None:
-    """Explain in one sentence why a handoff is not ready, or say that it is."""
+    """Explain why a handoff is not ready, and who must act, or say that it is."""
     answer = app.query("handoffs.why", id=id_)
-    following = next_on(app.query_with, answer) if app.bundle is None else []  # nobody acts on a bundle
+    following = next_on(answer) if app.bundle is None else []  # nobody acts on a bundle
     answer["next"] = [command for _, command in following]
-    del answer["waits"]
+    answer["waits"] = with_commands({"items": answer["waits"]})["items"]
 
-    app.show("handoffs.why", answer, answer["sentence"], following=next(iter(answer["next"]), None))
-    if not app.as_json:
+    def text() -> None:
+        echo(quote_text(answer["sentence"]))
+        for item in (item for item in answer["waits"] if item["id"] != answer["id"]):
+            title, since = sanitize_line(item["title"]), output.when(item["since_ms"])
+            output.print_lines(f"  {item['agent']}: {item['action']} {item['id']}  {title}  (since {since})")
         output.print_next(following, app.settings().agent)
+
+    app.show("handoffs.why", answer, text, following=next(iter(answer["next"]), None))
 
 
 @click.command("next", cls=Command, looks_back=True)

@@ -256,7 +256,7 @@ def emit(
     with operations.saying_way_on(app.query_with, name):
         accepted = app.author().emit(*drafts) if drafts else []
     handoff = app.query("handoffs.why", id=name)
-    following = operations.next_on(app.query_with, handoff)
+    following = operations.next_on(handoff)
     if any(isinstance(event, HandoffClaimed) for event in data):  # who claims it reads all of it next
         following = [
             operations.NextCommand(app.acting(), join(["deed", "handoff", "show", "--as", app.acting(), name]))

@@ -130,7 +130,7 @@ def move(app: App, *, yes: bool, is_dry: bool, **options: Any) -> None:
     _sign(app, planned)
     _write(planned.new)
     why = app.query("handoffs.why", id=planned.plan.id)
-    following = operations.next_on(app.query_with, why)
+    following = operations.next_on(why)
 
     def text() -> None:
         if yes:

@@ -65,7 +65,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     versions = compared(context, name)
     data = {
         "handoff": {field: value for field, value in row.items() if field not in _ELSEWHERE},
-        "why": row["why"] | {"next": commands_on(context.view, row["why"], shown=row)},
+        "why": row["why"] | {"next": commands_on(row["why"], shown=row)},
         "tasks": _with_last_event(row["tasks"], row, _OF_TASKS),
         "problem": problem,
         "criteria": _with_last_event(row["criteria"], row, _OF_CRITERIA),
