@@ -34,6 +34,7 @@ __all__ = [
     "DARK",
     "LIGHT",
     "NARROW",
+    "PHONE",
     "WIDE",
     "Browser",
     "Keys",
@@ -47,6 +48,9 @@ __all__ = [
 AXE: Final = Path(__file__).with_name("axe")
 WIDE: Final = 1400
 NARROW: Final = 800
+PHONE: Final = 390
+text_min_px: Final = 11
+header_max_px: Final = 100
 PAPER: Final = 718
 LIGHT: Final = "light"
 DARK: Final = "dark"
@@ -71,7 +75,8 @@ _OPTIONS: Final = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
 _RULES: Final = """
-axe.run(document, {resultTypes: ["violations"]}).then((found) => JSON.stringify(found.violations.map((one) => {
+axe.run(document, {resultTypes: ["violations"], rules: {"target-size": {enabled: true}}})
+.then((found) => JSON.stringify(found.violations.map((one) => {
   const where = (node) => node.html.slice(0, 160) + " (" + node.failureSummary.replace(/\\s+/g, " ") + ")";
   return one.id + ": " + one.nodes.slice(0, 4).map(where).join(" | ");
 })))
@@ -85,7 +90,10 @@ class Look(NamedTuple):
     scheme: Scheme
 
 
-LOOKS: Final = (Look(WIDE, LIGHT), Look(NARROW, DARK), Look(WIDE, DARK), Look(NARROW, LIGHT))
+LOOKS: Final = tuple(
+    Look(width, scheme)
+    for width, scheme in zip((WIDE, NARROW, PHONE) * 2, (LIGHT, DARK, LIGHT, DARK, LIGHT, DARK), strict=True)
+)
 
 
 def missing_program() -> str:
@@ -206,6 +214,10 @@ class Browser:
         """Return the elements that stick out of the window to the right without a scroll area of their own."""
         return list(self.evaluate(_WIDER))
 
+    def unreadable(self) -> list[str]:
+        """Return the texts of the page of now that are shown too small to read, and a header that takes too much."""
+        return list(self.evaluate(_SMALLER))
+
     def picture(self, *, is_whole: bool = False) -> bytes:
         """Return a PNG of the window, or of the whole page."""
         answer = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=is_whole)
@@ -233,6 +245,17 @@ _WIDER: Final = """
   }
   return ["the page is " + document.documentElement.scrollWidth + " px wide", ...found.slice(0, 6)];
 })()
+"""
+
+_SMALLER: Final = f"""
+(() => {{
+  const scale = (one) => one.closest("svg")?.getScreenCTM()?.a ?? 1, header = document.querySelector(".top");
+  const own = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+  const small = [...document.body.querySelectorAll("*")].filter((one) => own(one) && one.checkVisibility() &&
+    parseFloat(getComputedStyle(one).fontSize) * scale(one) < {text_min_px});
+  const tall = header?.offsetHeight > {header_max_px} ? ["the header is " + header.offsetHeight + " px high"] : [];
+  return [...tall, ...small.slice(0, 4).map((one) => one.tagName + ": small text " + one.textContent.trim())];
+}})()
 """
 
 

@@ -1,4 +1,4 @@
-"""``make screenshots``: every page of the demo's past, in two widths, light and dark, as PNG files to look at.
+"""``make screenshots``: every page of the demo's past, in three widths, light and dark, as PNG files to look at.
 
     python tests/screenshots.py [FOLDER] [PART OF AN ADDRESS]     (default: build/screenshots, all)
     python tests/screenshots.py --readme                          the two that README shows, small, into docs/
@@ -18,7 +18,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from browser import LOOKS, Browser, Shown
+from browser import DARK, LIGHT, LOOKS, WIDE, Browser, Look, Shown
 from story_pages import live, project_of, shown
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +39,9 @@ def main(folder: Path = FOLDER, part: str = "") -> None:
         project = project_of(story.home)
         with Browser(Path(made) / "profile") as browser, Shown(story.home, project=project) as dashboard:
             browser.open(dashboard.link)
-            for look, (address, name) in zip(LOOKS[::2], README.items() if is_readme else (), strict=False):
+            for look, (address, name) in zip(
+                (Look(WIDE, LIGHT), Look(WIDE, DARK)), README.items() if is_readme else (), strict=False
+            ):
                 browser.look(look)
                 browser.open(dashboard.url + address)
                 (folder / f"{name}.png").write_bytes(small(browser.picture()))
@@ -50,7 +52,7 @@ def main(folder: Path = FOLDER, part: str = "") -> None:
 
 
 def picture(browser: Browser, url: str, address: str, folder: Path) -> list[str]:
-    """Write the four pictures of a page; return what is wrong with it."""
+    """Write the six pictures of a page; return what is wrong with it."""
     faults: list[str] = []
     browser.open(url + address)
     name = (
@@ -58,7 +60,7 @@ def picture(browser: Browser, url: str, address: str, folder: Path) -> list[str]
     )
     for look in LOOKS:
         browser.look(look)
-        faults += [f"{look.width} {look.scheme}: {fault}" for fault in browser.overflow()]
+        faults += [f"{look.width} {look.scheme}: {fault}" for fault in browser.overflow() + browser.unreadable()]
         (folder / f"{name}-{look.width}-{look.scheme}.png").write_bytes(browser.picture(is_whole=True))
     return faults + browser.problems()
 

@@ -5,19 +5,24 @@ that one node with a thousand lines took). So its work is bounded. The time to r
 fourth power of their number, so only small graphs get it. A graph whose long lines would need too many waypoints is
 laid out by a forest of its lines, and the other lines are drawn straight.
 
-The positions depend on the lines alone, not on the text in the boxes. They are cached by the lines, so the same graph
+The positions depend on the lines and the room alone, not on the text in the boxes. They are cached, so the same graph
 is laid out once however far the log has grown.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import graphlay
 
 drawings_cached_max: Final = 64
+whole_room: Final = 1358
+beside_room: Final = 806
+"""The width (px) of a card in a window of 1,400 px: across the whole page, and beside a narrower column."""
 
 _edges_repaired_max: Final = 60
 _waypoints_max: Final = 1_000
@@ -40,34 +45,55 @@ Point: TypeAlias = tuple[int, int]
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 Positions: TypeAlias = tuple[list[Point], list[list[Point]]]
 
+widenings_max: Final = 4
+
 
 class Box(NamedTuple):
-    """The size of every box of a drawing, in px."""
+    """The size of every box of a drawing, in px: the least width, which grows with the room up to ``width_max``."""
 
     width: int
     height: int
+    width_max: int = 264
 
 
-THREE_LINES: Final = Box(160, 56)
-FOUR_LINES: Final = Box(160, 72)
-ONE_LINE: Final = Box(204, 24)
+_PLAIN: Final = Box(160, 56)
+
+
+def lines_box(lines: int, width: int = 160) -> Box:
+    """Return a box for so many lines of text, those of its label and its meta together."""
+    return Box(width, 16 * lines + 8)
 
 
 class Node(NamedTuple):
-    """The content of a box: ``label`` (two lines), ``meta`` below it (two lines in tall boxes), ``figure`` at right.
+    """The content of a box: ``label``, lines of ``meta`` below it, and ``figure`` at the right.
 
-    ``state`` selects the colour. The box links to ``href`` with ``query``.
+    The label gets the lines that ``meta`` leaves. ``state`` selects the colour. The box links to ``href`` with
+    ``query`` and ``fragment``.
     """
 
     id: str
     label: str
-    meta: str = ""
+    meta: tuple[str, ...] = ()
     figure: str = ""
     state: str = ""
     href: str = ""
     query: Mapping[str, str] = {}
+    fragment: str = ""
     is_faded: bool = False
     is_selected: bool = False
+
+
+class Placed(NamedTuple):
+    """The boxes' size, their upper left corners, and the points of the lines."""
+
+    box: Box
+    corners: list[Point]
+    lines: list[list[Point]]
+
+    def extent(self, axis: Literal[0, 1]) -> int:
+        """Return the width (axis 0) or height (axis 1) of the drawing."""
+        ends = (corner[axis] + self.box[axis] for corner in self.corners)
+        return max(chain(ends, (point[axis] for line in self.lines for point in line)), default=0) + _margin
 
 
 class Edge(NamedTuple):
@@ -80,27 +106,34 @@ class Edge(NamedTuple):
 
 
 def layered(
-    nodes: Sequence[Node], edges: Sequence[Edge], direction: Direction = "leftright", box: Box = THREE_LINES
+    nodes: Sequence[Node],
+    edges: Sequence[Edge],
+    direction: Direction = "leftright",
+    box: Box = _PLAIN,
+    room: int = 0,
 ) -> Drawing:
     """Return a drawing in layers, all edges in one direction except in cycles: ``{"width", "height", …}`` in px.
 
-    A ``tree`` has its root at the left, and each parent beside the middle of its children. Each of the ``nodes`` also
-    has ``x``, ``y`` (upper left), ``w``, ``h`` and ``leads_to``, the numbers of its successors. ``edges`` have
-    ``from``, ``to`` and ``points`` from border to border. Edges to unknown nodes are left out. Nodes without edges are
-    placed below the others.
+    Its boxes are as wide as ``room`` (px) allows. A drawing from top to bottom whose least boxes do not fit runs from
+    left to right. A ``tree`` has its root at the left, and each parent beside the middle of its children. Each of the
+    ``nodes`` also has ``x``, ``y`` (upper left), ``w``, ``h`` and ``leads_to``, the numbers of its successors.
+    ``edges`` have ``from``, ``to`` and ``points`` from border to border. Edges to unknown nodes are left out. Nodes
+    without edges are placed below the others.
     """
     numbers = {node.id: number for number, node in enumerate(nodes)}
     known = [edge for edge in edges if edge.start in numbers and edge.end in numbers]
     pairs = tuple((numbers[edge.start], numbers[edge.end]) for edge in known)
-    corners, lines = _positions(len(nodes), pairs, direction, box)
+    placed = _widened(len(nodes), pairs, direction, box, room)
+    if direction == "topbottom" and placed.extent(0) > room > 0:
+        other = _widened(len(nodes), pairs, "leftright", box, room)
+        placed = other if other.extent(0) <= room else placed
+    box, corners, lines = placed
     leads_to: list[list[int]] = [[] for _ in nodes]
     for start, end in pairs:
         leads_to[start].append(end)
-    points = [(x + box.width, y + box.height) for x, y in corners] + [point for line in lines for point in line]
-    width, height = (max((point[axis] for point in points), default=0) + _margin for axis in (0, 1))
     return {
-        "width": width,
-        "height": height,
+        "width": placed.extent(0),
+        "height": placed.extent(1),
         "is_curved": direction == "tree",
         "nodes": [
             node._asdict() | {"x": x, "y": y, "w": box.width, "h": box.height, "leads_to": leads}
@@ -113,8 +146,28 @@ def layered(
     }
 
 
+def _widened(count: int, pairs: Pairs, direction: Direction, box: Box, room: int) -> Placed:
+    """Return the positions with the widest boxes that fit into the room, else with the least."""
+    least = Placed(box, *_positions(count, pairs, direction, box, room))
+    if not count:
+        return least
+    # The boxes side by side: those of the longest row, or one of each layer.
+    is_down = direction == "topbottom"
+    across = max(Counter(y for _, y in least.corners).values()) if is_down else len({x for x, _ in least.corners})
+    spare = room - least.extent(0)
+    for _ in range(widenings_max):
+        wider = box._replace(width=min(box.width + spare // across, box.width_max))
+        if wider.width <= box.width:
+            break
+        placed = Placed(wider, *_positions(count, pairs, direction, wider, room))
+        if (excess := placed.extent(0) - room) <= 0:
+            return placed
+        spare -= max(excess, across)
+    return least
+
+
 @lru_cache(drawings_cached_max)
-def _positions(count: int, pairs: Pairs, direction: Direction, box: Box) -> Positions:
+def _positions(count: int, pairs: Pairs, direction: Direction, box: Box, room: int) -> Positions:
     """Return the upper left corner of every box, and the points of every line."""
     rows = {number: row for row, number in enumerate(sorted({number for pair in pairs for number in pair}))}
     graph = graphlay.Graph()
@@ -128,10 +181,10 @@ def _positions(count: int, pairs: Pairs, direction: Direction, box: Box) -> Posi
         placed = graphlay.layout_tree(graph, options=_TREE) if is_tree else graphlay.layout(graph, options=options)
     except graphlay.GraphlayError:
         if direction == "tree":  # the graph is not a tree
-            return _positions(count, pairs, "leftright", box)
+            return _positions(count, pairs, "leftright", box, room)
         # Keep the first forward line of each end: this has no cycle and no long line.
         forest = tuple({end: (start, end) for start, end in reversed(pairs) if start < end}.values())
-        corners, _ = _positions(count, forest if len(forest) < len(pairs) else (), direction, box)
+        corners, _ = _positions(count, forest if len(forest) < len(pairs) else (), direction, box, room)
         return corners, [_straight(corners[start], corners[end], box) for start, end in pairs]
     left, top = (_margin - placed.bounds["min"][axis] for axis in "xy")
     lines = [[(round(point["x"] + left), round(point["y"] + top)) for point in edge["points"]] for edge in placed.edges]
@@ -139,7 +192,7 @@ def _positions(count: int, pairs: Pairs, direction: Direction, box: Box) -> Posi
     linked = [(round(x - box.width / 2), round(y - box.height / 2)) for x, y in middles]
     # The engine would put all nodes without lines into one column: 80,000 px high for a thousand nodes.
     bottom = max([y + box.height for _, y in linked] + [y for line in lines for _, y in line], default=0) + _gap
-    columns = max(4, (max((x for x, _ in linked), default=0) + box.width) // (box.width + _gap))
+    columns = max(4, max([room - _margin, *(x + box.width for x, _ in linked)]) // (box.width + _gap))
     cells = (divmod(position, columns) for position in range(count))
     alone = ((_margin + column * (box.width + _gap), bottom + row * (box.height + _gap)) for row, column in cells)
     return [linked[rows[number]] if number in rows else next(alone) for number in range(count)], lines

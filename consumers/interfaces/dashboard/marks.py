@@ -1,4 +1,8 @@
-"""The mark of a state: the class of its colour and a glyph, because colour alone is not accessible."""
+"""The mark of a state: the class of its colour and a glyph, because colour alone is not accessible.
+
+This is the only table of marks. A template gives a state, or other words with the state whose mark they get. Colour is
+for what wants attention (``wait``, and ``stop`` where somebody is stopped) and for what was achieved (``ok``).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,8 @@ _COLOURS: Final = {
 }
 _STAGES: Final = {"waiting": "wait", "working": "work", "completed": "ok"}
 _OWN: Final = {
-    "approved": Mark("plain", "✓"),
+    "approved": Mark("plain", "○"),
+    "approval": Mark("plain", "✓"),
     "blocked": Mark("stop", "■"),
     "rejected": Mark("stop", "✕"),
     "verified": Mark("ok", "✔"),
@@ -34,13 +39,13 @@ _OWN: Final = {
     "continue": Mark("work", "◐"),
     "amend": Mark("stop", "■"),
     "unblock": Mark("stop", "■"),
-    "review": Mark("wait", "○"),
     "changes": Mark("wait", "↺"),
     "compromised": Mark("stop", "!"),
     "compromised signature": Mark("stop", "!"),
     "compromised signatures": Mark("stop", "!"),
     "missing": Mark("stop", "✕"),
-    "open": Mark("wait", "○"),
+    "open": Mark("plain", "○"),
+    "unsettled": Mark("wait", "○"),
     "active": Mark("work", "◐"),
     "concluded": Mark("ok", "✓"),
     "valid": Mark("ok", "✔"),
@@ -57,14 +62,24 @@ _OWN: Final = {
     "claimed": Mark("wait", "?"),
     "answered": Mark("wait", "?"),
     "settled": Mark("ok", "✓"),
+    "kept": Mark("plain", "✓"),
+    "dropped": Mark("over", "·"),
+    "lossless": Mark("plain", "·"),
+    "high": Mark("plain", "·"),
+    "medium": Mark("wait", "○"),
+    "low": Mark("stop", "✕"),
     "well_calibrated": Mark("ok", "✓"),
-    "overconfident": Mark("stop", "✕"),
-    "underconfident": Mark("wait", "○"),
+    "overconfident": Mark("wait", "▲"),
+    "underconfident": Mark("wait", "▼"),
+    "best": Mark("ok", "✓"),
+    "frontier": Mark("plain", "○"),
+    "pruned": Mark("over", "✕"),
+    "not_taken": Mark("over", "–"),
 }
 # A status of a handoff that has no mark of its own looks like its stage, an action like something that waits.
 _DERIVED: Final = {
     name: _COLOURS[_STAGES.get(state.stage or "", "over")]
     for name, state in rules_of("handoff").states.items()
     if name != NONE
-} | dict.fromkeys(get_args(Action), _COLOURS["wait"])
+} | dict.fromkeys([*get_args(Action), "review"], _COLOURS["wait"])
 MARKS: Final = _COLOURS | _DERIVED | _OWN

@@ -5,25 +5,40 @@ from __future__ import annotations
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.address import PATHS, path_to
-from deedbook.consumers.interfaces.dashboard.layout import FOUR_LINES, Box, Drawing, Edge, Node, layered
+from deedbook.consumers.interfaces.dashboard.layout import (
+    Drawing,
+    Edge,
+    Node,
+    beside_room,
+    layered,
+    lines_box,
+    whole_room,
+)
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 
 events_shown_max: Final = 25
-_COLOURS: Final = {"dead_end": "blocked", "unknown": "open", "finding": "completed", "report": "concluded"}
+waits_marked_max: Final = 500
+
+_COLOURS: Final = {"dead_end": "blocked", "unknown": "unsettled", "finding": "over", "report": "over"}
 
 
 def graph(context: PageContext) -> Page:
-    """Return ``{"id", "why", "drawing", "totals", "depth", "all", "events"}`` for ``id``, ``depth`` and ``all``.
+    """Return ``{"id", "why", "opened", "drawing", "totals", "depth", "all", "events"}``.
 
     Without ``id`` the page shows the end of the longest unfinished chain. With ``all`` it shows every handoff, and
-    those that are not connected with ``id`` are faded. ``events`` are the newest of the log.
+    those that are not connected with ``id`` are faded. ``opened`` is the node ``sel`` with its ``why``, and ``events``
+    are the newest of the log.
     """
     depth, is_all = context.number("depth", 2), context.query.get("all") == "1"
     around = context.ask("handoffs.around", id=context.query.get("id") or None, depth=depth, all=is_all)
+    opened = next((node for node in around["nodes"] if node["id"] == context.query.get("sel")), None)
+    if opened is not None:
+        opened |= {"why": context.ask("handoffs.why", id=opened["id"]) if opened["status"] else None}
     data = {
         "id": around["id"],
         "why": context.ask("handoffs.why", id=around["id"]) if around["id"] else None,
-        "drawing": _drawing(around),
+        "opened": opened,
+        "drawing": _drawing(context, around, opened),
         "totals": around["totals"],
         "depth": depth,
         "all": is_all,
@@ -32,26 +47,37 @@ def graph(context: PageContext) -> Page:
     return Page("graph.html", f"Dependencies of {around['id']}" if around["id"] else "Dependencies", data)
 
 
-def _drawing(around: dict[str, Any]) -> Drawing:
+def _drawing(context: PageContext, around: dict[str, Any], opened: dict[str, Any] | None) -> Drawing:
+    query = {name: context.query[name] for name in ("depth", "all") if name in context.query} | {"id": around["id"]}
+    mine = _waits_of(context)
     apart = {node["id"] for node in around["nodes"] if node["hops"] is None and around["id"]}
     nodes = [
         Node(
             node["id"],
             node["title"] or node["id"],
-            f"{status.replace('_', ' ')} · {node.get('to') or 'nobody'}",
-            f"{node['tasks_done']}/{node['tasks_total']}" if node.get("tasks_total") else "",
-            status,
-            path_to("handoff", node["id"]) if node["id"] == around["id"] else "/graph",
-            {} if node["id"] == around["id"] else {"id": node["id"]},
+            (status.replace("_", " "), f"you: {mine[node['id']]}" if node["id"] in mine else node["to"] or "nobody"),
+            f"{node['tasks_done']}/{node['tasks_total']}" if node["tasks_total"] else "",
+            mine.get(node["id"], status),
+            "/graph",
+            query | {"sel": node["id"]},
+            "opened",
             is_faded=node["id"] in apart,
-            is_selected=node["id"] == around["id"],
+            is_selected=node["id"] == (opened or around)["id"],
         )
         for node in around["nodes"]
         for status in (node["status"] or "missing",)
     ]
     lines = ((edge, "stop" if edge["holds"] else "") for edge in around["edges"])
     edges = [Edge(edge["to"], edge["from"], state, edge["from"] in apart) for edge, state in lines]
-    return layered(nodes, edges, box=FOUR_LINES)
+    return layered(nodes, edges, box=lines_box(5), room=beside_room)
+
+
+def _waits_of(context: PageContext) -> dict[str, str]:
+    """Return the handoffs that wait for the human, each with their action."""
+    if context.human is None:
+        return {}
+    waits = context.ask("handoffs.waits", agent=context.human, limit=waits_marked_max)["items"]
+    return {item["id"]: item["action"] for item in reversed(waits) if item["kind"] == "handoff"}
 
 
 def knowledge(context: PageContext) -> Page:
@@ -63,7 +89,7 @@ def knowledge(context: PageContext) -> Page:
         Node(
             node["id"],
             node["label"],
-            f"{node['sort']} · {state}".replace("_", " ") if state else node["sort"],
+            (f"{node['sort']} · {state}".replace("_", " ") if state else node["sort"],),
             state=_COLOURS.get(node["sort"], node["state"]),
             href="/k",
             query={"id": node["id"]},
@@ -74,7 +100,7 @@ def knowledge(context: PageContext) -> Page:
         for state in (node["state"] or node["agent"],)
     ]
     lines = [Edge(edge["from"], edge["to"], "wait" if edge["is_stale"] else "") for edge in answer["edges"]]
-    drawing = layered(boxes, lines, box=Box(216, 56))
+    drawing = layered(boxes, lines, box=lines_box(4, width=216), room=whole_room)
     return Page("knowledge.html", "Knowledge", answer | {"nodes": nodes, "asked": args, "drawing": drawing})
 
 

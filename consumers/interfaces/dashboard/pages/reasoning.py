@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
-from deedbook.consumers.interfaces.dashboard.layout import Box, Drawing, Edge, Node, layered
+from deedbook.consumers.interfaces.dashboard.layout import Drawing, Edge, Node, beside_room, layered, lines_box
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.evidence import project_places, validations_of
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, fetch, receive_brief
@@ -36,7 +36,6 @@ steps_drawn_max: Final = 120
 """A larger graph is drawn without the steps that the brief drops, unless ``all`` is requested."""
 
 _DOUBT: Final = {"refuted": 0, "not_checked": 1}
-_STATES: Final = {"inference": "active", "assumption": "open", "hypothesis": "review", "conclusion": "completed"}
 
 
 def reasoning(context: PageContext) -> Page:
@@ -60,6 +59,7 @@ def reasoning(context: PageContext) -> Page:
         checks = places.of_graph(received.memory, others)
     listed = {step["step"] for step in page} | {chosen}
     doubted = sorted(checks["assumptions"], key=lambda assumption: _DOUBT.get(assumption["status"], 2))
+    recorded = _recorded_in(row["versions"], [step["step"] for step in steps], chosen)
     total, row["versions"] = len(row["versions"]), _versions(context, row["versions"])
     data = {
         "reasoning": row
@@ -85,6 +85,7 @@ def reasoning(context: PageContext) -> Page:
         "next": following,
         "dropped": _dropped(steps),
         "chosen": next((step for step in steps if step["step"] == chosen), None),
+        "recorded": recorded,
         "graph": _drawing(context, steps, chosen),
         "limitations": received.memory.known_limitations,
         "looked": checks
@@ -107,6 +108,12 @@ def _versions(context: PageContext, versions: list[dict[str, Any]]) -> list[dict
         version | {name: event[name] for name in ("author", "accepted_ms", "text")}
         for version, event in zip(newest, events, strict=True)
     ]
+
+
+def _recorded_in(versions: list[dict[str, Any]], numbers: list[int], chosen: int | None) -> int | None:
+    """Return the entry that recorded a step: the first version with so many steps."""
+    position = numbers.index(chosen) if chosen in numbers else len(numbers)
+    return next((version["event_index"] for version in versions if version["steps"] > position), None)
 
 
 def _page_of(context: PageContext, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:
@@ -147,11 +154,12 @@ def _drawing(context: PageContext, steps: list[dict[str, Any]], chosen: int | No
         Node(
             str(number),
             f"{number} {sanitize_line(step['content'])}",
-            meta=" ".join(filter(None, (step["state"], step["type"]))),
+            meta=(" ".join(filter(None, (step["state"], step["type"]))),),
             figure=f"{step['confidence']:.2f}".removeprefix("0"),
-            state="rejected" if "refuted" in step["state"] else _STATES.get(step["type"], "claim"),
+            state=_state_of(step),
             href=path_to("reasoning", context.params["ref"]),
             query=query | {"step": str(number)},
+            fragment="chosen",
             is_faded=not step["in_text"],
             is_selected=number == chosen,
         )
@@ -163,4 +171,11 @@ def _drawing(context: PageContext, steps: list[dict[str, Any]], chosen: int | No
         for on in step["rests_on"]
         if on in drawn_steps
     ]
-    return layered(nodes, edges, "topbottom", box=Box(132, 56))
+    return layered(nodes, edges, "topbottom", box=lines_box(5, width=180), room=beside_room)
+
+
+def _state_of(step: dict[str, Any]) -> str:
+    """Return the colour of a step: of what is refuted or open, and of the conclusion."""
+    if step["state"]:
+        return "stop" if "refuted" in step["state"] else "wait"
+    return "plain" if step["type"] == "conclusion" else "over"

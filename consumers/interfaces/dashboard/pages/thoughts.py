@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.dashboard.layout import ONE_LINE, Drawing, Edge, Node, layered
+from deedbook.consumers.interfaces.dashboard.address import path_to
+from deedbook.consumers.interfaces.dashboard.layout import Box, Drawing, Edge, Node, layered
+from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.tot import parties_of
 
 tasks_shown_max: Final = 50
 nodes_drawn_max: Final = 200
-_STATES: Final = {"not_taken": ""}
-_GLYPHS: Final = {"best": "✓", "frontier": "○", "pruned": "✕", "not_taken": "–", "": ""}
+tree_room: Final = 926
+"""The width (px) of the card of the tree, in a window of 1,400 px."""
+
+short_max: Final = 36
+"""A tree whose longest thought has more characters gets boxes of three lines."""
 
 
 def tasks(context: PageContext) -> Page:
@@ -20,11 +27,13 @@ def tasks(context: PageContext) -> Page:
 
 
 def thoughts(context: PageContext) -> Page:
-    """Return ``{"task", "at", "steps", "drawing", "nodes", "left_out"}``, after the entry ``at`` (default: the last).
+    """Return ``{"task", "at", "steps", "waits", "drawing", "nodes", "opened", "left_out"}``, after the entry ``at``.
 
-    ``steps`` has the indexes of the task's ``first``, ``previous``, ``next`` and ``last`` entry around ``at``, and the
-    number of ``all`` entries. ``nodes`` are in order of creation, each with a ``mark``: ``best`` (on the best path),
-    ``frontier``, ``pruned``, ``not_taken`` or none. Raises Refused: ``NOT_FOUND`` if ``at`` is before the first entry.
+    ``steps`` has the indexes of the task's ``first``, ``previous``, ``next`` and ``last`` entry around ``at`` (default:
+    the last), and the number of ``all`` entries. ``waits`` are the roles that must act then, each with the number of
+    their requests. ``nodes`` are in order of creation, each with a ``mark``: ``best`` (on the best path), ``frontier``,
+    ``pruned``, ``not_taken`` or none. ``opened`` is the node ``sel`` with its origin. Raises Refused: ``NOT_FOUND`` if
+    ``at`` is before the first entry.
     """
     task = context.ask("tot.show", id=context.params["id"])
     stream, first = f"tot/{task['id']}", task["started_index"]
@@ -39,13 +48,20 @@ def thoughts(context: PageContext) -> Page:
     if not first <= at <= (context.head if context.as_of is None else context.as_of):
         message = f"{stream} does not exist as of entry {at}: it begins at {first}"
         raise Refused("NOT_FOUND", message, asked=at, first=first)
+    as_of = at if at < last else context.instant
     if at < last:
-        task = context.ledger.ask("tot.show", as_of=at, id=task["id"])
-    nodes = _nodes(context.ledger.ask("tot.tree", as_of=at if at < last else context.instant, id=task["id"]))
+        task = context.ledger.ask("tot.show", as_of=as_of, id=task["id"])
+    nodes = _nodes(context.ledger.ask("tot.tree", as_of=as_of, id=task["id"]))
+    opened = next((node for node in nodes if node["id"] == context.query.get("sel")), None)
+    if opened is not None:
+        proof = context.ledger.ask("tot.prove", as_of=as_of, id=task["id"])
+        opened |= {"origin": proof["origins"][opened["id"]]}
     steps = {"previous": entry(newest=True, after=min(at, last)), "next": entry(after=at)}
     steps |= {"first": first, "last": last, "all": newest["total"]}
     drawn = nodes[:nodes_drawn_max]
-    data = {"task": task, "at": at, "steps": steps, "drawing": _drawing(drawn), "nodes": drawn}
+    query = {"at": context.query.get("at", "")}
+    data = {"task": task, "at": at, "steps": steps, "waits": _waits(task), "opened": opened, "nodes": drawn}
+    data |= {"drawing": _drawing(drawn, path_to("tot", task["id"]), query, opened)}
     return Page("thoughts.html", f"Thoughts of {task['id']}", data | {"left_out": len(nodes) - len(drawn)})
 
 
@@ -64,13 +80,36 @@ def _nodes(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [nodes[name] | {"score": score[name], "mark": marks.get(name, "")} for name in names]
 
 
-def _drawing(nodes: list[dict[str, Any]]) -> Drawing:
+def _waits(task: dict[str, Any]) -> dict[str, int]:
+    """Return the roles that must act next, each with the number of requests to it.
+
+    The request for the search itself stays open until its end: the explorer acts when it has all answers.
+    """
+    if task["ended_index"] is not None or task["status"] == "paused":
+        return {}
+    requests = Counter[str](parties_of(request["type"])[1] for request in task["waiting"])
+    others = {role: count for role, count in requests.items() if role != "explorer"}
+    return others or requests or {"orchestrator": 1}
+
+
+def _drawing(nodes: list[dict[str, Any]], path: str, query: dict[str, str], opened: dict[str, Any] | None) -> Drawing:
     boxes, lines = [], []
+    is_short = all(len(node["content"]) <= short_max for node in nodes)
     for node in nodes:
         mark, score = node["mark"], "" if node["score"] is None else node["score"]
-        figure = f"{_GLYPHS[mark]} {score}".strip()
+        figure = f"{MARKS[mark].glyph if mark else ''} {score}".strip()
         boxes.append(
-            Node(node["id"], node["content"], figure=figure, state=_STATES.get(mark, mark), is_faded=mark == "pruned")
+            Node(
+                node["id"],
+                node["content"],
+                figure=figure,
+                state=mark or "over",
+                href=path,
+                query=query | {"sel": node["id"]},
+                fragment="opened",
+                is_faded=mark == "pruned",
+                is_selected=node is opened,
+            )
         )
         lines.append(Edge(node["parent_id"] or "", node["id"], "ok" if mark == "best" else "", mark == "pruned"))
-    return layered(boxes, lines, "tree", ONE_LINE)
+    return layered(boxes, lines, "tree", Box(196, 24 if is_short else 56), tree_room)

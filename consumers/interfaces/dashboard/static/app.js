@@ -154,4 +154,4 @@ function count() {
 }
 if (left) count();
 filter();
-document.querySelector(".node.chosen")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+for (const shown of document.querySelectorAll(".node.chosen, .top [aria-current]")) shown.scrollIntoView({ block: "nearest", inline: "nearest" });

@@ -1,7 +1,7 @@
 """Every page in a real browser: no fault in the console or of the policy, none for people who hear or tab through it.
 
-In `make test` one address of each route is judged, in a width and colour scheme that take turns, and measured in both
-widths; in `make faults` all addresses in all four.
+In `make test` one address of each route is judged, in a width and colour scheme that take turns, and measured in all
+three widths; in `make faults` all addresses in all six looks.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def test_pages_have_no_fault_in_the_console_for_people_who_hear_them_or_in_width
         browser.open(browser.url + address)
         if browser.evaluate("document.querySelectorAll('.top nav [aria-current]').length") != (name != "search"):
             faults.append(f"{address}: the menu does not say where this belongs")
-        turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1)]  # both widths
+        turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1, 2)]  # all widths
         for look in LOOKS if is_long_run else turn:
             browser.look(look)
-            faults += [f"{address} at {look}: {fault}" for fault in browser.overflow()]
+            faults += [f"{address} at {look}: {fault}" for fault in browser.overflow() + browser.unreadable()]
             if is_long_run or look is turn[0]:
                 faults += [f"{address} at {look}: {fault}" for fault in browser.accessibility_faults()]
         faults += [f"{address}: {problem}" for problem in browser.problems()]

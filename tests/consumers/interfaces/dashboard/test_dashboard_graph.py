@@ -28,7 +28,8 @@ def test_the_red_lines_lead_to_what_holds_a_handoff_up(viewer: Viewer) -> None:
     assert "why" in page
     assert 'lang="zh"' in page
     assert 'href="/h/release"' in page
-    assert 'href="/graph?id=first"' in page
+    assert "must happen first" in page
+    assert 'href="/graph?id=release&amp;sel=first#opened"' in page
 
 
 def test_others_are_shown_faded_on_request(viewer: Viewer) -> None:
@@ -63,3 +64,44 @@ def test_markup_in_a_title_stays_text_in_a_drawing(viewer: Viewer) -> None:
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert not re.search(r"\sstyle=|\son\w+=", page)
+
+
+def test_each_blocker_has_a_line_with_a_button_if_it_is_mine(viewer: Viewer) -> None:
+    ledger = viewer.ledger
+    ledger.hand_over("mine", title="My approval")
+    ledger.approve("theirs", ledger.hand_over("theirs", title="Their work"))
+    ledger.claim("theirs")
+    ledger.approve("middle", ledger.hand_over("middle", depends_on=["theirs"]))
+    ledger.approve("release", ledger.hand_over("release", depends_on=["mine", "middle"]))
+    shown = viewer.data("/graph", id="release")
+    waits = [(item["id"], item["agent"], item["act"]) for item in shown["why"]["waits"]]
+    assert waits == [("mine", "rita", "approve"), ("theirs", "bob", "complete")]
+    for page in (viewer.page("/graph", id="release"), viewer.page("/h/release")):
+        assert "2 things must happen first, <strong>1 by you</strong>" in page
+        assert 'href="/h/mine">' in page
+        assert 'href="/h/mine#decide-mine">Approve …</a>' in page
+        assert 'href="/h/theirs#' not in page
+        assert "Their work" in page
+    states = {node["id"]: (node["state"], node["meta"]) for node in shown["drawing"]["nodes"]}
+    assert states["mine"] == ("approve", ["pending", "you: approve"])
+    assert states["theirs"] == ("in_progress", ["in progress", "bob"])
+
+
+def test_a_blocker_that_nobody_can_end_has_a_line_too(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("release", depends_on=["ghost"])
+    page = viewer.page("/graph", id="release")
+    assert "<strong>ghost</strong>" in page
+    assert "it depends on ghost, which does not exist" in page
+
+
+def test_a_box_opens_its_handoff_below_the_drawing(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("first", title="第一步")
+    viewer.ledger.hand_over("release", depends_on=["first", "ghost"])
+    shown = viewer.data("/graph", id="release", sel="first")
+    assert (shown["opened"]["id"], shown["opened"]["why"]["is_ready"]) == ("first", False)
+    assert [node["id"] for node in shown["drawing"]["nodes"] if node["is_selected"]] == ["first"]
+    page = viewer.page("/graph", id="release", sel="first")
+    assert 'id="opened"' in page
+    assert 'href="/graph?id=release&amp;sel=first#opened"' in page
+    assert "Nobody has created this handoff" in viewer.page("/graph", id="release", sel="ghost")
+    assert 'id="opened"' not in viewer.page("/graph", id="release", sel="nothing")

@@ -134,7 +134,7 @@ def test_an_agent_with_its_keys_and_calibration_over_its_sessions(viewer: Viewer
     (judged,) = data["calibration"]
     assert [point["bias"] for point in judged["points"]] == [-0.2]
     page = viewer.page("/a/bob")
-    assert '<circle class="after"' in page
+    assert '<circle class="ok"' in page
     assert ">-0.20<" in page  # the same number, as text
     assert data["agent"]["keys"][0]["state"] == "valid"
     assert viewer.data("/a/alice")["calibration"] == []  # another's are not hers

@@ -7,6 +7,8 @@ import pytest
 import tot_story as told
 from tot_story import BEST, NODES, STORY, TASK
 
+from deedbook.ledger.events import tot as kinds
+
 if TYPE_CHECKING:
     from looking import Viewer
 
@@ -74,3 +76,34 @@ def test_problems_that_are_searched_are_listed(viewer: Viewer) -> None:
     told.register(viewer.ledger)
     told.play(viewer.ledger)
     assert f'href="{PATH}"' in viewer.page("/t")
+
+
+def test_a_thought_opens_to_its_proposer_its_score_and_its_entries(viewer: Viewer, start: int) -> None:
+    events = {viewer.ledger.event(start + at).index: viewer.ledger.event(start + at) for at in range(len(STORY))}
+    for name, node in NODES.items():
+        origin = viewer.data(PATH, sel=name)["opened"]["origin"]
+        assert name in [added.id for added in events[origin["added_index"]].data.nodes]
+        if name == "root":
+            assert (origin["proposed_by"], origin["proposed_index"]) == (None, None)
+            continue
+        proposal, scored = events[origin["proposed_index"]], events[origin["evaluated_index"]]
+        assert node.content in [candidate.content for candidate in proposal.data.payload.candidates]
+        assert name in [result.node_id for result in scored.data.payload.evaluations]
+        assert (proposal.author, scored.author) == (origin["proposed_by"], origin["evaluated_by"])
+    page = viewer.page(PATH, sel="node_3_1")
+    assert 'id="opened"' in page
+    assert "18 is not 24" in page
+    assert f'href="{PATH}?sel=node_2_1#opened"' in page
+    assert 'id="opened"' not in viewer.page(PATH, sel="node_9_9")
+    before = viewer.data(PATH, at=start + 5, sel="node_3_1")
+    assert before["opened"] is None
+
+
+def test_a_search_waits_for_the_role_that_must_act_at_every_entry(viewer: Viewer, start: int) -> None:
+    waits = [viewer.data(PATH, at=start + at)["waits"] for at in range(len(STORY))]
+    for at, waiting in enumerate(waits[:-1]):
+        following = viewer.ledger.event(start + at + 1).data
+        if isinstance(following, kinds.SideStatement):  # said while another acts
+            continue
+        assert getattr(following, "sender", "explorer") in waiting, (at, following, waiting)
+    assert waits[-1] == {}

@@ -58,19 +58,40 @@ def of(count: int, *pairs: tuple[int, int]) -> tuple[list[Node], list[Edge]]:
 
 
 @settings(max_examples=60)
-@given(graphs(), st.sampled_from(["leftright", "topbottom", "tree"]))
-@example(of(3, (0, 1), (1, 2), (2, 0)), "leftright")
-@example(of(1, (0, 0)), "topbottom")
-@example(of(0), "leftright")
-@example(of(4, (0, 2), (1, 2), (2, 3)), "tree")  # which it is not
-@example(of(35, *combinations(range(35), 2)), "leftright")  # more waypoints than the engine is given
+@given(graphs(), st.sampled_from(["leftright", "topbottom", "tree"]), st.sampled_from([0, 400, 806]))
+@example(of(3, (0, 1), (1, 2), (2, 0)), "leftright", 0)
+@example(of(1, (0, 0)), "topbottom", 806)
+@example(of(0), "leftright", 806)
+@example(of(4, (0, 2), (1, 2), (2, 3)), "tree", 806)  # which it is not
+@example(of(35, *combinations(range(35), 2)), "leftright", 0)  # more waypoints than the engine is given
 def test_every_box_has_its_own_place_and_every_line_leads_from_border_to_border(
-    graph: tuple[list[Node], list[Edge]], direction: layout.Direction
+    graph: tuple[list[Node], list[Edge]], direction: layout.Direction, room: int
 ) -> None:
-    drawing = layered(*graph, direction)
+    drawing = layered(*graph, direction, room=room)
     check(*graph, drawing)
     layout._positions.cache_clear()
-    assert json.dumps(layered(*graph, direction)) == json.dumps(drawing)
+    assert json.dumps(layered(*graph, direction, room=room)) == json.dumps(drawing)
+
+
+@pytest.mark.parametrize("direction", ["leftright", "topbottom", "tree"])
+def test_boxes_are_as_wide_as_the_room_allows(direction: layout.Direction) -> None:
+    graph, box = of(4, (0, 1), (0, 2), (2, 3)), Box(120, 56, width_max=240)
+    widths = []
+    for room in (0, 500, 600, 3_000):
+        drawing = layered(*graph, direction, box, room)
+        widths.append(drawing["nodes"][0]["w"])
+        assert drawing["width"] <= room or widths[-1] == box.width
+    assert widths == sorted(widths)
+    assert (widths[0], widths[-1]) == (box.width, box.width_max)
+    assert len(set(widths)) > 2
+
+
+def test_a_drawing_whose_row_has_no_room_runs_from_left_to_right() -> None:
+    wide = of(6, *((number, 5) for number in range(5)))
+    for room, columns in ((1_200, 5), (500, 2)):
+        drawing = layered(*wide, "topbottom", Box(180, 88), room)
+        assert drawing["width"] <= room
+        assert len({node["x"] for node in drawing["nodes"][:5]}) == (5 if columns == 5 else 1)
 
 
 @pytest.mark.parametrize(
