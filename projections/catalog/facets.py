@@ -10,7 +10,6 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.catalog.answers import Facets, FacetValue
@@ -20,12 +19,6 @@ events_counted_max: Final = 10_000
 """The newest of the matching events are counted, so that a page takes as long in a ledger of any size."""
 values_max: Final = 100
 
-Until: TypeAlias = Annotated[
-    int,
-    msgspec.Meta(
-        ge=-json_integer_max, le=json_integer_max, description="Only what happened before this time (Unix ms)."
-    ),
-]
 ClaimedAgent: TypeAlias = Annotated[
     str, msgspec.Meta(description="Only what this agent signed, or what an imported record claims of it.")
 ]
@@ -76,7 +69,7 @@ class FacetArguments(query.Arguments, frozen=True):
     """The filters that lists of events share."""
 
     since: query.Since | None = None
-    until: Until | None = None
+    until: query.Until | None = None
     agent: ClaimedAgent | None = None
     type: Type | None = None
     tag: Tag | None = None

@@ -131,8 +131,9 @@ class RecordedDeadEnd(RecordedStatement, frozen=True, kw_only=True):
 class StatementLine(Marked, frozen=True, kw_only=True):
     """A finding, unknown or dead end in a list over sessions.
 
-    ``agent`` is the author, or the agent that an imported session claims; ``author`` signed it. ``detail`` says why an
-    approach failed, and is empty otherwise. ``task`` is that of the session. ``correction`` is null if it stands.
+    ``agent`` is the author, or the agent that an imported record claims; ``author`` signed it. ``detail`` says why an
+    approach failed, and is empty otherwise. ``task`` is that of the session, and ``imported`` the origin of an imported
+    session. ``correction`` is null if it stands.
     """
 
     type: StatementType

@@ -54,7 +54,7 @@ _STATEMENTS: Final[dict[StatementType, tuple[str, str, str, CorrectionKind]]] = 
     "unknown": ("unknowns", "unknown", "''", "unknown.resolved"),
     "dead_end": ("dead_ends", "approach", "t.why_failed", "dead_end.retracted"),
 }
-_CORRECTED_IN: Final = "SELECT e.event_index FROM corrections c JOIN events e ON e.id = c.target"
+_CORRECTED_IN: Final = "SELECT o.event_index FROM corrections c JOIN events o ON o.id = c.target"
 # The count that a correction lowers.
 _CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
@@ -74,7 +74,7 @@ class SessionList(ListArguments, frozen=True):
 
 
 class StatementList(ListArguments, frozen=True):
-    """Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+    """Filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
 
     ``since`` and ``until`` are when it was stated. ``corrected``: only statements that were retracted or resolved, and
     ``since`` and ``until`` are then when this happened; or (false) only those that stand.
@@ -146,17 +146,18 @@ def show_session(context: QueryContext, args: ById) -> ShownSession:
 def list_statements(context: QueryContext, args: StatementList) -> Page[StatementLine]:
     """Return findings, unknowns or dead ends of all sessions, newest first."""
     table, text, detail, kind = _STATEMENTS[args.type]
+    joined = f"{table} t JOIN events e ON e.event_index = t.event_index"
     listing = Listing(
         f"SELECT t.event_index, t.session_id, t.{text} AS text, {detail} AS detail, t.impact, t.topic, t.accepted_ms, "  # noqa: S608
-        f"t.happened_ms, s.author, {AGENT.format('s')} AS agent, s.task, s.imported "
-        f"FROM {table} t JOIN sessions s ON s.id = t.session_id",
-        f"{table} t JOIN sessions s ON s.id = t.session_id",
+        "t.happened_ms, e.author, e.agent, s.task, s.imported "
+        f"FROM {joined} JOIN sessions s ON s.id = t.session_id",
+        joined,
         "t.event_index",
         time="t.happened_ms",
         cursors=table,
     )
     where = Where()
-    where.equal(AGENT.format("s"), args.agent)
+    where.equal("e.agent", args.agent)
     where.equal("t.topic", args.topic)
     where.of_entries("t.event_index", args.entries)
     if args.corrected:
@@ -169,7 +170,7 @@ def list_statements(context: QueryContext, args: StatementList) -> Page[Statemen
         if args.corrected is not None:
             where.add(
                 f"NOT EXISTS ({_CORRECTED_IN} WHERE c.kind = ? AND c.session_id = t.session_id "
-                "AND e.event_index = t.event_index)",
+                "AND o.event_index = t.event_index)",
                 kind,
             )
     page, total, following = page_of(context, listing, where, args.after, args.limit)

@@ -123,6 +123,16 @@ def test_a_statement_says_who_and_when_and_whether_it_is_a_claim(three_days, rea
     assert items[2]["happened_ms"] == CLAIMED_MS
 
 
+def test_each_record_of_a_session_counts_under_the_name_that_it_claims(three_days, reader):
+    three_days.emit("bob", "session/old", claim("finding.logged", {"finding": "other"}, claimed_author="spirit"))
+    items = reader.answer("sessions.statements", {})["items"]
+    assert {row["text"]: row["agent"] for row in items if row["session_id"] == "old"} == {
+        "other": "spirit",
+        "old finding": "ghost",
+    }
+    assert names(reader, "sessions.statements", "text", agent="spirit") == ["other"]
+
+
 def test_a_topic_selects_statements(three_days, reader):
     assert names(reader, "sessions.statements", "text", topic="first") == ["first finding"]
 

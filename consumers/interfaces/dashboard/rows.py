@@ -188,7 +188,7 @@ def statement(item: Mapping[str, Any]) -> Row:
         state="" if correction is None else "resolved" if item["type"] == "unknown" else "retracted",
         colour="over",
         is_over=correction is not None and item["type"] != "unknown",
-        claim=_claim(item),
+        claim=None if item["imported"] is None else Claim(item["imported"]["importer"], None),
     )
 
 

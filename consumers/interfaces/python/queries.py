@@ -1221,7 +1221,7 @@ class SessionsQueries(QueryFamily):
     ) -> Pages[StatementLine]:
         """Return findings, unknowns or dead ends of all sessions, newest first.
 
-        Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+        Filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
 
         ``since`` and ``until`` are when it was stated. ``corrected``: only statements that were retracted or
         resolved, and ``since`` and ``until`` are then when this happened; or (false) only those that stand.

@@ -130,7 +130,7 @@ def week(context: PageContext) -> Page:
     sections = [_section(context, name, filters, is_alone=name == chosen) for name in names]
     is_empty, is_whole = not any(section["total"] for section in sections), not (chosen or text or filters["tag"])
     data = {
-        "facets": facets.form(context.ask("catalog.facets", types=KINDS, **{name: filters[name] for name in FIELDS})),
+        "facets": facets.form(_counts(context, text, filters, found)),
         "text": text,
         "kind": chosen,
         "period": period.query,
@@ -182,6 +182,16 @@ def _find(context: PageContext, text: str, filters: Mapping[str, Any]) -> dict[s
     answers = [answer for answer in (anywhere, within) if answer["holds"] == anywhere["holds"]]
     entries = sorted({hit["event_index"] for answer in answers for hit in answer["items"]})
     return {"entries": entries, "total": within["total"], "holds": anywhere["holds"]}
+
+
+def _counts(
+    context: PageContext, text: str, filters: Mapping[str, Any], found: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the agents and tags of the period, with the numbers of their entries; of those with the words, if any."""
+    arguments = {name: filters[name] for name in FIELDS}
+    if found is not None and found["holds"] == "all":
+        return context.ask("search.facets", text=text, kinds=KINDS, **arguments)
+    return context.ask("catalog.facets", types=KINDS, **arguments)
 
 
 def _agents(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, Any]]:

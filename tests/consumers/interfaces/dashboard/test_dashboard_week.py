@@ -144,6 +144,7 @@ def test_imported_history_is_a_claim_at_its_time_and_under_its_name(lived: Viewe
     assert 'title="claimed by a record that bob imported"' in page
     assert lived.data("/week", **SPRING, agent="bob")["totals"][0]["total"] == 0
     assert totals(lived.data("/week", **SPRING, agent="ghost"))["learned"] == 1
+    assert re.search(r'by <a href="/week\?[^"]*agent=ghost">ghost</a> 3</p>', page)
 
 
 def test_arrows_lead_to_the_week_before_and_after(lived: Viewer) -> None:
