@@ -30,6 +30,7 @@ PATHS: Final = {
     "agent": "/a/",
     "tot": "/t/",
     "review": "/reviews/",
+    "question": "/questions/",
 }
 FILE: Final = "dashboard.json"
 OPENING_FILE: Final = "dashboard.html"

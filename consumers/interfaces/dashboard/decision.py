@@ -49,6 +49,7 @@ BUTTONS: Final = _BUTTONS | {
     if "reviewer" in operation.by and verb != "amend" and verb not in _BUTTONS
 }
 _REFUSED: Final = "refuse"
+_OF_QUESTIONS: Final = ("answer", "settle")  # the number of their word is that of the question
 _DECISION: Final = re.compile(r"(([a-z_]+)(?:\.[1-9][0-9]{0,5})?):([0-9a-f]{64})", re.ASCII)
 _COUNT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
@@ -117,7 +118,12 @@ def decision_in(form: Mapping[str, str], stream: str) -> Decision:
     version, result = (form.get(name, "") for name in ("version", "result"))
     counts = [form.get(name, "") for name in ("entries", "size", "shown_ms")]
     are_refs = all(not ref or re.match(REF_PATTERN, ref) for ref in (version, result))
-    if match is None or match[2] not in (*BUTTONS, _REFUSED) or not are_refs or not all(map(_COUNT.fullmatch, counts)):
+    if (
+        match is None
+        or match[2] not in (*BUTTONS, _REFUSED, *_OF_QUESTIONS)
+        or not are_refs
+        or not all(map(_COUNT.fullmatch, counts))
+    ):
         raise Refused("INVALID_FORMAT", "this form contains no decision: reload the page and press one of its buttons")
     entries, size, shown_ms = map(int, counts)
     # A browser sends each line end as two characters; sign the text as it was typed.
@@ -133,13 +139,14 @@ def arguments_of(decision: Decision, now_ms: int) -> dict[str, Any]:
     """
     if not 0 <= now_ms - decision.displayed.shown_ms <= decision_form_max_s * 1000:
         raise Refused("VERSION_MISMATCH", "this page was loaded too long ago: reload it, read it again, then decide")
-    verb, _, criterion = decision.word.partition(".")
+    verb, _, number = decision.word.partition(".")
     read = OF_WHAT_WAS_READ.get(decision.verb)
     args: dict[str, Any] = {} if read is None else {read: getattr(decision.displayed, read)}
-    args |= {"criterion_numbers": int(criterion)} if criterion else {}
+    if number:
+        args |= {"question_numbers": [int(number)]} if verb in _OF_QUESTIONS else {"criterion_numbers": int(number)}
     args |= {"refuse": True} if verb == _REFUSED else {}
     name, is_needed = _note_of(decision.verb)
-    if is_needed and not decision.note and decision.displayed.version:
+    if is_needed and not decision.note and (decision.displayed.version or verb == "answer"):
         raise Refused("USAGE", f"{verb.replace('_', ' ')} needs a note: write one", field="note")
     return args | ({name: decision.note} if decision.note else {})
 

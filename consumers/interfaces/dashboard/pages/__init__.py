@@ -54,6 +54,7 @@ DOWNLOADS: Final[tuple[Route, ...]] = (Route("/receipts/{ref:path}", "receipt", 
 FORMS: Final[tuple[Route, ...]] = (
     Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff, home)),
     Route(PATH, "acceptance", accepted),
+    Route("/questions/{id:path}/decide", "question", partial(decided, "question", home, home)),
     Route("/reviews/{id:path}/decide", "review", partial(decided, "review", review, home)),
     Route(VERIFY, "audit", verify),
     Route("/unlock", "unlock", unlock),

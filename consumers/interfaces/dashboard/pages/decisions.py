@@ -26,12 +26,13 @@ from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.question import QuestionAnswered, QuestionSettled
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
 from deedbook.ledger.lifecycle.handoff import HandoffState
 
 # Fields that the content shows elsewhere, or that follow from others.
 _SHOWN_APART: Final = ("title", "to", "reviewer", "reasoning_refs", "notes", "template", "created")
-_DECIDED: Final = ("handoff", "review")
+_DECIDED: Final = ("handoff", "question", "review")
 # The order of reading, before approval and of a result.
 _FIRST: Final = ("title", "task", "context", "tasks", "criteria")
 _FIRST_OF_RESULT: Final = ("criteria", "tasks", *_FIRST)
@@ -50,7 +51,7 @@ def handoff_form(
 ) -> dict[str, Any] | None:
     """Return the data of a handoff's form; None if the human has nothing to decide.
 
-    ``{"path", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number",
+    ``{"path", "page", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number",
     "since", "between", "sections", "questions", "asked", "result", "only_in_file", "citations"}``:
     ``fields`` are the hidden fields, and ``signs`` is the full ref of the signed version. ``since`` is the last version
     that this human approved (None: none), ``between`` are the versions after it, and ``sections`` the fields, each with
@@ -61,7 +62,7 @@ def handoff_form(
     since, changes = _changes_since_approval(context, versions)
     is_completed = handoff["status"] == "completed"
     content = versions["content"] | {field: handoff[field] for field in ("tasks", "criteria")}
-    return _form(
+    return form_about(
         context,
         f"handoff/{handoff['id']}",
         handoff,
@@ -112,14 +113,15 @@ def review_form(context: PageContext, review: Mapping[str, Any], note: str = "")
     """Return the data of a review's form, as ``handoff_form`` does, with ``rule``, ``task`` and ``reasons``."""
     request = {field: review[field] for field in ("rule", "task", "reasons")}
     choices = ANSWERS if review["status"] == "open" else ()
-    return _form(
+    return form_about(
         context, f"review/{review['id']}", review, note, choices, **request, citations=citations_of(context, review)
     )
 
 
-def _form(
+def form_about(
     context: PageContext, stream: str, item: Mapping[str, Any], note: str, choices: Iterable[Choice], **extra: Any
 ) -> dict[str, Any] | None:
+    """Return the data of a form about a stream: ``item`` is the checked answer that the page shows. None: no form."""
     as_of, (kind, _, name) = item.get("as_of"), stream.partition("/")
     # A decision is about the present state, as the signed entries give it.
     if context.human is None or context.as_of is not None or as_of is None:
@@ -134,6 +136,7 @@ def _form(
             "kind": kind,
             "id": name,
             "path": f"{path_to(kind, name)}/decide",
+            "page": None if kind == "question" else path_to(kind, name),
             "fields": fields,
             "note": note,
             "choices": buttons,
@@ -196,6 +199,10 @@ def sign(context: PageContext, author: Author, decision: Decision, args: dict[st
     if kind == "review":
         verdict: Verdict = "approved" if decision.verb == "approve" else "rejected"
         return _emitted(author, decision, [ReviewAnswered(verdict=verdict, comment=decision.note)])
+    if kind == "question":
+        is_answer = decision.verb == "answer"
+        done = QuestionAnswered(answer=decision.note) if is_answer else QuestionSettled(comment=decision.note)
+        return _emitted(author, decision, [done])
     handoff = context.ask(query_for(decision.verb), id=name)
     if decision.verb == "ask":
         args = args | {"to": decisions.amender_of(handoff)}
@@ -233,8 +240,12 @@ def receipt_of(context: PageContext, kind: str, row: Mapping[str, Any], index: i
     if kind == "review" and index == row["answered_index"]:
         text = ": ".join(filter(None, (row["verdict"], row["comment"])))
         made = [{"event_index": index, "kind": "review.answered", "author": row["answered_by"], "text": text}]
+    if kind == "question":
+        text, by = (row["comment"], row["settled_by"]) if row["settled_by"] else (row["answer"], row["to"])
+        what = "question.settled" if row["settled_by"] else "question.answered"
+        made = [{"event_index": index, "kind": what, "author": by, "text": text}]
     head = {field: as_of[field] for field in ("size", "root")}
-    about = {"stream": f"{kind}/{row['id']}", "title": row["question"] if kind == "review" else row["title"]}
+    about = {"stream": f"{kind}/{row['id']}", "title": row["title"] if kind == "handoff" else row["question"]}
     return next(({**event, **about, **head} for event in made if event["author"] == context.human), None)
 
 

@@ -11,6 +11,7 @@ from deedbook.consumers.handoffs.unread import COMMAND, peek
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, address
 from deedbook.consumers.interfaces.dashboard.pages.decisions import receipt_at
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import form_of
+from deedbook.consumers.interfaces.dashboard.pages.questions import ACTIONS, question_form
 
 items_max: Final = 30
 cards_max: Final = 12
@@ -82,8 +83,9 @@ def _queue(context: PageContext) -> tuple[dict[str, str | None], dict[str, Any],
 
 
 def _form(context: PageContext, item: dict[str, Any], note: str) -> dict[str, Any] | None:
-    """Return the form of an item; a question is answered in a terminal."""
-    return None if item["kind"] == "question" else form_of(context, item["kind"], item["id"], note)
+    if item["action"] in ACTIONS:
+        return question_form(context, item, note)
+    return form_of(context, item["kind"], item["id"], note)
 
 
 def _following(items: list[dict[str, Any]], opened: dict[str, Any] | None) -> str | None:

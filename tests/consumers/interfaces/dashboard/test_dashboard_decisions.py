@@ -11,6 +11,7 @@ from looking import form_of, seal
 
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.authority import AgentRemoved, KeyRevoked
+from deedbook.ledger.events.question import QuestionAnswered, QuestionAsked
 from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.limits import decision_form_max_s
 
@@ -377,3 +378,70 @@ def test_a_key_that_no_browser_can_use_is_named_at_once_and_no_form_is_offered(v
     seal(viewer.ledger)
     viewer.ledger.home.key_file("rita").chmod(0o600)
     assert "/decide" in viewer.page("/", open="x")
+
+
+def queue_form(viewer: Viewer, name: str, word: str, note: str = "") -> tuple[str, dict[str, str]]:
+    """Return path and fields of the form of a queue's row, as a browser sends them when ``word`` is pressed."""
+    shown = viewer.data("/", open=name)
+    (button,) = [choice for choice in shown["form"]["choices"] if choice["word"] == word]
+    place = {"queue": shown["queue_query"], "next": shown["following"] or ""}
+    return shown["form"]["path"], {**shown["form"]["fields"], "decision": button["value"], "note": note, **place}
+
+
+@pytest.mark.parametrize("is_of_handoff", [True, False])
+def test_a_question_is_answered_in_the_queue_and_signed(rita: Viewer, *, is_of_handoff: bool) -> None:
+    if is_of_handoff:
+        rita.ledger.hand_over("x")
+        rita.ledger.emit("bob", "handoff/x", kinds.HandoffQuestionAsked(to="rita", question="Which <b>port</b>?"))
+        rita.ledger.emit("bob", "handoff/x", kinds.HandoffQuestionAsked(to="alice", question="Whose?"))
+        name = next(item["key"] for item in rita.data("/")["items"] if item["action"] == "answer")
+    else:
+        rita.ledger.emit("bob", "question/q", QuestionAsked(to="rita", question="Which <b>port</b>?"))
+        name = "q"
+    page = rita.page("/", open=name)
+    assert "Which &lt;b&gt;port&lt;/b&gt;?" in page
+    assert "alice answers" not in page.partition('class="row open"')[2], "only questions to rita"
+    assert page.count("Sign the answer") == 1
+    path, form = queue_form(rita, name, "answer.1")
+    size = rita.ledger.head()[0]
+    refused = rita.post(path, **form)
+    assert (refused.status_code, rita.ledger.head()[0]) == (400, size)
+    assert "answer needs a note" in refused.text
+    forged = rita.post(path, **form | {"decision": form["decision"].replace("answer.1", "settle.1"), "note": "8080"})
+    assert (forged.status_code, rita.ledger.head()[0]) == (403, size)
+    done = rita.post(path, **form | {"note": "8080"})
+    assert (done.status_code, rita.ledger.head()[0]) == (303, size + 1)
+    assert rita.post(path, **form | {"note": "8080"}).headers["location"] == done.headers["location"], "once"
+    stream = "handoff/x" if is_of_handoff else "question/q"
+    event = rita.ledger.event(size)
+    assert (event.stream, event.author) == (stream, "rita")
+    assert (event.data.answer) == "8080"
+    receipt = rita.data("/", done=size)["done"]
+    assert (receipt["text"], receipt["author"]) == ("8080" if not is_of_handoff else receipt["text"], "rita")
+    assert "answer" not in [item["action"] for item in rita.data("/")["items"]]
+
+
+@pytest.mark.parametrize("is_of_handoff", [True, False])
+def test_an_answer_is_accepted_in_the_queue_only_as_it_was_shown(rita: Viewer, *, is_of_handoff: bool) -> None:
+    if is_of_handoff:
+        rita.ledger.hand_over("x")
+        for number in range(2):
+            rita.ledger.emit("rita", "handoff/x", kinds.HandoffQuestionAsked(to="bob", question=f"Which {number}?"))
+            rita.ledger.emit("bob", "handoff/x", kinds.HandoffQuestionAnswered(position=number, answer="8080"))
+        stream, word = "handoff/x", "settle.2"
+        again: Any = kinds.HandoffQuestionAnswered(position=1, answer="9090")
+    else:
+        rita.ledger.emit("rita", "question/q", QuestionAsked(to="bob", question="Which?"))
+        rita.ledger.emit("bob", "question/q", QuestionAnswered(answer="8080"))
+        stream, word, again = "question/q", "settle.1", QuestionAnswered(answer="9090")
+    name = next(item["key"] for item in rita.data("/")["items"] if item["action"] == "settle")
+    stale = queue_form(rita, name, word)
+    rita.ledger.emit("bob", stream, again)
+    size = rita.ledger.head()[0]
+    assert rita.post(stale[0], **stale[1]).status_code == 409, "bob answered otherwise since"
+    assert rita.ledger.head()[0] == size
+    path, form = queue_form(rita, name, word, "thanks")
+    assert "9090" in rita.page("/", open=name)
+    assert rita.post(path, **form).status_code == 303
+    assert (rita.ledger.event(size).author, rita.ledger.event(size).data.comment) == ("rita", "thanks")
+    assert rita.data("/", done=size)["done"]["kind"].endswith("settled")
