@@ -98,6 +98,7 @@ def addresses(settings: Settings) -> list[str]:
         "/a/codex",
         "/a/alex",
         "/audit",
+        "/me",
         "/week",
         "/week?text=cursor&since=30+days+ago",
         "/week?kind=learned",

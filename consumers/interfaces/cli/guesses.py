@@ -125,6 +125,7 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "search --as": "search TEXT --author NAME",
     "search --path": "decisions --path PATH",
     "search -i": "search TEXT",
+    "serve --dashboard": "dashboard",
     "setup --undo": "uninstall",
     "setup --uninstall": "uninstall",
     "setup --remove": "uninstall",
@@ -133,6 +134,7 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
 
 WORDS: Final[dict[str, str]] = {
     "all": "--all",
+    "link": "--link",
     "me": "--to NAME",
     "mine": "--to NAME",
     "open": "--status pending",

@@ -117,7 +117,9 @@ class Dashboard:
             return self._closed(request, "This is no link of this dashboard.")
         if not is_agreed:
             data = {"token": token, "login": link.name, "next": args.get("next", "/")}
-            return self._rendered(request, "enter", None, Page("enter.html", "Log in", data))
+            page = self._rendered(request, "enter", None, Page("enter.html", "Log in", data))
+            page.headers["referrer-policy"] = "origin"  # else the log of a proxy names the unused link with each file
+            return page
         try:
             account = account_of(self.ledger, link.name)
         except DeedbookError as error:

@@ -178,6 +178,7 @@ def test_link_that_another_page_opened_logs_in_only_after_a_click(rita: Viewer, 
     page = rita.enter(link, **headers)
     assert (page.status_code, "set-cookie" in page.headers) == (200, False)
     assert "Log in as rita?" in page.text
+    assert page.headers["referrer-policy"] == "origin"
     refused(rita.post("/launch", {"origin": "https://evil.example"}, token=link), 401, "another origin")
     answer = rita.post("/launch", token=link, next="/h/x")
     assert (answer.status_code, answer.headers["location"]) == (303, "/h/x")
