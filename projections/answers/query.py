@@ -70,7 +70,8 @@ Until: TypeAlias = Annotated[
     ),
 ]
 Entries: TypeAlias = Annotated[
-    list[int], msgspec.Meta(max_length=page_rows_max, description="Only those that one of these entries is about.")
+    list[Annotated[int, msgspec.Meta(ge=0, le=json_integer_max)]],
+    msgspec.Meta(max_length=page_rows_max, description="Only those that one of these entries is about."),
 ]
 Plain: TypeAlias = dict[str, Any]
 """An answer, or a part of it, as JSON has it."""

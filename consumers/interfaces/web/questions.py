@@ -182,7 +182,12 @@ def _decoded(text: str, query: str) -> Any:
 
 
 def _parsed(text: Any, simple: frozenset[Any]) -> Any:
-    """Return a text as the number or truth value that it writes in the only accepted way, if the argument is one."""
+    """Return a text as the number or truth value that it writes in the only accepted way, if the argument is one.
+
+    Of a list, each item is returned like that.
+    """
+    if isinstance(text, list):
+        return [_parsed(item, simple) for item in text]
     if isinstance(text, str):
         if bool in simple:
             return _BOOLEANS.get(text, text)

@@ -301,3 +301,13 @@ def test_an_answer_is_of_the_time_at_which_it_is_asked_for(own: Own, monkeypatch
     now_ms -= 1_000  # by a clock that was set back
     assert not ready()
     assert reading.client.get("/v1/handoffs/list?status=in_progress").status_code == HTTPStatus.UNAUTHORIZED
+
+
+def test_a_list_of_numbers_is_a_name_that_is_repeated(reading: Reading, python: Ledger) -> None:
+    items = python.ask("sessions.statements")["items"]
+    indexes = [item["event_index"] for item in items]
+    assert indexes
+    answer = reading.get(path_to("sessions.statements", entries=[*indexes, 0])).json()["data"]
+    assert [item["event_index"] for item in answer["items"]] == indexes
+    assert reading.get(path_to("sessions.statements", entries=[0])).json()["data"]["items"] == []
+    assert reading.get("/v1/sessions/statements?entries=first").status_code == 400
