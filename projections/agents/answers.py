@@ -87,6 +87,20 @@ class ShownAgent(AgentLine, frozen=True, kw_only=True):
     keys: list[AgentKey]
 
 
+class ClaimedName(Answer, frozen=True, kw_only=True):
+    """A name that imported records claim as their author, and the times that they claim; null: none is dated.
+
+    ``is_registered``: an agent of this ledger has the same name, and did not sign them.
+    """
+
+    name: Untrusted
+    is_registered: bool
+    records: int
+    sessions: int
+    first_ms: Ms | None
+    last_ms: Ms | None
+
+
 class LastEvent(Marked, frozen=True, kw_only=True):
     """The last event that an agent signed."""
 

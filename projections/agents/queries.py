@@ -13,6 +13,7 @@ from deedbook.projections.agents.answers import (
     AgentLine,
     AgentLists,
     ClaimedHandoff,
+    ClaimedName,
     InvitationState,
     KeyState,
     LastEvent,
@@ -21,7 +22,7 @@ from deedbook.projections.agents.answers import (
     WorkingAgent,
 )
 from deedbook.projections.answers.answer import Page
-from deedbook.projections.answers.query import Arguments, QueryContext, names_in, only_match, with_json
+from deedbook.projections.answers.query import Arguments, Limit, QueryContext, names_in, only_match, with_json
 
 _LAST: Final = (
     "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "
@@ -33,6 +34,15 @@ _IN_PROGRESS: Final = (
     "row_number() OVER (PARTITION BY receiver ORDER BY updated_index DESC) AS rank FROM handoffs "
     "WHERE status = 'in_progress') each WHERE rank <= 20 ORDER BY rank"
 )
+_CLAIMED: Final = """
+    SELECT c.name, c.records, c.first_ms, c.last_ms, a.name IS NOT NULL AS is_registered,
+        (SELECT count(*) FROM sessions s WHERE s.ai_id = c.name AND s.imported IS NOT NULL) AS sessions
+    FROM (
+        SELECT e.agent AS name, count(*) AS records, min(nullif(e.happened_ms, 0)) AS first_ms,
+            max(nullif(e.happened_ms, 0)) AS last_ms
+        FROM events e WHERE e.kind = 'record.imported' AND e.agent = coalesce(?, e.agent) GROUP BY e.agent
+    ) c LEFT JOIN agents a ON a.name = c.name
+    ORDER BY coalesce(c.last_ms, 0) DESC, c.name"""
 _INVITED: Final = "SELECT * FROM invitations WHERE name = ?"
 
 
@@ -52,6 +62,20 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
     """``all`` includes removed agents."""
 
     is_all: bool = False
+
+
+class ClaimedFilter(Arguments, frozen=True):
+    """One name, or all; ``limit`` of them are listed."""
+
+    name: str | None = None
+    limit: Limit = 50
+
+
+def list_claimed(context: QueryContext, args: ClaimedFilter) -> Page[ClaimedName]:
+    """Return the names that imported records claim as their authors, the last at work first."""
+    rows = context.rows(_CLAIMED, (args.name,))
+    items = [ClaimedName(**row | {"is_registered": bool(row["is_registered"])}) for row in rows[: args.limit]]
+    return Page(items=items, total=len(rows))
 
 
 def list_agents(context: QueryContext, args: AgentFilter) -> AgentLists:

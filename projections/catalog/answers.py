@@ -169,46 +169,50 @@ class ResolvedReference(Marked, frozen=True, kw_only=True):
 
 
 class TimelineEvent(Marked, frozen=True, kw_only=True):
-    """An event on the timeline. ``passed_to`` is the agent that has to act next."""
+    """An event on the timeline, with the fields of ``ListedEvent``. ``passed_to`` is the agent that has to act next."""
 
     event_index: Index
     accepted_ms: Ms
+    happened_ms: Ms
     kind: str
+    type: str
     stream: str
     author: str
+    agent: Untrusted
     key: str
+    did: Untrusted
     title: Untrusted | None
     passed_to: str | None
 
 
 class Lane(Answer, frozen=True, kw_only=True):
-    """The number of events that an agent signed in a part of the log, also by kind."""
+    """The number of events of an agent in a part of the past, also by type."""
 
-    agent: str
+    agent: Untrusted
     events: int
     kinds: dict[str, int]
 
 
 class SessionSpan(Answer, frozen=True, kw_only=True):
-    """A session and its first and last entry; ``to_index`` null: it is open."""
+    """A session and its beginning and end; ``to_ms`` null: it is open. ``agent`` may be the claim of an import."""
 
     id: str
-    author: str
+    agent: Untrusted
     task: Untrusted
     status: Literal["open", "ended", "imported"]
-    from_index: Index
-    to_index: Index | None
+    from_ms: Ms
+    to_ms: Ms | None
 
 
 class Lanes(Page[TimelineEvent], frozen=True, kw_only=True):
     """A page of operations, newest first.
 
-    ``lanes`` are of the part of the log from ``first_index`` to ``last_index``, the busiest agent first. ``sessions``
+    ``lanes`` are of the part of the past from ``first_ms`` to ``last_ms``, the busiest agent first. ``sessions``
     overlap that part.
     """
 
-    first_index: Index
-    last_index: Index
+    first_ms: Ms
+    last_ms: Ms
     lanes: list[Lane]
     sessions: list[SessionSpan]
 
@@ -216,15 +220,18 @@ class Lanes(Page[TimelineEvent], frozen=True, kw_only=True):
 class KnowledgeNode(Marked, frozen=True, kw_only=True):
     """A thing, named ``SORT/ID``, and its distance in ``hops`` from the start of the walk.
 
-    ``is_stale``: it was retracted, abandoned, resolved or doubted.
+    ``is_stale``: it was retracted, abandoned, resolved or doubted. ``is_claimed``: an imported record claims its
+    ``agent`` and time.
     """
 
     id: Untrusted
     sort: KnowledgeType
     label: Untrusted
     state: str
-    agent: str | None
+    agent: Untrusted | None
     event_index: Index | None
+    happened_ms: Ms | None
+    is_claimed: bool
     is_stale: bool
     hops: int
 

@@ -8,6 +8,7 @@ started there, and a walk without a start leaves them out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal
 
@@ -16,8 +17,14 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers import query
 from deedbook.projections.catalog.answers import Knowledge, KnowledgeEdge, KnowledgeNode, KnowledgeType
+from deedbook.projections.catalog.facets import ClaimedAgent, FacetArguments, narrow, of_types
+from deedbook.projections.reasoning.route import Tag
+from deedbook.projections.records.marks import AGENT
 
-_THING: Final = "SELECT {} AS id, {} AS label, {} AS state, {} AS agent, {} AS event_index FROM {}"
+_THING: Final = (
+    "SELECT {} AS id, {} AS label, {} AS state, {} AS agent, {} AS event_index, {} AS happened_ms, {} AS is_claimed "
+    "FROM {}"
+)
 _NAMED: Final = "SELECT * FROM ({}) WHERE id IN (SELECT {} FROM json_each(?1))"
 _LINK: Final = (
     "SELECT DISTINCT '{0}/' || nullif(CAST({1} AS TEXT), '') AS start, "
@@ -34,8 +41,9 @@ _CORRECTED: Final = (
     "WHERE e.event_index = t.event_index LIMIT 1), '')"
 )
 _DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.ref ORDER BY event_index DESC LIMIT 1)"
-_OF_SESSION: Final = "t JOIN sessions s ON s.id = t.session_id"
-# For each type of thing: the columns of its id, label, state, agent and index, and the table.
+_OF_EVENT: Final = "t JOIN events e ON e.event_index = t.event_index"
+_OF_RECORD: Final = ("e.agent", "t.event_index", "t.happened_ms", "e.kind = 'record.imported'")
+# For each type of thing: the columns of ``_THING``, and the table. Of an imported thing, agent and time are claims.
 _THINGS: Final[dict[KnowledgeType, tuple[str, ...]]] = {
     "agent": (
         "name",
@@ -43,30 +51,54 @@ _THINGS: Final[dict[KnowledgeType, tuple[str, ...]]] = {
         "CASE WHEN removed_index IS NULL THEN '' ELSE 'removed' END",
         "name",
         "registered_index",
+        "registered_ms",
+        "FALSE",
         "agents",
     ),
-    "session": ("id", "coalesce(nullif(task, ''), id)", "status", "author", "started_index", "sessions"),
-    "finding": ("t.event_index", "finding", _CORRECTED, "s.author", "t.event_index", f"findings {_OF_SESSION}"),
-    "unknown": ("t.event_index", "unknown", _CORRECTED, "s.author", "t.event_index", f"unknowns {_OF_SESSION}"),
-    "dead_end": ("t.event_index", "approach", _CORRECTED, "s.author", "t.event_index", f"dead_ends {_OF_SESSION}"),
+    "session": (
+        "id",
+        "coalesce(nullif(task, ''), id)",
+        "status",
+        AGENT.format("sessions"),
+        "started_index",
+        "happened_ms",
+        "imported IS NOT NULL",
+        "sessions",
+    ),
+    "finding": ("t.event_index", "finding", _CORRECTED, *_OF_RECORD, f"findings {_OF_EVENT}"),
+    "unknown": ("t.event_index", "unknown", _CORRECTED, *_OF_RECORD, f"unknowns {_OF_EVENT}"),
+    "dead_end": ("t.event_index", "approach", _CORRECTED, *_OF_RECORD, f"dead_ends {_OF_EVENT}"),
     "report": (
         "session_id",
         "coalesce(nullif(task, ''), task_summary)",
         "calibration_status",
-        "author",
+        AGENT.format("handoff_reports"),
         "event_index",
+        "happened_ms",
+        "imported IS NOT NULL",
         "handoff_reports",
     ),
     "reasoning": (
         "id",
         "coalesce(nullif(conclusion, ''), task)",
         f"CASE WHEN {_DOUBTED} = 0 THEN 'doubted' ELSE status END",
-        "author",
+        "CASE WHEN original IS NULL THEN author ELSE claimed_author END",
         "updated_index",
+        "happened_ms",
+        "original IS NOT NULL",
         "reasonings t",
     ),
-    "handoff": ("id", "coalesce(nullif(title, ''), id)", "status", "sender", "updated_index", "handoffs"),
-    "evidence": ("value", "value", "''", "NULL", "NULL", "json_each(?1)"),
+    "handoff": (
+        "id",
+        "coalesce(nullif(title, ''), id)",
+        "status",
+        "coalesce(claimed_author, sender)",
+        "updated_index",
+        "happened_ms",
+        "importer IS NOT NULL",
+        "handoffs",
+    ),
+    "evidence": ("value", "value", "''", "NULL", "NULL", "NULL", "FALSE", "json_each(?1)"),
 }
 _SHOWN: Final = "findings t JOIN json_each(t.evidence) j ON TRUE"
 _CITED: Final = (
@@ -85,7 +117,7 @@ _REFS: Final = (
 )
 # The edges: both types and their ids, the word for the relation, the tables, and when the edge is stale.
 _RELATIONS: Final[tuple[tuple[KnowledgeType, str, KnowledgeType, str, str, str, str], ...]] = (
-    ("agent", "s.author", "session", "s.id", "worked in", "sessions s", "0"),
+    ("agent", AGENT.format("s"), "session", "s.id", "worked in", "sessions s", "0"),
     ("session", "s.resumes", "session", "s.id", "goes on in", "sessions s", "0"),
     ("session", "t.session_id", "finding", "t.event_index", "found", "findings t", "0"),
     ("session", "t.session_id", "unknown", "t.event_index", "left open", "unknowns t", "0"),
@@ -104,12 +136,34 @@ _RELATIONS: Final[tuple[tuple[KnowledgeType, str, KnowledgeType, str, str, str, 
 )
 
 
+# The type of the event that brings each type of thing.
+EVENT_TYPES: Final[dict[KnowledgeType, str]] = {
+    "finding": "finding.logged",
+    "unknown": "unknown.logged",
+    "dead_end": "dead_end.logged",
+    "report": "report.generated",
+    "session": "session.started",
+    "reasoning": "reasoning.started",
+    "handoff": "handoff.created",
+}
+_LABELLED: Final = "SELECT id FROM ({}) AS things WHERE instr(lower(label), lower(?)) > 0"
+_newest_of_type_max: Final = 6
+"""Without a type, the newest things are of several types, so that there are lines between them."""
+
+
 class KnowledgeGraph(query.Arguments, frozen=True):
-    """The start (``SORT/ID``, or the newest things with the words ``text`` or of ``agent``), and how far to walk."""
+    """The start (``SORT/ID``, or the newest things that pass the filters), and how far to walk.
+
+    The filters are ``text``, the words of a label, ``agent``, ``type``, ``tag``, ``since`` and ``until``.
+    """
 
     id: str | None = None
     text: str | None = None
-    agent: str | None = None
+    agent: ClaimedAgent | None = None
+    type: KnowledgeType | None = None
+    tag: Tag | None = None
+    since: query.Since | None = None
+    until: query.Until | None = None
     direction: Literal["back", "forward", "both"] = "both"
     depth: Annotated[int, msgspec.Meta(ge=0, le=8)] = 2
     limit: query.Limit = 80
@@ -145,13 +199,35 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> Knowle
 
 
 def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
-    where = query.Where(args, "agent")
-    where.add_optional("instr(lower(label), lower(?)) > 0", args.text or None)
-    sorts = sorted(_THINGS.keys() - _HUBS)
-    sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
-    results = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])
-    rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, results, strict=True) for row in of]
-    return [name for _, name in sorted(rows, reverse=True)[: max(1, args.limit // 4)]]
+    """Return the names of the newest things that pass the filters."""
+    types = {of: name for name, of in EVENT_TYPES.items() if args.type in (None, name)}
+    where = of_types(query.Where(), list(types))
+    narrow(where, FacetArguments(since=args.since, until=args.until, agent=args.agent, tag=args.tag))
+    if args.text:
+        where.add(f"({' OR '.join(_labelled(name) for name in types.values())})", *[args.text] * len(types))
+    wanted = max(1, args.limit // 4)
+    sql = (
+        f"SELECT e.event_index, e.stream, e.type FROM events e{where.sql} "  # noqa: S608 - fixed texts
+        "ORDER BY e.happened_ms DESC, e.event_index DESC LIMIT ?"
+    )
+    names: dict[str, None] = {}
+    counts = Counter[str]()
+    for row in context.rows(sql, (*where.values, wanted * len(types) * 2)):
+        sort = types[row["type"]]
+        name = f"{sort}/{row['event_index'] if sort in _BY_INDEX else row['stream'].partition('/')[2]}"
+        if name not in names and (len(types) == 1 or counts[sort] < _newest_of_type_max):
+            names[name] = None
+            counts[sort] += 1
+    return list(names)[:wanted]
+
+
+def _labelled(sort: KnowledgeType) -> str:
+    """Return the condition that an event ``e`` brought a thing of a type whose label has a text, which it binds."""
+    labelled = _LABELLED.format(_THING.format(*_THINGS[sort]))
+    if sort in _BY_INDEX:
+        return f"e.event_index IN ({labelled})"
+    family = "session" if sort == "report" else sort
+    return f"(e.type = '{EVENT_TYPES[sort]}' AND substr(e.stream, {len(family) + 2}) IN ({labelled}))"
 
 
 def _by_sort(names: Iterable[str]) -> dict[KnowledgeType, str]:
@@ -171,7 +247,12 @@ def _things(context: query.QueryContext, hops: Mapping[str, int]) -> list[Knowle
     by_sort = _by_sort(hops)
     queries = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
     return [
-        KnowledgeNode(**row | {"id": name}, sort=sort, is_stale=row["state"] in _STALE, hops=hops[name])
+        KnowledgeNode(
+            **row | {"id": name, "is_claimed": bool(row["is_claimed"])},
+            sort=sort,
+            is_stale=row["state"] in _STALE,
+            hops=hops[name],
+        )
         for sort, rows in zip(by_sort, context.together(*queries), strict=True)
         for row in rows
         for name in (f"{sort}/{row['id']}",)

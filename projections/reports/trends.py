@@ -76,6 +76,7 @@ class CalibrationFilter(Arguments, frozen=True):
     ai_id: str | None = None
     author: str | None = None
     agent: str | None = None
+    imported: bool | None = None
     since: Since | None = None
     until: Until | None = None
     limit: Limit = 50
@@ -86,7 +87,9 @@ def calibration(context: QueryContext, args: CalibrationFilter) -> Calibrations:
     where = Where(args, "ai_id", "author")
     where.equal(AGENT.format("handoff_reports"), args.agent)
     where.within("happened_ms", args.since, args.until)
-    if args.author is not None:
+    if args.imported:
+        where.add("imported IS NOT NULL")
+    if args.author is not None or args.imported is False:
         where.add("imported IS NULL")  # the author of an imported report is only its importer
     sql = (
         "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas, imported "  # noqa: S608

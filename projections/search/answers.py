@@ -37,7 +37,7 @@ class SearchHit(Marked, frozen=True, kw_only=True):
     happened_ms: Ms
     title: Untrusted | None
     excerpt: Untrusted
-    matches: list[tuple[int, int]]
+    matches: list[list[int]]
     score: NearScore | None = None
     near: Nearness | None = None
     correction: AppliedCorrection | None = None

@@ -164,7 +164,7 @@ def _hit(row: Plain, terms: Sequence[Term], correction: AppliedCorrection | None
     if row["kind"] == "record.imported" and "\n" in text:
         text = text.rpartition("\n")[0]  # without the path of its source, the last of the texts
     excerpt = excerpt_of(text, terms)
-    matches = list(matches_in(excerpt, terms))
+    matches = [list(match) for match in matches_in(excerpt, terms)]
     return SearchHit(**row, excerpt=excerpt, matches=matches, correction=correction, is_refuted=is_refuted)
 
 

@@ -59,6 +59,7 @@ CHECKED: Final = frozenset(
 # The module and function under this package that answers each query.
 _QUERIES: Final = {
     "agents.activity": "agents.queries.agents_at_work",
+    "agents.claimed": "agents.queries.list_claimed",
     "agents.keys": "agents.queries.list_keys",
     "agents.list": "agents.queries.list_agents",
     "agents.show": "agents.queries.show_agent",

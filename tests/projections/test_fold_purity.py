@@ -114,7 +114,7 @@ def test_no_two_tables_have_rows_of_one_type():
 
 
 def test_a_column_that_no_source_or_more_than_one_can_give_is_named():
-    row = VIEWS[0].tables[0].row(*range(13))
+    row = VIEWS[0].tables[0].row(*range(16))
     with pytest.raises(TypeError, match="event_index of EventRow is in 0 of its sources"):
         row_of(type(row), NoState())
     with pytest.raises(TypeError, match="id of EventRow is in 2 of its sources"):

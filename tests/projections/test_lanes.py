@@ -13,7 +13,7 @@ def test_acts_say_to_whom_they_pass_work(ledger, reader):
     ledger.approve("one", ledger.hand_over("one", title="一"))
     ledger.claim("one")
     acts = asked(reader)["items"]
-    assert [(act["kind"], act["author"], act["passed_to"]) for act in acts] == [
+    assert [(act["type"], act["agent"], act["passed_to"]) for act in acts] == [
         ("handoff.claimed", "bob", None),
         ("handoff.approved", "rita", None),
         ("handoff.created", "alice", "bob"),
@@ -34,7 +34,7 @@ def test_a_stretch_counts_what_each_signed_in_it_and_pages_go_back(ledger, reade
         seen += page["items"]
         assert page["total"] == 15
         in_span = {lane["agent"]: lane["events"] for lane in page["lanes"]}
-        assert all(in_span[act["author"]] > 0 for act in page["items"])
+        assert all(in_span[act["agent"]] > 0 for act in page["items"])
         after = page["next"]
         if after is None:
             break
@@ -53,6 +53,6 @@ def test_sessions_overlap_the_stretch(ledger, reader):
     ledger.emit("bob", "session/open", SessionStarted(ai_id="bob", task="now"))
     ledger.approve("one", data)
     shown = asked(reader, since=ledger.event(index).accepted_ms)["sessions"]
-    assert [(one["id"], one["to_index"]) for one in shown] == [("open", None)]
+    assert [(one["id"], one["to_ms"]) for one in shown] == [("open", None)]
     assert [one["id"] for one in asked(reader)["sessions"]] == ["open", "early"]
     assert asked(reader, agent="alice")["sessions"] == []

@@ -19,7 +19,7 @@ from deedbook.consumers.interfaces.python.proxy import AsyncProxy, awaited
 from deedbook.consumers.sdk.reactions import ReactingLedger
 
 if TYPE_CHECKING:
-    from deedbook.projections.agents.answers import AgentKey, AgentLists, ShownAgent, WorkingAgent
+    from deedbook.projections.agents.answers import AgentKey, AgentLists, ClaimedName, ShownAgent, WorkingAgent
     from deedbook.projections.agents.compromised import CompromisedKey
     from deedbook.projections.answers.instants import ShownInstant
     from deedbook.projections.briefs.answers import PublishedBrief
@@ -137,6 +137,17 @@ class AgentsQueries(QueryFamily):
         ``is_all`` includes removed agents.
         """
 
+    @asks("agents.claimed")
+    def claimed(
+        self, *, name: str | None = None, limit: int = 50, as_of: int | str | None = None
+    ) -> Pages[ClaimedName]:
+        """Return the names that imported records claim as their authors, the last at work first.
+
+        One name, or all; ``limit`` of them are listed.
+
+        ``limit``: Rows of a page.
+        """
+
     @asks("agents.keys")
     def keys(self, *, agent: str | None = None, as_of: int | str | None = None) -> Pages[AgentKey]:
         """Return all keys by agent, each agent's oldest first.
@@ -168,6 +179,7 @@ class AsyncAgentsQueries(AsyncFamily):
 
     _family = AgentsQueries
     activity = awaited_pages(AgentsQueries.activity)
+    claimed = awaited_pages(AgentsQueries.claimed)
     keys = awaited_pages(AgentsQueries.keys)
     list = awaited(AgentsQueries.list)
     show = awaited(AgentsQueries.show)
@@ -262,17 +274,23 @@ class CatalogQueries(QueryFamily):
     def lanes(
         self,
         *,
+        since: int | None = None,
+        until: int | None = None,
+        agent: str | None = None,
+        type: str | None = None,
+        tag: str | None = None,
         after: int | None = None,
         limit: int = 50,
-        since: int | None = None,
-        agent: str | None = None,
         as_of: int | str | None = None,
     ) -> LanesPages:
-        """Return operations, newest first, with the lanes and sessions of that part of the log.
+        """Return operations, newest first, with the lanes and sessions of that part of the past.
 
-        The operations since a time, newest first; with ``agent``, only those of that agent.
+        The filters of the timeline; newest first.
 
-        ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later.
+        ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
+        (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
+        this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
+        high_urgency. ``limit``: Rows of a page.
         """
 
     @asks("catalog.instant")
@@ -691,6 +709,13 @@ class KnowledgeQueries(QueryFamily):
         id: str | None = None,
         text: str | None = None,
         agent: str | None = None,
+        type: Literal[
+            "agent", "session", "finding", "unknown", "dead_end", "report", "reasoning", "handoff", "evidence"
+        ]
+        | None = None,
+        tag: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
         direction: Literal["back", "forward", "both"] = "both",
         depth: int = 2,
         limit: int = 80,
@@ -698,9 +723,13 @@ class KnowledgeQueries(QueryFamily):
     ) -> Knowledge:
         """Return the things around a start. Raises Refused: ``NOT_FOUND``.
 
-        The start (``SORT/ID``, or the newest things with the words ``text`` or of ``agent``), and how far to walk.
+        The start (``SORT/ID``, or the newest things that pass the filters), and how far to walk.
 
-        ``limit``: Rows of a page.
+        The filters are ``text``, the words of a label, ``agent``, ``type``, ``tag``, ``since`` and ``until``.
+
+        ``agent``: Only what this agent signed, or what an imported record claims of it. ``tag``: A tag of a
+        reasoning, such as high_urgency. ``since``: Only what happened at this time (Unix ms) or later. ``until``:
+        Only what happened before this time (Unix ms). ``limit``: Rows of a page.
         """
 
 
@@ -893,6 +922,7 @@ class ReportsQueries(QueryFamily):
         ai_id: str | None = None,
         author: str | None = None,
         agent: str | None = None,
+        imported: bool | None = None,
         since: int | None = None,
         until: int | None = None,
         limit: int = 50,

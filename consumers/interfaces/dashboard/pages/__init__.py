@@ -11,9 +11,10 @@ from deedbook.consumers.interfaces.dashboard.pages.agents import agent, agents
 from deedbook.consumers.interfaces.dashboard.pages.audit import VERIFY, audit, verify
 from deedbook.consumers.interfaces.dashboard.pages.decisions import decided, lock, unlock
 from deedbook.consumers.interfaces.dashboard.pages.events import event, events, search
-from deedbook.consumers.interfaces.dashboard.pages.graph import graph, knowledge
+from deedbook.consumers.interfaces.dashboard.pages.graph import graph
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version, review
 from deedbook.consumers.interfaces.dashboard.pages.home import home
+from deedbook.consumers.interfaces.dashboard.pages.knowledge import knowledge
 from deedbook.consumers.interfaces.dashboard.pages.lists import LISTS, list_page
 from deedbook.consumers.interfaces.dashboard.pages.me import logout, logout_others, me
 from deedbook.consumers.interfaces.dashboard.pages.proof import proof, receipt

@@ -1,24 +1,31 @@
-"""`/agents` and `/a/NAME`: the agents with their roles and keys, their current work, and their calibration."""
+"""`/agents` and `/a/NAME`: the agents with their roles and keys, their current work, and their calibration.
+
+Imported records claim names, too. They have a section and pages of their own, because no key here signs for them.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.ledger.errors import Refused
 from deedbook.projections.reports.calibration import bias_above
 
 rows_max: Final = 20
 points_max: Final = 50
+claimed_shown_max: Final = 50
 idle_after_ms: Final = 15 * 60_000
 """An agent that has written nothing for this long and holds no lease counts as idle."""
 
 
 def agents(context: PageContext) -> Page:
-    """Return ``{"agents", "services"}``; agents at work come first."""
+    """Return ``{"agents", "services", "claimed"}``; agents at work come first."""
     rows = [_at_work(row, context.now_ms) for row in context.ask("agents.activity")["items"]]
     rows.sort(key=lambda row: (not row["is_at_work"], -row["last"]["accepted_ms"] if row["last"] else 0))
     services = [row for row in rows if row["roles"] in (["service"], [])]
-    return Page("agents.html", "Agents", {"agents": [row for row in rows if row not in services], "services": services})
+    claimed = context.ask("agents.claimed", limit=claimed_shown_max)
+    shown = [row for row in rows if row not in services]
+    return Page("agents.html", "Agents", {"agents": shown, "services": services, "claimed": claimed})
 
 
 def _at_work(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
@@ -30,16 +37,40 @@ def _at_work(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
 
 
 def agent(context: PageContext) -> Page:
-    """Return ``{"agent", "calibration", "limit", "sessions", "sent", "received", "events"}``."""
-    name = context.ask("agents.show", id=context.params["name"])["name"]
+    """Return ``{"agent", "calibration", "limit", "sessions", "sent", "received", "events", "claimed"}``.
+
+    A name that only imported records claim has no more than ``claimed`` and ``limit``.
+    """
+    asked = context.params["name"]
+    claimed = _claimed(context, asked)
+    try:
+        name = context.ask("agents.show", id=asked)["name"]
+    except Refused:
+        if claimed is None:
+            raise
+        return Page("claimed.html", asked, {"claimed": claimed, "limit": bias_above})
     row = next(row for row in context.ask("agents.activity", all=True)["items"] if row["name"] == name)
     data = {
         "agent": _at_work(row, context.now_ms),
+        "claimed": claimed,
         "limit": bias_above,
         "calibration": context.ask("reports.calibration", author=name, limit=points_max)["items"],
-        "sessions": context.ask("sessions.list", author=name, limit=rows_max),
+        "sessions": context.ask("sessions.list", author=name, agent=name, limit=rows_max),
         "sent": context.ask("handoffs.list", **{"from": name}, limit=rows_max),
         "received": context.ask("handoffs.list", to=name, limit=rows_max),
         "events": context.ask("catalog.find", author=name, newest=True, limit=rows_max),
     }
     return Page("agent.html", name, data)
+
+
+def _claimed(context: PageContext, name: str) -> dict[str, Any] | None:
+    """Return what imported records claim of a name: their number and times, calibration and sessions."""
+    rows = context.ask("agents.claimed", name=name)["items"]
+    if not rows:
+        return None
+    after = context.number("after")
+    return {
+        **rows[0],
+        "calibration": context.ask("reports.calibration", ai_id=name, imported=True, limit=points_max)["items"],
+        "sessions": context.ask("sessions.list", ai_id=name, status="imported", after=after, limit=rows_max),
+    }

@@ -1,10 +1,9 @@
-"""`/graph`: the dependencies of a handoff, with blocking paths in red; `/k`: the knowledge graph."""
+"""`/graph`: the dependencies of a handoff, with blocking paths in red."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.dashboard.address import PATHS, path_to
 from deedbook.consumers.interfaces.dashboard.layout import (
     Drawing,
     Edge,
@@ -12,14 +11,11 @@ from deedbook.consumers.interfaces.dashboard.layout import (
     beside_room,
     layered,
     lines_box,
-    whole_room,
 )
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 
 events_shown_max: Final = 25
 waits_marked_max: Final = 500
-
-_COLOURS: Final = {"dead_end": "blocked", "unknown": "unsettled", "finding": "over", "report": "over"}
 
 
 def graph(context: PageContext) -> Page:
@@ -78,34 +74,3 @@ def _waits_of(context: PageContext) -> dict[str, str]:
         return {}
     waits = context.ask("handoffs.waits", agent=context.human, limit=waits_marked_max)["items"]
     return {item["id"]: item["action"] for item in reversed(waits) if item["kind"] == "handoff"}
-
-
-def knowledge(context: PageContext) -> Page:
-    """Return the answer of `knowledge.graph` with its ``drawing`` and a ``path`` for each node."""
-    args: dict[str, Any] = {name: context.query.get(name) or None for name in ("id", "text", "agent", "direction")}
-    answer = context.ask("knowledge.graph", depth=context.number("depth"), **args)
-    nodes = [node | {"path": _path(node)} for node in answer["nodes"]]
-    boxes = [
-        Node(
-            node["id"],
-            node["label"],
-            (f"{node['sort']} · {state}".replace("_", " ") if state else node["sort"],),
-            state=_COLOURS.get(node["sort"], node["state"]),
-            href="/k",
-            query={"id": node["id"]},
-            is_faded=node["is_stale"],
-            is_selected=node["id"] == args["id"],
-        )
-        for node in nodes
-        for state in (node["state"] or node["agent"],)
-    ]
-    lines = [Edge(edge["from"], edge["to"], "wait" if edge["is_stale"] else "") for edge in answer["edges"]]
-    drawing = layered(boxes, lines, box=lines_box(4, width=216), room=whole_room)
-    return Page("knowledge.html", "Knowledge", answer | {"nodes": nodes, "asked": args, "drawing": drawing})
-
-
-def _path(node: dict[str, Any]) -> str | None:
-    kind, _, name = node["id"].partition("/")
-    if kind == "report":
-        return path_to("session", name)
-    return path_to(kind, name) if kind in PATHS else None if node["event_index"] is None else path_to("event", name)

@@ -2,81 +2,79 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from datetime import UTC, datetime
-from itertools import pairwise
-from math import log2
 from typing import Any, Final
 
+from deedbook.consumers.interfaces.dashboard.facets import Facets, read
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.sdk.times import parse_since
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.answer import UNDATED_MS
+from deedbook.projections.answers.query import age_of
+from deedbook.projections.catalog.lanes import OPERATIONS
 
 operations_shown_max: Final = 60
-lanes_shown_max: Final = 24
+lanes_shown_max: Final = 20
 hour_ms: Final = 3_600_000
 
-_step: Final = 20  # px from one event to the next; more if more time passed
-_lane: Final = 48
-_top: Final = 24
-_label: Final = 44
+_step: Final = 24  # px from lane to lane
+_others: Final = "others"
 
 
 def timeline(context: PageContext) -> Page:
-    """Return the answer of `catalog.lanes` (`since`, `agent`, `after`) with its ``drawing``, from left to right.
+    """Return the answer of `catalog.lanes` with ``facets``, and a ``drawing`` of one row an operation, newest first.
 
-    The drawing has ``width``, ``height``, the ``y`` of the ``lanes``, ``operations`` with ``x``, ``y`` and ``to_y``
-    (None: not passed on), ``bars`` for sessions, and ``times``: the first, and then at least an hour apart.
+    The drawing has the ``lanes`` with their ``x``, its ``width``, and ``rows``: the ``x`` of the operation, ``to_x`` of
+    the agent to whom it passes work (None: nobody), the ``bars`` of the sessions at that time, the ``day`` if it is
+    another than that of the row above, and the ``pause`` between them if it is longer than an hour.
     """
-    text, agent, after = context.query.get("since"), context.query.get("agent") or None, context.number("after")
-    since = parse_since(text, datetime.now(UTC)) if text else None
-    answer = context.ask("catalog.lanes", limit=operations_shown_max, since=since, agent=agent, after=after)
-    asked = {"since": text or None, "agent": agent, "after": after}
-    return Page("timeline.html", "Timeline", answer | {"asked": asked, "drawing": _drawing(answer)})
+    facets, after = read(context, "/timeline"), context.number("after")
+    answer = context.ask("catalog.lanes", limit=operations_shown_max, after=after, **facets.arguments)
+    counts = context.ask("catalog.facets", types=list(OPERATIONS), **facets.arguments)
+    data = answer | {"facets": facets.form(counts), "drawing": _drawing(answer, facets), "after": after}
+    return Page("timeline.html", "Timeline", data)
 
 
-def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
-    operations = answer["items"][::-1]
-    # The agent that acted last is at the top.
+def _drawing(answer: dict[str, Any], facets: Facets) -> dict[str, Any]:
+    operations = answer["items"]
+    # The agent that acted last is at the left.
     acting = dict.fromkeys(
-        operation[role]
-        for operation in answer["items"]
-        for role in ("author", "passed_to")
-        if operation[role] is not None
+        operation[role] for operation in operations for role in ("agent", "passed_to") if operation[role] is not None
     )
-    names = list(acting | dict.fromkeys(session["author"] for session in answer["sessions"]))[:lanes_shown_max]
-    middles = {name: _top + number * _lane + 16 for number, name in enumerate(names)}
-    xs, times = ([_step], [{"x": _step, "at_ms": operations[0]["accepted_ms"]}]) if operations else ([], [])
-    for operation, following in pairwise(operations):
-        passed_min = max(0, following["accepted_ms"] - operation["accepted_ms"]) / 60_000
-        xs.append(xs[-1] + _step + min(40, round(6 * log2(1 + passed_min))))
-        if following["accepted_ms"] - times[-1]["at_ms"] > hour_ms and xs[-1] - times[-1]["x"] > _label:
-            times.append({"x": xs[-1], "at_ms": following["accepted_ms"]})
-    indexes, width = [operation["event_index"] for operation in operations], (xs[-1] if xs else 0) + _step * 2
-
-    def x_of(index: int | None) -> int:
-        return width if index is None else ([0, *xs])[bisect_right(indexes, index)]
-
-    bars = [
-        {
-            "id": session["id"],
-            "task": session["task"],
-            "status": session["status"],
-            "x": start,
-            "y": middles[session["author"]] + 14,
-            "w": max(8, x_of(session["to_index"]) - start),
-        }
-        for session in answer["sessions"]
-        if session["author"] in middles
-        for start in (x_of(session["from_index"]),)
+    names = list(acting)[:lanes_shown_max]
+    xs = {name: number * _step + _step // 2 for number, name in enumerate(names)}
+    if len(acting) > len(names):
+        others = len(names) * _step + _step // 2
+        xs |= dict.fromkeys(list(acting)[lanes_shown_max:], others)
+        names.append(_others)
+    lanes = [
+        {"name": name, "x": number * _step + _step // 2, "is_claimed": name not in {*facets.registered, _others}}
+        for number, name in enumerate(names)
     ]
-    next_x: dict[int, int] = {}  # by lane: the start of the next bar, which this bar must not cover
-    for bar in sorted(bars, key=lambda bar: -bar["x"]):
-        bar["w"] = max(8, min(bar["w"], next_x.get(bar["y"], width) - bar["x"]))
-        next_x[bar["y"]] = bar["x"]
-    drawn = [
-        operation | {"x": x, "y": middles[operation["author"]], "to_y": middles.get(operation["passed_to"])}
-        for operation, x in zip(operations, xs, strict=True)
-        if operation["author"] in middles
-    ]
-    size = {"width": width, "height": _top + len(names) * _lane}
-    return size | {"lanes": middles, "operations": drawn, "bars": bars, "times": times}
+    rows = [_row(operation, xs, answer["sessions"]) for operation in operations]
+    for above, row in zip([None, *rows], rows, strict=False):
+        row["day"], row["pause"] = _distance(above, row)
+    return {"lanes": lanes, "width": len(lanes) * _step, "rows": rows}
+
+
+def _row(operation: dict[str, Any], xs: dict[str, int], sessions: list[dict[str, Any]]) -> dict[str, Any]:
+    at_ms, to_x = operation["happened_ms"], xs.get(operation["passed_to"])
+    bars = {
+        session["agent"]: {"x": xs[session["agent"]], "is_imported": session["status"] == "imported", **session}
+        for session in reversed(sessions)  # of several in one lane, the last that began
+        if session["agent"] in xs
+        and session["from_ms"] <= at_ms
+        and (session["to_ms"] is None or at_ms <= session["to_ms"])
+    }
+    x = xs[operation["agent"]]
+    return operation | {"x": x, "to_x": None if to_x == x else to_x, "bars": list(bars.values())}
+
+
+def _distance(above: dict[str, Any] | None, row: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return the day of a row if it is another than that above, and how much later that was if more than an hour."""
+    at_ms = row["happened_ms"]
+    day = "undated" if at_ms == UNDATED_MS else clock_text(at_ms)[:10]
+    if above is None:
+        return day, None
+    above_ms = above["happened_ms"]
+    above_day = "undated" if above_ms == UNDATED_MS else clock_text(above_ms)[:10]
+    is_pause = at_ms != UNDATED_MS and above_ms - at_ms > hour_ms
+    return (None if day == above_day else day), age_of(at_ms, above_ms).removesuffix(" ago") if is_pause else None

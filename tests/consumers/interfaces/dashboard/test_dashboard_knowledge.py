@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import DeadEndLogged, FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
@@ -34,3 +36,31 @@ def test_nothing_known_says_so_and_what_there_is_not_is_not_found(viewer: Viewer
     for nothing in ("finding/0", "evidence/NONSENSE"):
         assert viewer.get("/k", id=nothing).status_code == 404
     assert viewer.get("/k", direction="sideways").status_code == 400
+
+
+def test_an_imported_thing_has_its_claimed_agent_and_time(viewer: Viewer) -> None:
+    viewer.ledger.emit("bob", "session/s1", SessionStarted(task="look"))
+    viewer.ledger.emit("bob", "session/s1", DeadEndLogged(approach="Restart", why_failed="It comes back"))
+    record = RecordImported(
+        original=viewer.ledger.put_blob("alice", b"old"),
+        source="notes/x",
+        format="empirica/finding",
+        mapped_kind="finding.logged",
+        mapped={"finding": "The pool leaks", "topic": "pool"},
+        claimed_author="gemini",
+        claimed_at="2025-06-01T10:00:00Z",
+    )
+    index = viewer.ledger.emit("alice", "session/old", record).index
+    nodes = {node["id"]: node for node in viewer.data("/k")["nodes"]}
+    assert nodes.keys() == {"dead_end/5", "session/s1", f"finding/{index}", "session/old"}
+    found = nodes[f"finding/{index}"]
+    assert (found["agent"], found["is_claimed"], nodes["session/old"]["agent"]) == ("gemini", True, "gemini")
+    page = viewer.page("/k")
+    assert "2025-06-01 10:00" in page
+    assert re.search(r'<option value="finding">finding \(1\)</option>', page)
+    for filters in ({"kind": "finding"}, {"agent": "gemini"}, {"tag": "pool"}, {"until": "2025-07-01"}):
+        shown = {node["id"] for node in viewer.data("/k", **filters)["nodes"]}
+        assert f"finding/{index}" in shown
+        assert "dead_end/5" not in shown
+    assert viewer.get("/k", id=f"finding/{index}", agent="gemini").status_code == 400
+    assert viewer.get("/k", kind="finding.logged").status_code == 400

@@ -64,6 +64,7 @@ DRAWN = "drawn on a page; the command line draws text"
 TABLE: Final = dict(
     [
         asked("agents.activity", None, DRAWN),
+        asked("agents.claimed", None, DRAWN),
         asked("agents.keys", "key list", ids=("items", "key"), sql="SELECT key FROM agent_keys"),
         asked(
             "agents.list",
