@@ -172,7 +172,7 @@ def _waivers(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> lis
 
 def _questions(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> list[EventData]:
     if verb == "ask":
-        return [kinds.HandoffQuestionAsked(to=values["to"], question=values["text"], place=values.get("place"))]
+        return [kinds.HandoffQuestionAsked(to=values["to"], question=values["text"], place=values.get("about"))]
     numbers = dict.fromkeys(values["question_numbers"])
     positions = [position_of(handoff["questions"], "question", number) for number in numbers]
     if verb == "settle":

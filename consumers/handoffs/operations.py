@@ -239,9 +239,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         (
             _LINE,
             Argument("to", "NAME", words="The agent that is asked.", is_needed=True),
-            Argument(
-                "place", "--about", words="The file that it is about.", metavar="PATH[:LINE]", is_of_terminal=True
-            ),
+            Argument("about", "--about", words="Its file, as PATH:LINE.", metavar="PATH[:LINE]"),
         ),
     ),
     "answer": Operation(

@@ -251,12 +251,12 @@ class HandoffTools(Tools):
 
     def _question(self, action: ToolVerb, id_: str | None, args: dict[str, Any]) -> list[Draft] | None:
         """Return the event about a question that is about no handoff; None if the call is about a handoff."""
-        takes = {"ask": {"to", "text"}, "answer": {"text"}, "settle": {"comment"}}[action]
-        if set(args) - takes or (id_ is None) != (action == "ask") or not args.keys() >= takes - {"comment"}:
+        takes = {"ask": {"to", "text", "about"}, "answer": {"text"}, "settle": {"comment"}}[action]
+        if set(args) - takes or (id_ is None) != (action == "ask") or not args.keys() >= takes - {"about", "comment"}:
             return None
         view, author = self._ledger.query_with, self._ledger.author()
         if id_ is None:
-            return [asking(view, args["to"], args["text"])]
+            return [asking(view, args["to"], args["text"], [args["about"]] if "about" in args else ())]
         try:
             if action == "answer":
                 return answering(view, author, id_, args["text"])

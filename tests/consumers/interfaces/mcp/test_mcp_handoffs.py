@@ -187,19 +187,20 @@ def test_question_holds_the_completion_until_who_asked_settles_it(own_home: Path
         return call_tools(own_home, partial(act, **arguments), agent=agent)
 
     does("bob", action="claim")
-    does("alice", action="ask", to="bob", text="Which route?")
+    does("alice", action="ask", to="bob", text="Which route?", about="src/api.py:12")
     answer = call_tools(own_home, lambda call: call("handoff_next"), agent="bob").data
     (item, _), unread = answer["items"], answer["unread"]
     assert (unread["total"], unread["command"]) == (3, "deed unread --as bob")
-    assert unread["lines"][-1] == "health: alice asks bob: Which route?"
+    assert unread["lines"][-1] == "health: alice asks bob about src/api.py:12: Which route?"
     assert "/unread/lines" in answer["others"]["fields"]
-    assert item["why"] == "alice asks: Which route?"
+    assert item["why"] == "alice asks about src/api.py:12: Which route?"
     assert item["call"]["arguments"] == {"action": "answer", "id": "health", "question_numbers": [1]}
     assert "answer needs text" in does("bob", **item["call"]["arguments"]).error["message"]
     does("bob", action="answer", question_numbers=1, text="later")
     assert does("bob", action="complete").error["code"] == "QUESTION_OPEN"
     (shown,) = does("bob", action="show").data["handoff"]["questions"]
     assert (shown["mark"], shown["text"], shown["answer"]) == ("answered", "Which route?", "later")
+    assert shown["place"] == "src/api.py:12"
     does("alice", action="settle", question_numbers=1)
     assert does("bob", action="complete").data["status"] == "completed"
 
@@ -230,7 +231,10 @@ def test_question_about_no_handoff_is_asked_answered_and_settled(own_home: Path)
         (item,) = call_tools(own_home, lambda call: call("handoff_next"), agent=agent).data["items"]
         return item["call"]
 
-    asked = does("alice", action="ask", to="bob", text="Which port?", idempotency_key="once").data
+    question = {"to": "bob", "text": "Which port?", "about": "src/api.py:12"}
+    asked = does("alice", action="ask", **question, idempotency_key="once").data
+    with Ledger("bob", home=own_home) as ledger:
+        assert ledger.ask("questions.show", id="which-port")["place"] == "src/api.py:12"
     assert (asked["id"], asked["status"], asked["question"]) == ("which-port", "open", "Which port?")
     assert "/question" in asked["others"]["fields"]
     call = waits("bob")
