@@ -154,4 +154,9 @@ function count() {
 }
 if (left) count();
 filter();
-for (const shown of document.querySelectorAll(".node.chosen, .top [aria-current]")) shown.scrollIntoView({ block: "nearest", inline: "nearest" });
+// The chosen box, and the menu's item, are brought into view within their own area: the window stays at its top.
+for (const chosen of document.querySelectorAll(".node.chosen, .top nav [aria-current]")) {
+  const area = chosen.closest(".scroll, nav"), box = chosen.getBoundingClientRect(), view = area.getBoundingClientRect();
+  const past = (start, end) => Math.max(0, box[end] - view[end]) + Math.min(0, box[start] - view[start]);
+  area.scrollBy(past("left", "right"), past("top", "bottom"));
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import LOOKS, Browser, Shown, let_in
+from browser import LIGHT, LOOKS, PHONE, Browser, Keys, Look, Shown, let_in
 from building import MAP_SIZE
 from faults import is_long_run
 from story_pages import live_copy, project_of, shown
@@ -56,7 +56,9 @@ def test_pages_have_no_fault_in_the_console_for_people_who_hear_them_or_in_width
     faults: list[str] = []
     for number, (name, address) in enumerate(shown(story, each=1000 if is_long_run else 1)):
         browser.open(browser.url + address)
-        if browser.evaluate("document.querySelectorAll('.top nav [aria-current]').length") != (name != "search"):
+        if browser.evaluate("document.querySelectorAll('.top nav [aria-current]').length") != (
+            name not in ("search", "me")
+        ):
             faults.append(f"{address}: the menu does not say where this belongs")
         turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1, 2)]  # all widths
         for look in LOOKS if is_long_run else turn:
@@ -94,6 +96,28 @@ def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Sett
     assert browser.evaluate("location.search") == f"?at={value}"
     browser.open(browser.evaluate("location.href"))
     assert browser.text("#steps .mono").replace(",", "") == f"#{value}"
+    assert browser.problems() == []
+
+
+def test_a_page_looks_back_in_time_from_its_head_which_stays_in_view(browser: Browser) -> None:
+    browser.look(Look(PHONE, LIGHT))
+    browser.open(browser.url + "/graph?id=rel-0-4")
+    assert browser.evaluate("scrollY") == 0  # the chosen box is further down, in an area of its own
+    browser.evaluate("document.querySelector('.back summary').focus()")
+    browser.press(Keys.ENTER, Keys.TAB, "300", Keys.ENTER)
+    browser.until_shown("As of #300", ".past")
+    assert browser.evaluate("new URLSearchParams(location.search).get('id')") == "rel-0-4"
+    browser.look(LOOKS[0])
+    assert browser.problems() == []
+
+
+def test_enter_opens_the_step_of_a_box(browser: Browser) -> None:
+    browser.open(browser.url + "/r/auth-rotation")
+    browser.evaluate("document.querySelector('.drawing a.node').focus()")
+    browser.press(Keys.ENTER)
+    browser.until(lambda: browser.evaluate("location.hash") == "#chosen")
+    browser.until_shown("recorded in entry", "#chosen")
+    assert 0 <= round(browser.evaluate("document.querySelector('#chosen').getBoundingClientRect().top")) < 900
     assert browser.problems() == []
 
 
