@@ -67,7 +67,7 @@ def test_lines_of_the_signed_file_that_no_field_has_are_on_the_page(rita: Viewer
     content = {"title": "x", "to": "bob", "reviewer": "rita"}
     rita.ledger.emit("alice", "handoff/x", kinds.HandoffAmended(**content, template=other))
     assert changed_in(rita.data("/h/x")["form"]) == ["file"]
-    assert "Changed since v1" in rita.page("/h/x")
+    assert "marked against v1, the last that you approved" in rita.page("/h/x")
     rita.ledger.hand_over("y", template=rita.ledger.put_blob("alice", b"no handoff"))
     assert "a file that cannot be shown here" in rita.page("/h/y")
 
