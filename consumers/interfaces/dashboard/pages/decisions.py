@@ -51,14 +51,16 @@ def handoff_form(
 ) -> dict[str, Any] | None:
     """Return the data of a handoff's form; None if the human has nothing to decide.
 
-    ``{"path", "page", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number",
-    "since", "between", "sections", "questions", "asked", "result", "only_in_file", "citations"}``:
-    ``fields`` are the hidden fields, and ``signs`` is the full ref of the signed version. ``since`` is the last version
-    that this human approved (None: none), ``between`` are the versions after it, and ``sections`` the fields, each with
-    its change since then. ``asked`` are the criteria with a requested waiver, and ``only_in_file`` the lines of its
-    file that no field has. ``handoff`` is an answer of ``handoffs.show`` with its reasonings and these lines.
+    ``{"path", "page", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number", "since",
+    "between", "sections", "questions", "asked", "result", "only_in_file", "citations"}``: ``fields`` are the hidden
+    fields, and ``signs`` is the ref of the version; a verification signs that of the result. ``since`` is the last
+    version that this human approved (None: none), ``between`` are the versions after it, and ``sections`` the fields,
+    each with its change since then. ``asked`` are the criteria with a requested waiver, and ``only_in_file`` the lines
+    of its file that no field has. ``handoff`` is an answer of ``handoffs.show`` with its reasonings and these lines.
     """
     choices = handoff_choices(context, handoff, versions["to"])
+    if not choices:
+        return None
     since, changes = _changes_since_approval(context, versions)
     is_completed = handoff["status"] == "completed"
     content = versions["content"] | {field: handoff[field] for field in ("tasks", "criteria")}
@@ -179,7 +181,8 @@ def decided(
     if opened is None:
         return Redirect(f"{path_to(kind, name)}?done={index}")
     following = form.get("next", "")
-    return Redirect(f"{address('/', opened, open=following, done=index)}#at-{quote(following)}")
+    fragment = f"#at-{quote(following)}" if following else ""
+    return Redirect(address("/", opened, open=following, done=index) + fragment)
 
 
 def check_may_sign(context: PageContext) -> None:

@@ -106,11 +106,11 @@ def _in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     alike = Counter(item["title"] for item in ordered if item["is_imported"])
     first = {item["title"]: at for at, item in reversed([*enumerate(ordered)])}
     ordered.sort(key=lambda item: (item["is_imported"], first[item["title"]] if item["is_imported"] else 0))
-    keys: dict[str, None] = {}
+    keys: set[str] = set()
     for item in ordered:
         item["key"] = f"{item['id']}:{item['action']}" if item["id"] in keys else item["id"]
         item["alike"] = alike[item["title"]] if item["is_imported"] else 1
-        keys[item["key"]] = None
+        keys.add(item["key"])
     return ordered
 
 
