@@ -5,7 +5,8 @@ are read through ``ledger.client.stream_reader``, folded by the views' own funct
 computes the answer from the folded states (``answers.rows``). So an edited view, here or on a server, changes nothing
 that anybody approves, claims or verifies. Views still supply names: the id that an abbreviation means, the handoffs
 that depend on a handoff or answer it, and the handoffs and reviews to look at for a queue. A queue item that the
-entries do not confirm is left out. An item that the view withholds is missed, as in any list.
+entries do not confirm is left out. An item that the view withholds is missed, as in any list. The list of decisions is
+treated like that queue.
 
 Each stream is folded once. The result is cached beside the stream's entries and continued when the stream grows.
 Without that cache, a graph recorded in 2,000 events, with as many refs, takes 1 s (measured).
@@ -33,7 +34,7 @@ from deedbook.projections.answers.instants import index_or_time, to_ms
 from deedbook.projections.answers.query import Plain, is_whole_ref, prefix_range, read_arguments
 from deedbook.projections.answers.rows import Condition, Range
 from deedbook.projections.views.projection import Logged, NoState, Row, Table
-from deedbook.projections.views.registry import CHECKED, QUERIES, view_named
+from deedbook.projections.views.registry import CHECKED, CONFIRMED, QUERIES, function_named, view_named
 from deedbook.projections.views.runner import read_logged
 
 # The views that fold a stream, by its family, and the family of a view with states.
@@ -68,11 +69,14 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
     as the query, and as ``Client.view`` for ``as_of``. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the
     entries do not prove themselves.
     """
-    if query not in CHECKED:
+    if query not in CHECKED and query not in CONFIRMED:
         return client.view(query, arguments, as_of)
     definition = QUERIES[query]
     args = read_arguments(query, definition.arguments, arguments)
     source = CheckedRows(client, as_of)
+    if query in CONFIRMED:
+        page = source.view(query, arguments, definition.returns)
+        return mark(query, function_named(CONFIRMED[query])(source, page, args), source.reports)
     source.read_reasonings(query, arguments)
     answer = mark(query, definition.answer(source, args), source.reports)
     return answer | source.as_of(is_list=query == _QUEUE)

@@ -77,6 +77,32 @@ def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
     )
 
 
+def confirm_decisions(source: RowSource, page: DecisionPage, args: DecisionList) -> DecisionPage:
+    """Return a page with the content that signed entries give, without decisions that they do not confirm."""
+    names = {name for item in page.items for name in (item.id, *item.supersedes)}
+    states = source.states("decisions", DecisionRow, names)
+    rows = {name: msgspec.structs.asdict(state) for name, state in states.items()}
+    items = []
+    for name in (item.id for item in page.items):
+        if (row := rows.get(name)) is not None:
+            replaced = sorted(other for other, old in rows.items() if old["superseded_by"] == name)
+            items.append(Decision(**_fields(row, replaced)))
+    items = [item for item in items if _passes(item, args)]
+    return DecisionPage(items=items, total=page.total - len(page.items) + len(items), next=page.next)
+
+
+def _passes(decision: Decision, args: DecisionList) -> bool:
+    if any(
+        getattr(args, field) not in (None, getattr(decision, field))
+        for field in ("status", "author", "contract", "superseded_by")
+    ):
+        return False
+    if args.paths is None:
+        return True
+    own = keys_of(decision.paths)
+    return any(key in folders_of(other) or other in folders_of(key) for key in keys_of(args.paths) for other in own)
+
+
 def show_decision(source: RowSource, args: ById) -> ShownDecision:
     """Return a decision, with what replaced it, or why it was withdrawn."""
     name = source.id_of("decision", args.id)

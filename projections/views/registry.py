@@ -56,6 +56,10 @@ CHECKED: Final = frozenset(
     }
 )
 
+# Lists on which an agent acts: a view chooses and orders the rows, and signed entries give their content. The function
+# leaves out rows that the entries do not confirm (``answers.checked``).
+CONFIRMED: Final = {"decisions.list": "decisions.queries.confirm_decisions"}
+
 # The module and function under this package that answers each query.
 _QUERIES: Final = {
     "agents.activity": "agents.queries.agents_at_work",
@@ -177,6 +181,13 @@ def view_named(name: str) -> Projection[Any]:
     return view
 
 
+def function_named(path: str) -> Callable[..., Any]:
+    """Return a function of this package, whose module is loaded on first use."""
+    module, _, name = path.rpartition(".")
+    function: Callable[..., Any] = getattr(import_module(f"deedbook.projections.{module}"), name)
+    return function
+
+
 class _Views(Sequence[Projection[Any]]):
     """Projections, loaded together on first use."""
 
@@ -202,8 +213,7 @@ class _Queries(Mapping[str, Query]):
 
     def __getitem__(self, name: str) -> Query:
         if name not in self._loaded:
-            module, _, function = _QUERIES[name].rpartition(".")
-            answer = getattr(import_module(f"deedbook.projections.{module}"), function)
+            answer = function_named(_QUERIES[name])
             source, arguments, returns = get_type_hints(answer).values()
             run = answer if source is QueryContext else self._from_view(answer)
             self._loaded[name] = Query(arguments, returns, run, answer)

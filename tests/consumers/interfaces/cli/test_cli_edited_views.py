@@ -29,3 +29,27 @@ def test_edited_views_are_found_by_verify_and_not_believed_by_show(alone: Deed) 
     assert "table handoffs" in report["problems"][0]["message"]
     alone("project", "--rebuild")
     assert alone("verify", "--views").startswith("VALID: ")
+
+
+def test_list_of_decisions_says_what_is_signed_and_leaves_out_what_is_not(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    for text, path in (("Use tabs", "src/**"), ("Use spaces", "docs"), ("Keep the port", "src/api.py")):
+        alone("decide", text, "--path", path, "--as", "a")
+    alone("decide", "Use three spaces", "--path", "src/b.py", "--supersedes", "use-tabs", "--as", "a")
+    alone("decisions")
+    with sqlite3.connect(alone.home / "views.db") as views:
+        views.execute("UPDATE decisions SET text = 'Use vi', author = 'root' WHERE id = 'keep-the-port'")
+        views.execute("UPDATE decisions SET status = 'standing', superseded_by = NULL WHERE id = 'use-tabs'")
+        views.execute("UPDATE decision_paths SET path = 'src' WHERE decision_id = 'use-spaces'")
+        columns = ", ".join(row[1] for row in views.execute("PRAGMA table_info(decisions)") if row[1] != "id")
+        views.execute(f"INSERT INTO decisions (id, {columns}) SELECT 'forged', {columns} FROM decisions LIMIT 1")
+        views.execute("INSERT INTO decision_paths (decision_id, path) VALUES ('forged', 'src')")
+    views.close()
+    page = alone.data("decisions", "--path", "src")
+    assert [(row["id"], row["text"], row["author"], row["supersedes"]) for row in page["items"]] == [
+        ("use-three-spaces", "Use three spaces", "a", ["use-tabs"]),
+        ("keep-the-port", "Keep the port", "a", []),
+    ]
+    assert page["total"] == 2
+    (past,) = alone.data("decisions", "--path", "src", "--as-of", 2)["items"]
+    assert (past["id"], past["status"]) == ("use-tabs", "standing")
