@@ -22,7 +22,7 @@ from deedbook.projections.agents.answers import (
     WorkingAgent,
 )
 from deedbook.projections.answers.answer import Page
-from deedbook.projections.answers.query import Arguments, Limit, QueryContext, names_in, only_match, with_json
+from deedbook.projections.answers.query import Arguments, Limit, QueryContext, Where, names_in, only_match, with_json
 
 _LAST: Final = (
     "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "
@@ -40,7 +40,7 @@ _CLAIMED: Final = """
     FROM (
         SELECT e.agent AS name, count(*) AS records, min(nullif(e.happened_ms, 0)) AS first_ms,
             max(nullif(e.happened_ms, 0)) AS last_ms
-        FROM events e WHERE e.kind = 'record.imported' AND e.agent = coalesce(?, e.agent) GROUP BY e.agent
+        FROM events e{} GROUP BY e.agent
     ) c LEFT JOIN agents a ON a.name = c.name
     ORDER BY coalesce(c.last_ms, 0) DESC, c.name"""
 _INVITED: Final = "SELECT * FROM invitations WHERE name = ?"
@@ -73,7 +73,10 @@ class ClaimedFilter(Arguments, frozen=True):
 
 def list_claimed(context: QueryContext, args: ClaimedFilter) -> Page[ClaimedName]:
     """Return the names that imported records claim as their authors, the last at work first."""
-    rows = context.rows(_CLAIMED, (args.name,))
+    where = Where()
+    where.add("e.kind = 'record.imported'")
+    where.equal("e.agent", args.name)
+    rows = context.rows(_CLAIMED.format(where.sql), where.values)
     items = [ClaimedName(**row | {"is_registered": bool(row["is_registered"])}) for row in rows[: args.limit]]
     return Page(items=items, total=len(rows))
 

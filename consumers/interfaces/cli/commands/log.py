@@ -17,6 +17,8 @@ rows_max: Final = 500
 @click.option("--kind", help="Only this kind.")
 @click.option("--stream", help="Only this stream.")
 @click.option("--author", help="Only events of this agent.")
+@click.option("--agent", help="The same, or of imported records that claim this author.")
+@output.period_options("Only what happened since")
 @click.option("--after", type=click.IntRange(-1), help="Only entries after this index, the oldest first.")
 @click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
 @click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
@@ -32,6 +34,8 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
     if before is not None and not (is_newest and not is_following):
         raise click.UsageError("--before lists older entries: omit --after, --reverse and --follow")
     selection = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
+    if is_following and any(filters[name] is not None for name in ("agent", "since", "until")):
+        raise click.UsageError("--follow prints what comes: omit --agent, --since and --until")
     if is_following:
         start = 0 if after is None else after + 1
         if is_newest and (last := app.query("catalog.find", **selection, **filters)["items"]):
@@ -46,7 +50,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
             event["author"],
             event["kind"],
             event["stream"],
-            " ".join(filter(None, (_marks(event), event["text"]))),
+            " ".join(filter(None, (_marks(event), event["did"]))),
         )
         for event in answer["items"]
     ]
