@@ -69,6 +69,7 @@ _OWN: Final = {
     "medium": Mark("wait", "○"),
     "low": Mark("stop", "✕"),
     "well_calibrated": Mark("ok", "✓"),
+    "not_assessable": Mark("over", "·"),  # an imported report may claim it beside values that say more
     "overconfident": Mark("wait", "▲"),
     "underconfident": Mark("wait", "▼"),
     "best": Mark("ok", "✓"),

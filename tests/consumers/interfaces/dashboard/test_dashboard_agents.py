@@ -9,11 +9,11 @@ from deedbook.ledger.events.imported import RecordImported
 if TYPE_CHECKING:
     from looking import Viewer
 
+STATUSES = {1: "overconfident", 2: "not_assessable"}  # another tool's word, beside values that say more
 REPORT = {
     "report_type": "complete",
     "ai_id": "x",
     "key_findings": ["f"],
-    "calibration_status": "overconfident",
     "epistemic_deltas": {"know": 0.4, "uncertainty": -0.9},
 }
 
@@ -25,7 +25,7 @@ def imported(viewer: Viewer, name: str, number: int) -> None:
         source="notes/x",
         format="empirica/report",
         mapped_kind="report.generated",
-        mapped=REPORT | {"task_summary": f"task {number}", "ai_id": name},
+        mapped=REPORT | {"task_summary": f"task {number}", "ai_id": name, "calibration_status": STATUSES[number]},
         claimed_author=name,
         claimed_at=f"2025-06-0{number}T10:00:00Z",
     )
