@@ -58,21 +58,13 @@ def _handed(title: str, progress: str) -> Section:
     return Section(title, "handoffs.list", rows.handoff, arguments, _OF_HANDOFFS, "tag")
 
 
+_CONCLUDED: Final = {"status": "concluded", "by_change": True}
 SECTIONS: Final = {
     "learned": _stated("Learned", "finding", "finding.logged"),
     "failed": _stated("Dead ends", "dead_end", "dead_end.logged"),
     "open": _stated("Unknowns still open", "unknown", "unknown.logged", corrected=False),
     "closed": _stated("Unknowns closed", "unknown", "unknown.logged", corrected=True),
-    "concluded": Section(
-        *(
-            "Conclusions",
-            "reasoning.list",
-            rows.reasoning,
-            {"status": "concluded", "by_change": True},
-            ("reasoning.concluded",),
-            "tag",
-        )
-    ),
+    "concluded": Section("Conclusions", "reasoning.list", rows.reasoning, _CONCLUDED, ("reasoning.concluded",), "tag"),
     "done": _handed("Handoffs done", "done"),
     "waiting": _handed("Handoffs waiting", "waiting"),
     "decided": Section("Decisions", "decisions.list", rows.decision, {}, ("decision.made",), agent="author"),
