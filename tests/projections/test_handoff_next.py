@@ -19,6 +19,7 @@ from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.question import QuestionAnswered, QuestionAsked, QuestionSettled
 from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
+from deedbook.projections.answers.reader import Reader
 from deedbook.projections.handoffs.facts import HandoffFacts, OpenQuestion
 from deedbook.projections.handoffs.waits import WAITS, Action, Case, waiting
 
@@ -421,6 +422,14 @@ def imported(ledger, name, title, status="approved"):
     ledger.emit("alice", f"handoff/{name}", record)
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def stored(request, ledger):
+    """A reader of the ledger's views, in either store."""
+    store = request.getfixturevalue("database") if request.param == "postgres" else None
+    with Reader(ledger.reads, ledger.settings(), store=store) as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     ("filters", "ids"),
     [
@@ -435,24 +444,24 @@ def imported(ledger, name, title, status="approved"):
         ({"text": "old", "imported": False}, []),
     ],
 )
-def test_a_queue_is_filtered_by_action_sender_text_and_origin(ledger, reader, filters, ids):
+def test_a_queue_is_filtered_by_action_sender_text_and_origin(ledger, stored, filters, ids):
     ledger.emit("bob", "review/r", review.ReviewRequested(question="May it run?", rule="low_fidelity"))
     ledger.hand_over("p1", title="Rotate keys")
     ledger.hand_over("p2", sender="bob", to="alice", title="Write it down")
     imported(ledger, "old", "100% of it")
     imported(ledger, "over", "Long ago", "done")
-    assert [item["id"] for item in queue(reader, "rita", **filters)] == ids
-    assert reader.answer("handoffs.next", {"agent": "rita", "limit": 1, **filters})["total"] == len(ids)
+    assert [item["id"] for item in queue(stored, "rita", **filters)] == ids
+    assert stored.answer("handoffs.next", {"agent": "rita", "limit": 1, **filters})["total"] == len(ids)
 
 
-def test_a_queue_is_counted_and_each_count_leaves_out_its_own_filter(ledger, reader):
+def test_a_queue_is_counted_and_each_count_leaves_out_its_own_filter(ledger, stored):
     ledger.hand_over("p1")
     ledger.hand_over("p2", sender="bob", to="alice")
     ledger.finish("done")
     imported(ledger, "old", "once")
 
     def counts(**filters):
-        answer = reader.answer("handoffs.counts", {"agent": "rita", **filters})
+        answer = stored.answer("handoffs.counts", {"agent": "rita", **filters})
         return answer["total"], answer["actions"], answer["senders"], answer["imported"]
 
     assert counts() == (4, {"approve": 3, "verify": 1}, {"alice": 3, "bob": 1}, 1)
