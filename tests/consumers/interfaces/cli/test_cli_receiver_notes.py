@@ -212,12 +212,16 @@ def test_session_of_several_reasonings_without_topics_is_asked_about(giver: Deed
 
 
 def test_one_criterion_or_task_is_edited(deed: Deed, fresh: Fresh) -> None:
-    name = created(deed, fresh("edit"), "--criterion", "one", "--criterion", "two", "--task", "t", *NO_SESSION)
-    said = deed("handoff", "amend", name, "--edit-criterion", "2", "second", "--add-criterion", "three", "--as", "a")
-    assert "criteria was 'two' and is 'second'" in said
+    name = created(
+        deed, fresh("edit"), "--criterion", "one", "--criterion", "two tests pass", "--task", "t", *NO_SESSION
+    )
+    said = deed(
+        "handoff", "amend", name, "--edit-criterion", "2", "two new tests pass", "--add-criterion", "three", "--as", "a"
+    )
+    assert "criteria was 'two tests pass' and is 'two new tests pass'" in said
     deed("handoff", "amend", name, "--edit-task", "1", "other", "--as", "a")
     shown = deed.data("handoff", "show", name)
-    assert [row["text"] for row in shown["criteria"]] == ["one", "second", "three"]
+    assert [row["text"] for row in shown["criteria"]] == ["one", "two new tests pass", "three"]
     assert [row["text"] for row in shown["tasks"]] == ["other"]
     deed.refuses("INVALID_FIELD", "handoff", "amend", name, "--edit-criterion", "4", "x", "--as", "a")
 
