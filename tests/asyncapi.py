@@ -136,13 +136,13 @@ def _messages() -> dict[str, Any]:
     envelope = {"$ref": "schemas/dsse-envelope.json"}
     messages: dict[str, Any] = {
         "submission": {
-            "summary": "Events in msgpack: [1, key, signatures, bodies].",
+            "summary": "Events in msgpack: [1, key, signature, bodies].",
             "contentType": "application/msgpack",
             "payload": {"type": "string", "format": "binary"},
         },
         "submissionJson": {
-            "summary": "One DSSE envelope, or an array of them, in JSON.",
-            "payload": {"oneOf": [envelope, {"type": "array", "items": envelope, "minItems": 1}]},
+            "summary": "Events in JSON: a DSSE envelope with their bodies.",
+            "payload": envelope,
         },
         "submitAnswer": {
             "summary": "Where each event stands, in the order of the submission.",

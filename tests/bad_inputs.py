@@ -19,7 +19,7 @@ from deedbook.ledger.events.authority import KeyRevoked
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCompleted
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import EVENT_TYPE, Submission, pae
+from deedbook.ledger.format.envelope import BATCH_TYPE, Submission, commitment_to, signed_bytes
 from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ def _from_data(bad: BadData) -> BadInput:
 
 
 def _signed(actors: Actors, *bodies: bytes, author: str = "alice") -> bytes:
-    sigs = tuple(actors.keys[author].sign(pae(one)) for one in bodies)
-    return Submission(1, actors.keys[author].public, sigs, bodies).encode()
+    sig = actors.keys[author].sign(signed_bytes([commitment_to(one) for one in bodies]))
+    return Submission(1, actors.keys[author].public, sig, bodies).encode()
 
 
 def _with_head(code: str, **fields: object) -> BadInput:
@@ -180,18 +180,17 @@ def _with_head(code: str, **fields: object) -> BadInput:
 
 def _wrong_signature(actors: Actors) -> bytes:
     good = sign([body(actors)], actors.keys["alice"])
-    sig = bytes([good.sigs[0][0] ^ 1]) + good.sigs[0][1:]
-    return Submission(1, good.key, (sig,), good.bodies).encode()
+    return Submission(1, good.key, bytes([good.sig[0] ^ 1]) + good.sig[1:], good.bodies).encode()
 
 
 def _signed_over_the_bare_body(actors: Actors) -> bytes:
     text = body(actors)
-    return Submission(1, actors.keys["alice"].public, (actors.keys["alice"].sign(text),), (text,)).encode()
+    return Submission(1, actors.keys["alice"].public, actors.keys["alice"].sign(text), (text,)).encode()
 
 
 def _changed_in_a_batch(actors: Actors) -> bytes:
     good = sign([body(actors, b'{"finding":"%d"}' % number) for number in range(3)], actors.keys["alice"])
-    return Submission(1, good.key, good.sigs, (*good.bodies[:2], body(actors, b'{"finding":"4"}'))).encode()
+    return Submission(1, good.key, good.sig, (*good.bodies[:2], body(actors, b'{"finding":"4"}'))).encode()
 
 
 def _unregistered_key(actors: Actors) -> bytes:
@@ -222,14 +221,20 @@ def _step(author: str, data: EventData) -> Callable[[Actors], bytes]:
 def _dsse(actors: Actors, **changed: object) -> bytes:
     text = body(actors)
     key = actors.keys["alice"]
-    signature = {"keyid": "ed25519:" + key.public.hex(), "sig": base64.b64encode(key.sign(pae(text))).decode()}
-    envelope = {"payloadType": EVENT_TYPE, "payload": base64.b64encode(text).decode(), "signatures": [signature]}
+    signed = (1).to_bytes(8, "big") + commitment_to(text)
+    sig = key.sign(b"DSSEv1 %d %b %d %b" % (len(BATCH_TYPE), BATCH_TYPE.encode(), len(signed), signed))
+    envelope = {
+        "payloadType": BATCH_TYPE,
+        "payload": base64.b64encode(signed).decode(),
+        "signatures": [{"keyid": "ed25519:" + key.public.hex(), "sig": base64.b64encode(sig).decode()}],
+        "bodies": [base64.b64encode(text).decode()],
+    }
     return json.dumps(envelope | changed).encode()
 
 
 def _too_many(actors: Actors) -> bytes:
     key = actors.keys["alice"]
-    return Submission(1, key.public, (bytes(64),), (b"{}",) * 257).encode()
+    return Submission(1, key.public, bytes(64), (b"{}",) * 257).encode()
 
 
 BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in BAD_DATA.items()} | {
@@ -249,10 +254,13 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
     "bytes: no event": BadInput("INVALID_FORMAT", _signed),
     "bytes: 257 events": BadInput("TOO_LARGE", _too_many),
     "bytes: 2 MB": BadInput("TOO_LARGE", lambda _: b"\x94" * 2_000_000),
-    "bytes: a short key": BadInput("INVALID_FORMAT", lambda _: Submission(1, b"k", (bytes(64),), (b"{}",)).encode()),
+    "bytes: a short key": BadInput("INVALID_FORMAT", lambda _: Submission(1, b"k", bytes(64), (b"{}",)).encode()),
     "DSSE: another payload type": BadInput("INVALID_FORMAT", lambda actors: _dsse(actors, payloadType="text/plain")),
-    "DSSE: no signature": BadInput("INVALID_FORMAT", lambda actors: _dsse(actors, signatures=[])),
+    "DSSE: no signature": BadInput("INVALID_FIELD", lambda actors: _dsse(actors, signatures=[])),
     "DSSE: payload is no base64": BadInput("INVALID_FORMAT", lambda actors: _dsse(actors, payload="*")),
+    "DSSE: payload of other events": BadInput("INVALID_FORMAT", lambda actors: _dsse(actors, payload="AAAA")),
+    "DSSE: no bodies": BadInput("INVALID_FIELD", lambda actors: _dsse(actors, bodies=[])),
+    "DSSE: the export of one event": BadInput("INVALID_FORMAT", lambda actors: _dsse(actors, index=0, path=[])),
     "DSSE: unknown field": BadInput("UNKNOWN_FIELD", lambda actors: _dsse(actors, extra=1)),
     "body: no JSON": BadInput("INVALID_FORMAT", lambda actors: _signed(actors, b"\x00\x01\x02")),
     "body: empty": BadInput("INVALID_FORMAT", lambda actors: _signed(actors, b"")),
@@ -265,7 +273,7 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
     "body: local time": _with_head("INVALID_FIELD", at="2026-02-12T10:00:00+01:00"),
     "body: a day that does not exist": _with_head("INVALID_FIELD", at="2026-02-30T10:00:00Z"),
     "body: a newline after a name": _with_head("INVALID_FIELD", author="alice\n"),
-    "body: a malformed cause": _with_head("INVALID_FIELD", causes=["blake3:12"]),
+    "body: a malformed cause": _with_head("INVALID_FIELD", causes=["event:12"]),
     "body: 65 causes": _with_head("INVALID_FIELD", causes=[VERSION] * 65),
     "body: another ledger": _with_head("WRONG_LEDGER", ledger="0" * 32),
     "body: another author": _with_head("AUTHOR_MISMATCH", author="bob"),

@@ -31,7 +31,7 @@ from deedbook.ledger.events.handoff import (
     HandoffCriterionChecked,
     HandoffVerified,
 )
-from deedbook.ledger.format.envelope import Submission, event_id, pae
+from deedbook.ledger.format.envelope import Submission, commitment_to, event_id
 from deedbook.ledger.format.identity import Key, ledger_id, write_key
 from deedbook.ledger.home.config import Config, Settings
 from deedbook.ledger.home.home import CHECKPOINT, Home
@@ -81,7 +81,7 @@ def sent_back(state: HandoffState, *reasons: str) -> HandoffChangesRequested:
 
 def ids_of(submission: Submission) -> list[str]:
     """Return the ids that the events of a submission have, accepted or not."""
-    return [event_id(pae(body)) for body in submission.bodies]
+    return [event_id(commitment_to(body)) for body in submission.bodies]
 
 
 def trusted(home: Path) -> Path:
@@ -199,9 +199,9 @@ class Actors:
         """Return the signed submission of drafts, made now by the clock."""
         return draft_and_sign(drafts, key or self.keys[author], ledger=self.id, author=author, at=self.clock.text())
 
-    def sign_bytes(self, author: str, *bodies: bytes, each: bool = False) -> Submission:
+    def sign_bytes(self, author: str, *bodies: bytes) -> Submission:
         """Return the signed submission of bodies exactly as they are."""
-        return sign(bodies, self.keys[author], each=each)
+        return sign(bodies, self.keys[author])
 
     def emit(
         self, author: str, stream: str, data: EventData | dict[str, Any], *, key: Key | None = None, **draft: Any

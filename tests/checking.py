@@ -9,9 +9,9 @@ from deedbook.ledger.admission.replay import Replay, read_entry
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import batch_pae, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf, event_id, signed_bytes
 from deedbook.ledger.format.identity import verify
-from deedbook.ledger.format.merkle import leaf_hash, root_of, verify_inclusion
+from deedbook.ledger.format.merkle import root_of, verify_inclusion
 from deedbook.ledger.limits import clock_forward_max_ms
 from deedbook.ledger.log.keys import HEAD_KEY, QUOTA_PREFIX
 
@@ -56,14 +56,14 @@ def check_log(log: Log) -> list[str]:
     """
     data = stored_entries(log)
     entries = [decode_entry(one) for one in data]
-    leaves = [leaf_hash(one) for one in data]
+    leaves = [entry_leaf(one) for one in data]
     with log.snapshot() as snapshot:
         root = snapshot.root()
         assert root == root_of(leaves)
         assert not snapshot.has_entry_beyond_end()
         for index in {0, len(data) // 2, len(data) - 1}:
             assert verify_inclusion(leaves[index], index, len(data), snapshot.inclusion_proof(index), root)
-        ids = [event_id(pae(entry.body)) for entry in entries]
+        ids = [event_id(entry.commitment) for entry in entries]
         for index, (entry, identity) in enumerate(zip(entries, ids, strict=True)):
             assert snapshot.index_of(decode_body(entry.body)[0].stream, identity) == index
     with log.tables.reading() as txn:
@@ -83,6 +83,5 @@ def _check_signatures(entries: list[Entry]) -> None:
         batch = entries[index : index + size]
         assert [entry.batch_index for entry in batch] == list(range(size))
         assert len({(entry.key, entry.sig, entry.accepted_ms) for entry in batch}) == 1
-        signed = [pae(entry.body) for entry in batch]
-        assert verify(batch[0].key, signed[0] if size == 1 else batch_pae(signed), batch[0].sig)
+        assert verify(batch[0].key, signed_bytes([entry.commitment for entry in batch]), batch[0].sig)
         index += size

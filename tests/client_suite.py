@@ -22,8 +22,7 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.envelope import decode_entry, decode_submission
-from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.format.envelope import decode_entry, decode_submission, entry_leaf
 from deedbook.ledger.log.blobs import check_blob
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier, open_stream_heads, verify_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
@@ -122,7 +121,7 @@ class ClientSuite:
     def test_missing_event_has_no_index(self, client: Client, ledger: Ledger) -> None:
         (accepted,) = client.submit(signed_finding(ledger, "f"))
         assert client.index_of("session/s2", accepted.id) is None
-        assert client.index_of(SESSION, "blake3:" + "0" * 64) is None
+        assert client.index_of(SESSION, "event:" + "0" * 64) is None
 
     @pytest.mark.parametrize("identity", ["", "blake3:zz", "sha256:" + "0" * 64, "blake3:" + "0" * 64 + "\n"])
     def test_text_that_is_no_event_id_is_refused(self, client: Client, identity: str) -> None:
@@ -227,11 +226,11 @@ class ClientSuite:
         verifier = CheckpointVerifier.from_vkey(ledger.checkpoint_key.verifier.vkey)
         for index in (0, 5, client.head().size - 1):
             receipt = Receipt.parse(client.prove(index).to_text())
-            checkpoint = receipt.verify(leaf_hash(client.entry(index)), verifier)
+            checkpoint = receipt.verify(entry_leaf(client.entry(index)), verifier)
             assert (receipt.index, checkpoint.origin) == (index, ORIGIN)
             assert index < checkpoint.size <= client.head().size
             with pytest.raises(Corrupted):
-                receipt.verify(leaf_hash(client.entry(index) + b"x"), verifier)
+                receipt.verify(entry_leaf(client.entry(index) + b"x"), verifier)
 
     def test_checkpoint_is_signed_over_the_head(self, client: Client, ledger: Ledger) -> None:
         checkpoint = verify_checkpoint(client.checkpoint(), ledger.checkpoint_key.verifier)

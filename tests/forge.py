@@ -28,11 +28,12 @@ from deedbook.ledger.format.envelope import (
     BodyHead,
     Entry,
     Submission,
-    batch_pae,
+    commitment_to,
+    entry_leaf,
     event_id,
-    pae,
+    signed_bytes,
 )
-from deedbook.ledger.format.merkle import leaf_hash, root_of
+from deedbook.ledger.format.merkle import root_of
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE
 from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, StreamHeads, sign_checkpoint, sign_stream_heads
 
@@ -72,13 +73,11 @@ class Forge(Actors):
 
     def append(self, submission: Submission) -> list[Accepted]:
         """Append what was signed, whatever it says."""
-        is_batch = submission.is_batch_signed
         for position, body in enumerate(submission.bodies):
-            place = (position, len(submission.bodies)) if is_batch else (0, 1)
-            self.store(body, submission.key, submission.sigs[0 if is_batch else position], place)
+            self.store(body, submission.key, submission.sig, (position, len(submission.bodies)))
         self.clock.advance(0.001)  # what is signed next is another event
         first = len(self.entries) - len(submission.bodies)
-        ids = [event_id(pae(body)) for body in submission.bodies]
+        ids = [event_id(commitment_to(body)) for body in submission.bodies]
         return [Accepted(index, name, self.clock.now_ms) for index, name in enumerate(ids, first)]
 
     def store(self, body: bytes, key: bytes, sig: bytes, place: tuple[int, int] = (0, 1), **changes: Any) -> None:
@@ -102,7 +101,7 @@ class Forge(Actors):
 
     def raw(self, author: str, body: bytes, **changes: Any) -> None:
         """Append an event of exactly these bytes, well signed."""
-        signed = {"key": self.keys[author].public, "sig": self.keys[author].sign(pae(body))}
+        signed = {"key": self.keys[author].public, "sig": self.keys[author].sign(signed_bytes([commitment_to(body)]))}
         self.store(body, **(signed | changes))
 
     def edited(self, author: str, stream: str, data: EventData, old: str, new: str) -> None:
@@ -119,14 +118,14 @@ class Forge(Actors):
     def batch(self, author: str, *bodies: bytes, key: Key | None = None) -> list[tuple[bytes, bytes, bytes]]:
         """Return body, key and the one signature of each event of a batch."""
         signer = key or self.keys[author]
-        sig = signer.sign(batch_pae([pae(body) for body in bodies]))
+        sig = signer.sign(signed_bytes([commitment_to(body) for body in bodies]))
         return [(body, signer.public, sig) for body in bodies]
 
     # What an export asks of a client.
 
     def checkpoint(self) -> str:
         """Return the signed checkpoint."""
-        root = root_of([leaf_hash(entry) for entry in self.entries])
+        root = root_of([entry_leaf(entry) for entry in self.entries])
         origin = self.checkpoint_key.origin
         return sign_checkpoint(
             Checkpoint(origin, len(self.entries), root), CheckpointKey(origin, self.checkpoint_with.seed)
@@ -150,7 +149,7 @@ class Forge(Actors):
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on where streams end."""
-        root = root_of([leaf_hash(entry) for entry in self.entries[:size]]).hex()
+        root = root_of([entry_leaf(entry) for entry in self.entries[:size]]).hex()
         ends = StreamHeads(size, root, self.authority, {name: self.streams[name] for name in streams})
         return sign_stream_heads(ends, CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
 

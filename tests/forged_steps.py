@@ -27,7 +27,7 @@ from deedbook.ledger.events.handoff import HandoffApproved
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
 from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.events.session import FindingLogged
-from deedbook.ledger.format.envelope import pae
+from deedbook.ledger.format.envelope import commitment_to, signed_bytes
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 from deedbook.ledger.lifecycle.handoff import compute_version
 
@@ -282,7 +282,7 @@ def batch_swapped(forge: Forge) -> None:
 def malleable(forge: Forge) -> None:
     """Sign with the same signature plus the order of the group (RFC 8032 §5.1.7)."""
     body = forge.body("alice", SESSION, FINDING)
-    sig = forge.keys["alice"].sign(pae(body))
+    sig = forge.keys["alice"].sign(signed_bytes([commitment_to(body)]))
     other = int.from_bytes(sig[32:], "little") + 2**252 + 27742317777372353535851937790883648493
     forge.store(body, forge.keys["alice"].public, sig[:32] + other.to_bytes(32, "little"))
 

@@ -24,7 +24,7 @@ def fact(author: str, data: EventData, *, at_s: float = 0, stream: str | None = 
     kind = KIND_OF[type(data)]
     return Event(
         index=index,
-        id="blake3:" + f"{index:064x}",
+        id=f"event:{index:064x}",
         accepted_ms=GIVEN_MS + int(at_s * 1000),
         key="00" * 32,
         ledger="0" * 32,

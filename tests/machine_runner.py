@@ -56,7 +56,7 @@ class MachineRunner:
         key = key_named(SESSION + written.author) if written.is_by_session else self.actors.keys[written.author]
         return Event(
             index=self.layer.size,
-            id=f"blake3:{1 + self.layer.size:064x}",
+            id=f"event:{1 + self.layer.size:064x}",
             accepted_ms=self.now_ms,
             key=key.public.hex(),
             ledger=self.actors.id,

@@ -46,7 +46,7 @@ from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.errors import CODES
 from deedbook.ledger.events import KINDS, fields
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.format.envelope import EVENT_TYPE, DsseSignature
+from deedbook.ledger.format.envelope import BATCH_TYPE, DsseSignature
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, json_integer_max, request_size_max_bytes
 from deedbook.projections.answers import answer
 from deedbook.projections.answers.answer import Compromised
@@ -395,9 +395,8 @@ def _operation(
 def _writes() -> Schema:
     """Return the operations that write, by path."""
     envelope = _named("SignedEnvelope")
-    many = {"type": "array", "minItems": 1, "maxItems": batch_events_max, "items": envelope}
     packed = {"type": "string", "maxLength": request_size_max_bytes}
-    submission = {JSON: {"schema": {"oneOf": [envelope, many]}}, MSGPACK: {"schema": packed}}
+    submission = {JSON: {"schema": envelope}, MSGPACK: {"schema": packed}}
     accepted = _object({"accepted": {"type": "array", "items": _named("AcceptedEvent")}})
     summary = "Submit 1 to 256 signed events; the gate accepts all or none."
     entries = _operation("v1_entries", summary, [], "entries", accepted, (JSON,), _OF_WRITES)
@@ -421,9 +420,15 @@ def _writes() -> Schema:
 def _written(signature: Schema, accepted: Schema) -> dict[str, Schema]:
     """Return the schemas of what is submitted and accepted; HTTP has the fields of an accepted event by name."""
     envelope = {
-        "payloadType": {"const": EVENT_TYPE},
-        "payload": _BASE64 | {"description": "The body of the event (proto/README.md, section 1)."},
+        "payloadType": {"const": BATCH_TYPE},
+        "payload": _BASE64 | {"description": "The number of events and their root (proto/README.md, section 5.1)."},
         "signatures": {"type": "array", "minItems": 1, "maxItems": 1, "items": signature},
+        "bodies": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": batch_events_max,
+            "items": _BASE64 | {"description": "The body of an event (proto/README.md, section 1)."},
+        },
     }
     fields = zip(Accepted.__struct_fields__, accepted["prefixItems"], strict=True)
     return {"SignedEnvelope": _object(envelope), "AcceptedEvent": _object(dict(fields))}

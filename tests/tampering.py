@@ -14,7 +14,16 @@ from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.client.author import Draft, body_of
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import (
+    ED25519,
+    ENTRY_VERSION,
+    Entry,
+    commitment_to,
+    decode_entry,
+    entry_leaf,
+    event_id,
+    signed_bytes,
+)
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, CheckpointKeys
 from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
@@ -64,7 +73,7 @@ def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str |
     with ledger.log.snapshot() as snapshot:
         assert snapshot.head is not None
         versions = (len(snapshot.stream_indexes(stream)) + 1, snapshot.head.authority_version)
-    sig = signer.sign(pae(body))
+    sig = signer.sign(signed_bytes([commitment_to(body)]))
     return Entry(ENTRY_VERSION, body, signer.public, ED25519, sig, 0, 1, ledger.clock.now_ms, *versions).encode()
 
 
@@ -88,7 +97,8 @@ def append_behind_the_gate(ledger: Ledger, *entries: bytes) -> int:
             versions[stream] += 1
             number = len(snapshot.stream_indexes(stream)) + versions[stream]
             pending.entries.append(changed(data, stream_version=number, authority_version=pending.authority_version))
-            pending.id_keys.append(keys.id_key(stream, event_id(pae(entry.body))))
+            pending.leaves.append(entry_leaf(pending.entries[-1]))
+            pending.id_keys.append(keys.id_key(stream, event_id(entry.commitment)))
             pending.accepted_ms = max(pending.accepted_ms, entry.accepted_ms)
         first = snapshot.size
         ledger.log.appender.append(txn, snapshot.head, pending)
@@ -119,7 +129,7 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
         state = {keys.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
         last = decode_entry(entries[-1])
         times = {"accepted_ms": last.accepted_ms, "authority_version": last.authority_version}
-        pending = PendingEntries(entries=entries, id_keys=[], state=state, **times)
+        pending = PendingEntries(entries, [entry_leaf(data) for data in entries], [], state, **times)
         made.log.appender.append(txn, first, pending)
     made.write_keys()
     return made

@@ -82,7 +82,7 @@ def test_commands_on_the_pages_run_one_after_the_other(
     (example,) = blocks("python", "consumers/sessions/README.md")
     exec(compile(example, "README.md", "exec"), {})
     first, second, third = capsys.readouterr().out.splitlines()
-    assert re.match(r"blake3:[0-9a-f]{64} \d+ ", first)
+    assert re.match(r"event:[0-9a-f]{64} \d+ ", first)
     assert "Find out why sessions never expire ['The token is never given an expiry'" in second
     assert third == "1 [0.35]"
 

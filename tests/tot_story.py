@@ -322,7 +322,7 @@ def spoken(
     """Return the event with which a role says something, by its own key unless ``key`` names another's role."""
     return Event(
         index=index,
-        id=f"blake3:{index:064x}",
+        id=f"event:{index:064x}",
         accepted_ms=GIVEN_MS + 1000 * index,
         key=key_named(agent(key or role)).public.hex(),
         ledger="0" * 32,
@@ -330,7 +330,7 @@ def spoken(
         stream=f"tot/{task}",
         author=agent(role),
         at="2026-02-12T10:00:00Z",
-        causes=[f"blake3:{cause:064x}" for cause in causes],
+        causes=[f"event:{cause:064x}" for cause in causes],
         data=data,
     )
 

@@ -3,9 +3,10 @@
 A bundle of one stream is a part of a log (``ledger.admission.replay``). It holds the authority events, the streams that
 the rules read, and the ledger's signed statement of where those streams end.
 
-An entry bundle is split with the help of its tile, so that damage is reported for the damaged entry only. Each entry
-follows its length (C2SP tlog-tiles, Log entries), so one wrong length would shift all entries after it. The tile has
-the hash of each entry: if one byte of a length changed, the reader finds the true length by trying all values.
+A tile of entries is split with the help of the tree's tile, so that damage is reported for the damaged entry only. Each
+entry follows its length (C2SP tlog-tiles, Log entries), so one wrong length would shift all entries after it. The
+tree's tile has the hash of each entry: if one byte of a length changed, the reader finds the true length by trying all
+values. A tile of bodies is split in the same way with the commitments in the entries.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeAlias
 
 from blake3 import blake3
 
@@ -25,14 +27,16 @@ from deedbook.ledger.bundle.blobs import BundleBlobs
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import verify_program
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, message_of
-from deedbook.ledger.format.envelope import split_hashes
+from deedbook.ledger.format.envelope import commitment_to, decode_entry, entry_leaf, split_hashes, with_body
 from deedbook.ledger.format.merkle import leaf_hash, root_of, verify_inclusion
 from deedbook.ledger.log.blobs import check_blob
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from deedbook.ledger.proof.checkpoint import Checkpoint, StreamHeads, open_stream_heads, verifiers_of, verify_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
 
-_LENGTH = 2
+_LENGTH = layout.LENGTH_BYTES
+
+HashOf: TypeAlias = Callable[[bytes], bytes]
 _WHOLE_LOG_ONLY = (
     "this audit did not check idempotency keys, the event limits of session keys, the sizes of batches, or \
 the clock: that takes the whole log"
@@ -89,8 +93,7 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
         for number, width in layout.tiles_of(size, 0):
             tile = _tile(bundle, 0, number, width, findings)
             start = number * TILE_WIDTH
-            bundled = bundle.read(layout.tile_name("entries", number, width))
-            entries, damaged = split_entries(bundled, tile, start, findings)
+            entries, damaged = _entries(bundle, number, tile, findings)
             replay.feed(entries, damaged=damaged)
             for index, data in enumerate(entries, start):
                 page.add(index, data)
@@ -129,7 +132,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         except (Refused, UnicodeDecodeError) as error:
             findings.problem(index, "CORRUPTED", f"the proof of entry {index} cannot be used: {message_of(error)}")
             continue
-        if verify_inclusion(leaf_hash(data), index, manifest.size, receipt.path, root):
+        if verify_inclusion(entry_leaf(data), index, manifest.size, receipt.path, root):
             part.feed(index, data, split_hashes(receipt.extra or b""))
             page.add(index, data)
         else:
@@ -298,36 +301,57 @@ def _check_keys(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -> N
             findings.problem(None, "CORRUPTED", f"{name} contradicts the entries")
 
 
-def split_entries(
-    content: bytes, tile: Sequence[bytes], start: int, findings: Findings
+def _entries(bundle: Bundle, number: int, tile: Sequence[bytes], findings: Findings) -> tuple[list[bytes], set[int]]:
+    """Return the entries under a tile, and the indexes of those that differ from the tile."""
+    start, width = number * TILE_WIDTH, len(tile)
+    content = bundle.read(layout.tile_name("entries", number, width))
+    bare, damaged = split_items(content, tile, leaf_hash, start, findings)
+    commitments = [None if index in damaged else _commitment_in(data) for index, data in enumerate(bare, start)]
+    content = bundle.read(layout.tile_name("bodies", number, width))
+    bodies, changed = split_items(content, commitments, commitment_to, start, findings)
+    return list(map(with_body, bare, bodies)), damaged | changed
+
+
+def _commitment_in(bare: bytes) -> bytes | None:
+    try:
+        return decode_entry(bare).commitment
+    except Refused:
+        return None  # the replay reports the entry
+
+
+def split_items(
+    content: bytes, wanted: Sequence[bytes | None], hash_of: HashOf, start: int, findings: Findings
 ) -> tuple[list[bytes], set[int]]:
-    """Return the entries of a bundle, and the indexes of entries whose hash differs from the tile's."""
-    entries: list[bytes] = []
+    """Return the items of a tile, each after its length, and the indexes of those without the wanted hash.
+
+    An item without a wanted hash is not compared.
+    """
+    items: list[bytes] = []
     damaged: set[int] = set()
     at = 0
-    for position, wanted in enumerate(tile):
-        index = start + position
+    for index, digest in enumerate(wanted, start):
         size = int.from_bytes(content[at : at + _LENGTH], "big")
-        entry = content[at + _LENGTH : at + _LENGTH + size]
-        if leaf_hash(entry) != wanted or len(entry) != size:
+        item = content[at + _LENGTH : at + _LENGTH + size]
+        if digest is not None and (hash_of(item) != digest or len(item) != size):
             damaged.add(index)
-            true_size = _true_size(content, at, wanted)
+            true_size = _true_size(content, at, digest, hash_of)
             where = "the length before entry" if true_size != size else "entry"
             findings.problem(index, "CORRUPTED", f"{where} {index} does not match the hash in the tree")
             size = true_size
-            entry = content[at + _LENGTH : at + _LENGTH + size]
-        entries.append(entry)
+            item = content[at + _LENGTH : at + _LENGTH + size]
+        items.append(item)
         at += _LENGTH + size
     if at != len(content):
-        findings.problem(start, "CORRUPTED", f"bytes follow entry {start + len(tile) - 1}", end=start + len(tile))
-    return entries, damaged
+        end = start + len(wanted)
+        findings.problem(start, "CORRUPTED", f"bytes follow entry {end - 1}", end=end)
+    return items, damaged
 
 
-def _true_size(content: bytes, at: int, wanted: bytes) -> int:
-    """Return the length of the entry at ``at``: one that gives the hash after changing a byte, else the stored one."""
+def _true_size(content: bytes, at: int, wanted: bytes, hash_of: HashOf) -> int:
+    """Return the length of the item at ``at``: one that gives the hash after changing a byte, else the stored one."""
     high, low = content[at : at + _LENGTH].ljust(_LENGTH, b"\0")
     for size in (*(byte << 8 | low for byte in range(256)), *(high << 8 | byte for byte in range(256))):
-        entry = content[at + _LENGTH : at + _LENGTH + size]
-        if len(entry) == size and leaf_hash(entry) == wanted:
+        item = content[at + _LENGTH : at + _LENGTH + size]
+        if len(item) == size and hash_of(item) == wanted:
             return size
     return high << 8 | low

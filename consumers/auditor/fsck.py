@@ -30,8 +30,8 @@ from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, Rep
 from deedbook.consumers.auditor.trusted_heads import compare_log, report_disagreement, trusted_elsewhere
 from deedbook.ledger.client.local_reader import LocalReader
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
-from deedbook.ledger.format.envelope import decode_entry
-from deedbook.ledger.format.merkle import Frontier, inclusion_path, leaf_hash, root_of, root_of_path
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf
+from deedbook.ledger.format.merkle import Frontier, inclusion_path, root_of, root_of_path
 from deedbook.ledger.home.config import Settings, read_config
 from deedbook.ledger.log.data_file import check_data_file
 from deedbook.ledger.log.tables import Head
@@ -164,7 +164,7 @@ class TreeCheck:
         above = self.tiles.get(tile_key(1, number // TILE_WIDTH), b"")
         at = number % TILE_WIDTH * HASH_SIZE
         wanted_root = above[at : at + HASH_SIZE]
-        leaves = [None if entry is None else leaf_hash(entry) for entry in entries]
+        leaves = [None if entry is None else entry_leaf(entry) for entry in entries]
         known = [leaf for leaf in leaves if leaf is not None]
         if len(known) == len(entries) and root_of(known) == wanted_root:
             self._roots.append(wanted_root)
@@ -217,7 +217,7 @@ def mismatching_subtrees(
     start = 0
     for root in roots[len(roots) - rest.bit_count() :]:
         width = 1 << ((rest - start).bit_length() - 1)
-        leaves = [leaf_hash(entry) for entry in entries[start : start + width] if entry is not None]
+        leaves = [entry_leaf(entry) for entry in entries[start : start + width] if entry is not None]
         if len(leaves) == width and root_of(leaves) != root:
             yield size - rest + start, size - rest + start + width, root
         start += width
@@ -227,13 +227,13 @@ def find_changed_byte(entries: Sequence[bytes], root: bytes) -> tuple[int, int] 
     """Return the (entry, byte) outside body, key and signature whose change gives the root; else None."""
     if 256 * sum(len(entry) * len(_unsigned_bytes(entry)) for entry in entries) > search_hashed_max_bytes:
         return None  # the caller reports the range: less precise, but soon
-    leaves = [leaf_hash(entry) for entry in entries]
+    leaves = [entry_leaf(entry) for entry in entries]
     for position, entry in enumerate(entries):
         path = inclusion_path(leaves, position)
         for byte in _unsigned_bytes(entry):
             for value in range(256):
                 changed = entry[:byte] + bytes((value,)) + entry[byte + 1 :]
-                if root_of_path(leaf_hash(changed), position, len(leaves), path) == root:
+                if root_of_path(entry_leaf(changed), position, len(leaves), path) == root:
                     return position, byte
     return None
 

@@ -40,8 +40,8 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
     rows = {row["event_index"]: row for row in events}
     document = ProvDocument()
     deedbook = document.add_namespace("deedbook", namespace)
-    for algorithm in ("blake3", "sha256"):
-        document.add_namespace(algorithm, f"urn:{algorithm}:")
+    for scheme in ("event", "blake3", "sha256"):
+        document.add_namespace(scheme, f"urn:{scheme}:")
     for author in sorted({row["author"] for row in rows.values()}):
         kind = document.valid_qualified_name("prov:Person" if author in humans else "prov:SoftwareAgent")
         document.agent(f"deedbook:agent/{author}", {PROV_TYPE: kind})

@@ -24,8 +24,8 @@ from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, pae
-from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier
 from deedbook.ledger.log import keys
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class LogReplay(Replay):
         self._findings = findings
         self._verified_before = 0
         self._signatures = Signatures(findings, expected_events)
-        self._batches = Batches(findings)
+        self._batches = Batches(findings, self._signatures)
         self.frontier: Frontier | None = Frontier.empty()
         self._roots_at = frozenset(roots_at)
         self._observe = observe
@@ -78,7 +78,7 @@ class LogReplay(Replay):
     @property
     def verified(self) -> int:
         """The number of events whose signature was verified; complete after ``finish``."""
-        return self._verified_before + self._signatures.verified + self._batches.verified
+        return self._verified_before + self._signatures.verified
 
     @property
     def clock_ms(self) -> int:
@@ -93,7 +93,7 @@ class LogReplay(Replay):
                 self._lose(index)
                 self.frontier = None
             else:
-                leaves.append(leaf_hash(data))
+                leaves.append(entry_leaf(data))
                 self._replay(index, data, has_time=index not in damaged)
         self.memory.take(self.state)
         self.start_layers()
@@ -128,7 +128,7 @@ class LogReplay(Replay):
 
     def rehash(self, entries: Sequence[bytes]) -> None:
         """Add the next entries to the tree only, because an earlier audit verified them; ``resume`` follows."""
-        self._extend_tree([leaf_hash(data) for data in entries], len(entries))
+        self._extend_tree([entry_leaf(data) for data in entries], len(entries))
 
     def resume(self, cached: CachedReplay, reread: Mapping[int, bytes]) -> None:
         """Continue after entries whose rehashed root matched; ``reread`` has those of ``cached.reread_indexes``."""
@@ -136,7 +136,7 @@ class LogReplay(Replay):
             self.count(index, *decode_body(decode_entry(reread[index]).body))
         for index in range(cached.batch_at, cached.size):
             entry = decode_entry(reread[index])
-            self._batches.add(index, entry, pae(entry.body))
+            self._batches.add(index, entry)
         memory, self.kinds = self.memory, Counter(cached.kinds)
         memory.ledger, memory.authority_version = cached.ledger, cached.authority_version
         memory.packed = cached.records
@@ -184,12 +184,7 @@ class LogReplay(Replay):
         if entry.version < self._version:
             self._findings.problem(index, "UNSUPPORTED_VERSION", "it has a lower version than the entry before it")
         self._version = entry.version
-        signed = pae(entry.body)
-        if entry.batch_size > 1:
-            self._batches.add(index, entry, signed)
-        else:
-            self._batches.end()
-            self._signatures.add(index, entry.key, signed, entry.sig)
+        self._batches.add(index, entry)
         try:
             candidate = read_candidate(entry)
         except Refused as refusal:
@@ -203,7 +198,7 @@ class LogReplay(Replay):
     def _decide(self, index: int, candidate: Candidate, entry: Entry, *, has_time: bool) -> None:
         body, memory = candidate.body, self.memory
         for cause in body.causes:
-            if cause.startswith("blake3:") and not memory.knows(cause):
+            if cause.startswith("event:") and not memory.knows(cause):
                 self._findings.note(index, "NOT_FOUND", f"it names the cause {cause}, which is not an earlier entry")
         replayed = self.step(index, entry, candidate, has_time=has_time)
         if replayed.refused is not None:

@@ -1,9 +1,9 @@
-"""Verifies signatures: of single events, by worker processes if there are many, and of batches, in this process.
+"""Verifies signatures, each over a batch of one or more events; worker processes do it if there are many.
 
-A signature depends only on its event, so worker processes verify signatures while the main process replays the rules.
+A signature depends only on its events, so workers verify signatures while the main process replays the rules.
 They are processes because threads gained little (measured). Starting a worker costs as much as some thousand
-signatures, so the main process verifies the first ones itself: a batch-signed log (one signature for up to 256 events)
-never starts a worker. When all workers are busy, the main process takes a share.
+signatures, so the main process verifies the first ones itself, and a log of large batches never starts a worker. When
+all workers are busy, the main process takes a share.
 
 A batch is whole and contiguous in the log, with one key, one signature and one time. Damage must be reported for the
 damaged entry, not for the batch: if the signature is valid with the majority's key, signature or time, the member that
@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.report import Findings
-from deedbook.ledger.format.envelope import Entry, batch_pae
+from deedbook.ledger.format.envelope import Entry, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-in_place_events_max: Final = 1024
-pooled_events_min: Final = 8_192
+in_place_signatures_max: Final = 1024
+pooled_signatures_min: Final = 8_192
 # Small enough that several chunks fit into the buffer of a connection: sending to a busy worker must not wait.
-chunk_events: Final = 64
+chunk_signatures: Final = 64
 chunks_per_worker_max: Final = 4
 workers_max: Final = 8
 
-Signed = tuple[int, bytes, bytes, bytes]
+Signed = tuple[int, int, bytes, bytes, bytes]
+"""The index of the first event of a batch, the number of its events, the key, the signed bytes, and the signature."""
 
 
 def cores() -> int:
@@ -40,9 +41,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def find_bad(chunk: list[Signed]) -> list[int]:
-    """Return the indexes of a chunk of (index, key, signed bytes, signature) whose signature is wrong."""
-    return [index for index, key, signed, sig in chunk if not verify(key, signed, sig)]
+def find_bad(chunk: list[Signed]) -> list[tuple[int, int]]:
+    """Return the index and the number of events of each batch of a chunk whose signature is wrong."""
+    return [(index, count) for index, count, key, signed, sig in chunk if not verify(key, signed, sig)]
 
 
 def answer_chunks(connection: Connection) -> None:
@@ -66,16 +67,18 @@ class Signatures:
         """Report into ``findings``; ``expected_events`` is the size of what is audited."""
         self._findings = findings
         self._expected = expected_events
-        self._seen = 0
+        self._signatures_added = 0
+        self._events_added = 0
         self._chunk: list[Signed] = []
         self._workers: list[Worker] | None = None
         self.verified = 0
 
-    def add(self, index: int, key: bytes, signed: bytes, sig: bytes) -> None:
-        """Verify one signature, now or later."""
-        self._seen += 1
-        self._chunk.append((index, key, signed, sig))
-        if len(self._chunk) >= chunk_events:
+    def add(self, index: int, count: int, key: bytes, signed: bytes, sig: bytes) -> None:
+        """Verify the signature of the ``count`` events from ``index`` on, now or later."""
+        self._signatures_added += 1
+        self._events_added += count
+        self._chunk.append((index, count, key, signed, sig))
+        if len(self._chunk) >= chunk_signatures:
             self._send()
 
     def wait(self) -> None:
@@ -121,7 +124,7 @@ class Signatures:
         except EOFError:
             self._take_over(worker)
         else:
-            self._settle(bad, len(worker.pending.popleft()))
+            self._settle(bad, worker.pending.popleft())
 
     def _take_over(self, worker: Worker) -> None:
         """Verify the chunks of a worker that was killed, for example out of memory, in this process; start no other."""
@@ -132,19 +135,29 @@ class Signatures:
             self._verify_here(worker.pending.popleft())
 
     def _verify_here(self, chunk: list[Signed]) -> None:
-        self._settle(find_bad(chunk), len(chunk))
+        self._settle(find_bad(chunk), chunk)
 
-    def _settle(self, bad: list[int], count: int) -> None:
-        self.verified += count - len(bad)
-        for index in bad:
-            self._findings.problem(index, "SIGNATURE_INVALID", f"the signature of entry {index} is wrong")
+    def _settle(self, bad: list[tuple[int, int]], chunk: list[Signed]) -> None:
+        self.verified += sum(count for _, count, *_ in chunk) - sum(count for _, count in bad)
+        for index, count in bad:
+            report_bad(self._findings, index, count)
 
     def _start_workers(self) -> None:
         """Start the workers once enough signatures were verified here and enough are still expected."""
-        if self._workers is not None or self._seen <= in_place_events_max:
+        if self._workers is not None or self._signatures_added <= in_place_signatures_max:
             return
-        if self._expected - self._seen > pooled_events_min:
+        batch_size = self._events_added / self._signatures_added
+        if self._expected - self._events_added > pooled_signatures_min * batch_size:
             self._workers = [Worker() for _ in range(min(cores() - 1, workers_max))]
+
+
+def report_bad(findings: Findings, index: int, count: int) -> None:
+    """Report the wrong signature of a batch of ``count`` events."""
+    if count == 1:
+        findings.problem(index, "SIGNATURE_INVALID", f"the signature of entry {index} is wrong")
+    else:
+        message = f"the signature of the batch of entries {index} to {index + count - 1} is wrong"
+        findings.problem(index, "SIGNATURE_INVALID", message, end=index + count)
 
 
 class Member(NamedTuple):
@@ -152,43 +165,42 @@ class Member(NamedTuple):
 
     at: int
     entry: Entry | None
-    signed: bytes
 
 
 class Batches:
-    """Collects the members of one batch at a time and checks the batch when it is complete."""
+    """Collects the members of one batch at a time, checks the batch when it is complete, and adds its signature."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, signatures: Signatures) -> None:
         self._findings = findings
+        self._signatures = signatures
         self._members: list[Member] = []
         self._size = 0
         self._lost: list[int] = []
-        self.verified = 0
 
     @property
     def open_at(self) -> int | None:
         """The first entry of the batch that is still open; None if there is none."""
         return self._members[0].at if self._members else None
 
-    def add(self, index: int, entry: Entry, signed: bytes) -> None:
-        """Add the next entry of the log that belongs to a batch."""
+    def add(self, index: int, entry: Entry) -> None:
+        """Add the next entry of the log."""
         if self._members and not self._fits(index, entry):
             self.end()
         if not self._members:
             self._begin(index, entry)
-        self._members.append(Member(index, entry, signed))
+        self._members.append(Member(index, entry))
         self._check_whole()
 
     def lose(self, index: int) -> None:
         """Count an entry that could not be read or decoded as a member."""
         if self._members:
-            self._members.append(Member(index, None, b""))
+            self._members.append(Member(index, None))
             self._check_whole()
         else:
             self._lost = [*[lost for lost in self._lost if lost > index - 256], index]
 
     def end(self) -> None:
-        """Report an open batch as incomplete: a single event, another batch or the end of the log follows."""
+        """Report an open batch as incomplete: another batch or the end of the log follows."""
         if not self._members:
             return
         first = self._members[0].at
@@ -199,7 +211,7 @@ class Batches:
     def _begin(self, index: int, entry: Entry) -> None:
         self._size = entry.batch_size
         start = index - entry.batch_index
-        self._members = [Member(missing, None, b"") for missing in range(start, index)]
+        self._members = [Member(missing, None) for missing in range(start, index)]
         if any(missing not in self._lost for missing in range(start, index)):
             message = f"it is number {entry.batch_index} of a batch whose earlier entries are missing"
             self._findings.problem(index, "VERIFICATION_FAILED", message)
@@ -228,7 +240,7 @@ class Batches:
         if sum(len(entry.body) for _, entry in known) > batch_size_max_bytes:
             self._findings.problem(first, "TOO_LARGE", f"the batch exceeds {batch_size_max_bytes} bytes", end=end)
         self._check_times(known)
-        self._check_signature(known, batch_pae([member.signed for member in members]))
+        self._check_signature(known)
 
     def _check_times(self, known: list[tuple[int, Entry]]) -> None:
         usual, _ = Counter(entry.accepted_ms for _, entry in known).most_common(1)[0]
@@ -237,17 +249,21 @@ class Batches:
                 message = "it has another time than its batch"
                 self._findings.problem(index, "VERIFICATION_FAILED", message)
 
-    def _check_signature(self, known: list[tuple[int, Entry]], signed: bytes) -> None:
+    def _check_signature(self, known: list[tuple[int, Entry]]) -> None:
         first, count = known[0][0], len(known)
+        signed = signed_bytes([entry.commitment for _, entry in known])
         pairs = Counter((entry.key, entry.sig) for _, entry in known)
+        if len(pairs) == 1:
+            ((key, sig),) = pairs
+            self._signatures.add(first, count, key, signed, sig)
+            return
         for key, sig in pairs:
             if not verify(key, signed, sig):
                 continue
-            self.verified += pairs[key, sig]
+            self._signatures.verified += pairs[key, sig]
             for index, entry in known:
                 if (entry.key, entry.sig) != (key, sig):
                     message = "it has another key or signature than its batch"
                     self._findings.problem(index, "SIGNATURE_INVALID", message)
             return
-        message = f"the signature of the batch of entries {first} to {first + count - 1} is wrong"
-        self._findings.problem(first, "SIGNATURE_INVALID", message, end=first + count)
+        report_bad(self._findings, first, count)

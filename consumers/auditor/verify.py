@@ -15,7 +15,7 @@ from deedbook.consumers.auditor.cache import AuditCache, CachedReplay, read_cach
 from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
-from deedbook.consumers.auditor.signatures import cores, pooled_events_min
+from deedbook.consumers.auditor.signatures import cores, pooled_signatures_min
 from deedbook.consumers.auditor.trusted_heads import compare_log, report_disagreement, trusted_elsewhere
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
@@ -61,7 +61,7 @@ def verify_log(
     elsewhere = trusted_elsewhere(client.trust_store)
     roots_at = anchor.sizes | {record.trusted.size for record in elsewhere}
     with ExitStack() as stack:
-        is_long = head.size > pooled_events_min and cores() > 1 and isinstance(client, LocalClient)
+        is_long = head.size > pooled_signatures_min and cores() > 1 and isinstance(client, LocalClient)
         beside = _begin_comparison(views, stack) if views is not None and is_long else None
         report_progress = progress or (lambda _done, _total: None)
         total = head.size if views is None else 2 * head.size  # entries are replayed, and compared with the views

@@ -28,9 +28,8 @@ from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict, decode_base64, decode_strict, json_decoder
-from deedbook.ledger.format.envelope import decode_entry, split_hashes
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf, split_hashes
 from deedbook.ledger.format.identity import ledger_id
-from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import CHECKPOINT
@@ -130,7 +129,7 @@ def check(
     verifiers, ledger, by = _verifiers(receipt, evidence, anchors, known or {})
     if ledger and event.ledger != ledger:
         raise Corrupted("VERIFICATION_FAILED", f"the entry is of the ledger {event.ledger}, not of {ledger}")
-    checkpoint = receipt.verify(leaf_hash(data), *verifiers)
+    checkpoint = receipt.verify(entry_leaf(data), *verifiers)
     note, policy = receipt.checkpoint_text, anchors.policy
     _, signer = open_note(note, *verifiers)
     witnessed = None if policy is None else policy.demand(note, time.time(), fail_open=fail_open)
@@ -174,8 +173,8 @@ def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> 
         raise Refused("USAGE", "the receipt does not contain its entry: give the entry's exact bytes with --event FILE")
     if given is not None:
         envelope: Any = check_strict(given)
-        body = decode_base64(str(envelope.get("payload")), "payload of the envelope")
-        if body != decode_entry(evidence.entry).body:
+        bodies = [decode_base64(str(body), "body of the envelope") for body in envelope.get("bodies", ())]
+        if bodies != [decode_entry(evidence.entry).body]:
             raise Corrupted("VERIFICATION_FAILED", "the receipt is of another event than the named one")
     return evidence.entry, evidence.batch
 

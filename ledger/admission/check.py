@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from deedbook.ledger.errors import AS_A_BLOB, Refused
 from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.format.envelope import Submission, batch_pae, check_shape, event_id, pae
+from deedbook.ledger.format.envelope import Submission, check_shape, commitment_to, event_id, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.secrets.scanner import scan_bodies
@@ -23,16 +23,21 @@ if TYPE_CHECKING:
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """An event with valid bytes: its body decoded, its id computed, its signature verified.
+    """An event with valid bytes: its body decoded, the commitment to it computed, its signature verified.
 
     Only a gate searches for a ``secret``. A replay makes candidates without it.
     """
 
     body: Body
     data: EventData
-    id: str
+    commitment: bytes
     raw: bytes
     secret: Secret | None = None
+
+    @property
+    def id(self) -> str:
+        """The event's id."""
+        return event_id(self.commitment)
 
 
 class CheckedSubmission(msgspec.Struct, frozen=True):
@@ -50,17 +55,16 @@ def check(submission: Submission) -> CheckedSubmission:
     check_shape(submission)
     candidates: list[Candidate] = []
     refusals: dict[int, Refused] = {}
-    signed: list[bytes] = []
+    commitments = [commitment_to(raw) for raw in submission.bodies]
     for position, raw in enumerate(submission.bodies):
-        signed.append(pae(raw))
         try:
-            candidates.append(_candidate(raw, signed[-1]))
+            candidates.append(_candidate(raw, commitments[position]))
         except Refused as refusal:
             refusals[position] = refusal
-    if not refusals:
-        refusals = _bad_signatures(submission, signed)
     if refusals:
         raise refusal_of(refusals, len(submission.bodies))
+    if not verify(submission.key, signed_bytes(commitments), submission.sig):
+        raise Refused("SIGNATURE_INVALID", "the signature is not one of these events by this key")
 
     for position, secret in scan_bodies(submission.bodies).items():
         candidates[position] = replace(candidates[position], secret=secret)
@@ -79,20 +83,9 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
     return Refused(first.code, first.message, **(first.details | {"events": events}))
 
 
-def _candidate(raw: bytes, signed: bytes) -> Candidate:
+def _candidate(raw: bytes, commitment: bytes) -> Candidate:
     if len(raw) > body_size_max_bytes:
         message = f"the event has {len(raw)} bytes, and the limit is {body_size_max_bytes}: {AS_A_BLOB}"
         raise Refused("TOO_LARGE", message, size=len(raw))
     body, data = decode_body(raw)
-    return Candidate(body, data, event_id(signed), raw)
-
-
-def _bad_signatures(submission: Submission, signed: list[bytes]) -> dict[int, Refused]:
-    if submission.is_batch_signed:
-        is_good = verify(submission.key, batch_pae(signed), submission.sigs[0])
-        bad = [] if is_good else [0]
-    else:
-        pairs = zip(signed, submission.sigs, strict=True)
-        bad = [position for position, (message, sig) in enumerate(pairs) if not verify(submission.key, message, sig)]
-    message = f"the signature does not match the PAE of the {'batch' if submission.is_batch_signed else 'event'}"
-    return {position: Refused("SIGNATURE_INVALID", message) for position in bad}
+    return Candidate(body, data, commitment, raw)

@@ -18,7 +18,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRegistered, ClockSet, HistoryReset
 from deedbook.ledger.events.body import Body, Event, make_event
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, head_of
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, Submission, head_of
 from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_allows_secret, check_key, to_ms
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from deedbook.ledger.log.keys import idempotency_key, key_key, stream_key
@@ -38,9 +38,10 @@ class Accepted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The result of a submission: the entries that it adds (none for a repeat) and the answer for each event."""
+    """The result of a submission: its entries (none for a repeat) with their leaf hashes, and the answers."""
 
     entries: list[bytes]
+    leaves: list[bytes]
     events: list[Event]
     accepted: list[Accepted]
 
@@ -55,7 +56,7 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
     """
     repeats = _repeats(checked, group, ledger_now(group.now_ms or 0, system_ms))
     if repeats is not None:
-        return Decision([], [], repeats)
+        return Decision([], [], [], repeats)
     accepted_ms = _accepted_ms(checked, group, system_ms)
     layer = Layer(group)
     events: list[Event] = []
@@ -85,7 +86,9 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
         final_check(checked, layer, accepted_ms)
     layer.merge_down()
     accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
-    return Decision(_entries(checked, accepted_ms, versions), events, accepted)
+    entries = _entries(checked.submission, accepted_ms, versions)
+    leaves = [entry.leaf(candidate.commitment) for entry, candidate in zip(entries, checked.candidates, strict=True)]
+    return Decision([entry.encode() for entry in entries], leaves, events, accepted)
 
 
 def _accepted_ms(checked: CheckedSubmission, group: Layer, system_ms: int) -> int:
@@ -296,23 +299,20 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     return record.index
 
 
-def _entries(checked: CheckedSubmission, accepted_ms: int, versions: list[tuple[int, int]]) -> list[bytes]:
-    submission = checked.submission
-    is_batch = submission.is_batch_signed
-    size = len(submission.bodies) if is_batch else 1
+def _entries(submission: Submission, accepted_ms: int, versions: list[tuple[int, int]]) -> list[Entry]:
     return [
         Entry(
             version=ENTRY_VERSION,
             body=raw,
             key=submission.key,
             alg=ED25519,
-            sig=submission.sigs[0 if is_batch else position],
-            batch_index=position if is_batch else 0,
-            batch_size=size,
+            sig=submission.sig,
+            batch_index=position,
+            batch_size=len(submission.bodies),
             accepted_ms=accepted_ms,
             stream_version=stream_version,
             authority_version=authority_version,
-        ).encode()
+        )
         for position, (raw, (stream_version, authority_version)) in enumerate(
             zip(submission.bodies, versions, strict=True)
         )

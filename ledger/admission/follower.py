@@ -17,7 +17,7 @@ from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import ClockSet
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, batch_pae, decode_entry, pae
+from deedbook.ledger.format.envelope import Entry, decode_entry, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 from deedbook.ledger.log.keys import id_key
@@ -99,6 +99,7 @@ class LogFollower:
             if (refusal := replayed.refused or replayed.misplaced) is not None:
                 raise _unfit(index, str(refusal)) from refusal
             pending.entries.append(data)
+            pending.leaves.append(entry.leaf(candidate.commitment))
             pending.id_keys.append(id_key(candidate.body.stream, candidate.id))
             pending.accepted_ms = entry.accepted_ms
         layer = replay.state
@@ -115,8 +116,8 @@ def _check_unit(start: int, unit: list[SignedEntry]) -> None:
             raise _unfit(start + position, "it does not belong to the signed batch around it")
     if len(unit) > 1 and sum(len(signed.entry.body) for signed in unit) > batch_size_max_bytes:
         raise _unfit(start, f"its batch exceeds {batch_size_max_bytes} bytes")
-    bodies = [pae(signed.entry.body) for signed in unit]
-    if not verify(first.key, batch_pae(bodies) if len(unit) > 1 else bodies[0], first.sig):
+    commitments = [signed.candidate.commitment for signed in unit]
+    if not verify(first.key, signed_bytes(commitments), first.sig):
         raise _unfit(start, "its signature is not valid")
 
 

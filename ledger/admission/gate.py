@@ -30,7 +30,7 @@ from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
@@ -119,7 +119,7 @@ def _last_term(snapshot: Snapshot) -> Term | None:
 def _events(snapshot: Snapshot, stream: str, indexes: list[tuple[int, bytes]] | None = None) -> Iterator[Event]:
     for version, (index, digest) in enumerate(snapshot.stream_indexes(stream) if indexes is None else indexes, 1):
         event, entry = _read(snapshot, index)
-        if event.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:
+        if event.stream != stream or event.id != event_id(digest) or entry.stream_version != version:
             raise _differs(stream)
         if not snapshot.is_skipped(index):
             yield event
@@ -223,7 +223,7 @@ class Gate:
                     self._publish(snapshot.size, pending.entries)
                     # If we crash here, the stream is ahead of the log, which catches up at the next start. Nobody got
                     # an answer, and a caller that submits again gets the first answer.
-                new_head, _ = self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
+                new_head = self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
             # If we crash before this line, nothing of the group is in the log and nobody got an answer. After it, a
             # caller without an answer submits again, and gets the first answer.
         except BaseException:
@@ -245,6 +245,7 @@ class Gate:
         if not decided.entries:
             return [base.first_answer(repeat.index, pending) for repeat in decided.accepted]
         pending.entries += decided.entries
+        pending.leaves += decided.leaves
         pending.id_keys += [keys.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
 
@@ -330,7 +331,7 @@ class Transaction(Base):
         """Return the answer that the first submission of the event at ``index`` got, perhaps in this group."""
         data = self._snapshot.entry(index) if index < self.size else pending.entries[index - self.size]
         entry = decode_entry(data)
-        return Accepted(index, event_id(pae(entry.body)), entry.accepted_ms, is_repeat=True)
+        return Accepted(index, event_id(entry.commitment), entry.accepted_ms, is_repeat=True)
 
 
 def check_is_alone(snapshot: Snapshot) -> None:

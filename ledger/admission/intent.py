@@ -33,7 +33,7 @@ def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Int
     _check_storer(body, data, submission.key, snapshot, now_ms)
     if candidates[0].secret is not None and not body.allow_secret:
         raise secret_refusal(candidates[0].secret)
-    raw, sig = candidates[0].raw, submission.sigs[0]
+    raw, sig = candidates[0].raw, submission.sig
     return Intent(
         body.author,
         bytes.fromhex(digest),

@@ -29,7 +29,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import Entry, decode_entry
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.lifecycle.authority import compromised_at
 from deedbook.ledger.limits import body_size_max_bytes
@@ -142,7 +142,7 @@ def read_candidate(entry: Entry) -> Candidate:
         message = f"the body has {len(entry.body)} bytes, and the limit is {body_size_max_bytes}"
         raise Refused("TOO_LARGE", message)
     body, content = decode_body(entry.body)
-    return Candidate(body, content, event_id(pae(entry.body)), entry.body)
+    return Candidate(body, content, entry.commitment, entry.body)
 
 
 class MissingEntries(msgspec.Struct, frozen=True):

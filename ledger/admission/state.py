@@ -83,7 +83,7 @@ class MemoryState(Base):
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
-        index = self.indexes.get(bytes.fromhex(event_id[7:]))
+        index = self.indexes.get(bytes.fromhex(event_id.partition(":")[2]))
         return index if index is not None and self.streams[index] == _short_digest(stream) else None
 
     def take(self, layer: Layer) -> None:
@@ -99,13 +99,13 @@ class MemoryState(Base):
 
     def remember(self, event_id: str, stream: str, index: int) -> None:
         """Record the id and the stream of the event at ``index``; the first index of an id counts."""
-        self.indexes.setdefault(bytes.fromhex(event_id[7:]), index)
+        self.indexes.setdefault(bytes.fromhex(event_id.partition(":")[2]), index)
         self.streams.extend([0] * (index - len(self.streams)))
         self.streams.append(_short_digest(stream))
 
     def knows(self, ref: str) -> bool:
         """Return whether ``ref`` is the id of an event seen so far."""
-        return bytes.fromhex(ref[7:]) in self.indexes
+        return bytes.fromhex(ref.partition(":")[2]) in self.indexes
 
 
 def _short_digest(stream: str) -> int:

@@ -12,7 +12,8 @@ A bundle of a log contains these members, in this order:
     manifest.json             the description of the bundle (``Manifest``): RFC 8785 and a newline
     schemas.json              the fields of each kind, and the rules: the tables whose hash is in verify.py
     tile/L/N[.p/W]            the hashes of the tree, C2SP tlog-tiles
-    tile/entries/N[.p/W]      the entries, each after its length as big-endian u16, C2SP tlog-tiles
+    tile/entries/N[.p/W]      the bare forms of the entries, each after its length as big-endian u16, C2SP tlog-tiles
+    tile/bodies/N[.p/W]       the bodies of the same entries, each after its length; this follows each tile of entries
     verify.py                 verifies all of it; needs Python, PyNaCl and blake3, and nothing of Deedbook
 
 A bundle of one stream is a part of a log (``ledger.admission.replay``): authority, the stream, and the streams that its

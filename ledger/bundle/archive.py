@@ -14,10 +14,11 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from deedbook.ledger.bundle.layout import ENTRY_LENGTH_BYTES, Manifest, entry_range, member_names, tile_name
+from deedbook.ledger.bundle.layout import Manifest, entry_range, member_names, split_tile, tile_name
 from deedbook.ledger.bundle.signed_file import BEGINNING, read_signed_file, signed_file_size_max_bytes
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import decode_strict, json_decoder
+from deedbook.ledger.format.envelope import with_body
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from deedbook.ledger.proof.receipt import receipt_size_max_bytes
@@ -47,7 +48,7 @@ _SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(
         (r"entries/\d{20}\.entry", entry_size_max_bytes),
         (r"entries/\d{20}\.tlog-proof", receipt_size_max_bytes + batch_events_max * HASH_SIZE),
         (r"tile/\d{1,2}/(x\d{3}/)*\d{3}(\.p/\d{1,3})?", TILE_WIDTH * HASH_SIZE),
-        (r"tile/entries/(x\d{3}/)*\d{3}(\.p/\d{1,3})?", TILE_WIDTH * (2 + entry_size_max_bytes)),
+        (r"tile/(entries|bodies)/(x\d{3}/)*\d{3}(\.p/\d{1,3})?", TILE_WIDTH * (2 + entry_size_max_bytes)),
     )
 )
 
@@ -131,17 +132,16 @@ class Bundle(Resource):
         return self._file.read(size)
 
     def read_tile(self, number: int, width: int) -> list[bytes]:
-        """Return the entries in a tile of a bundle of a log. Raises Corrupted: the tile has another number of them."""
-        name = tile_name("entries", number, width)
-        content, entries, start = self.read(name), list[bytes](), 0
-        while len(entries) < width:
-            end = start + ENTRY_LENGTH_BYTES + int.from_bytes(content[start : start + ENTRY_LENGTH_BYTES], "big")
-            entries.append(content[start + ENTRY_LENGTH_BYTES : end])
-            start = end
-        if start != len(content):
+        """Return the entries in a tile of a bundle of a log. Raises Corrupted: a tile has another number of items."""
+        return list(map(with_body, self._items("entries", number, width), self._items("bodies", number, width)))
+
+    def _items(self, part: str, number: int, width: int) -> list[bytes]:
+        name = tile_name(part, number, width)
+        items = split_tile(self.read(name), width)
+        if items is None:
             index = number * TILE_WIDTH
             raise Corrupted("CORRUPTED", f"{name} does not contain {width} entries", member=name, index=index)
-        return entries
+        return items
 
     def _read_signed_file(self, path: Path) -> None:
         assert self._file is not None  # noqa: S101 - a signed file is a file

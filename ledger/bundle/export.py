@@ -34,8 +34,8 @@ from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import UNREADABLE
-from deedbook.ledger.format.envelope import BodyHead, decode_entry, head_of
-from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, node_hash
+from deedbook.ledger.format.envelope import BodyHead, decode_entry, entry_leaf, head_of, without_body
+from deedbook.ledger.format.merkle import inclusion_proof, node_hash
 from deedbook.ledger.log.expiry import refs_in
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
 from deedbook.ledger.proof.checkpoint import parse_checkpoint
@@ -161,7 +161,7 @@ def export_bundle(
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
         for name, content in _members(client, manifest, survey, members):
             write(name, content)
-            if name.startswith("tile/entries/"):
+            if name.startswith("tile/bodies/"):
                 done = min(checkpoint.size, layout.entry_range(name)["end"])
                 report(checkpoint.size + done, 2 * checkpoint.size)
     return Exported(manifest, sorted(survey.needed - {*blobs}))
@@ -297,7 +297,7 @@ def _missing(index: int) -> Corrupted:
 def _survey(client: Client, size: int, stream: str | None, report: Callable[[int], None]) -> _Survey:
     survey = _Survey(TreeHashes(), [], set(), set(), {}, BundlePage())
     for index, data in read_range(client, 0, size):
-        survey.tree.add(leaf_hash(data))
+        survey.tree.add(entry_leaf(data))
         if stream is None:
             survey.page.add(index, data)
         head = _decode_head(index, data)
@@ -384,9 +384,9 @@ def _members(
                 yield layout.tile_name(level, number, width), survey.tree.tile(level, number, width)
         for number, width in layout.tiles_of(manifest.size, 0):
             start = number * TILE_WIDTH
-            entries = [data for _, data in read_range(client, start, start + width)]
-            content = b"".join(len(data).to_bytes(2, "big") + data for data in entries)
-            yield layout.tile_name("entries", number, width), content
+            parts = zip(*(without_body(data) for _, data in read_range(client, start, start + width)), strict=True)
+            for part, items in zip(("entries", "bodies"), parts, strict=True):
+                yield layout.tile_name(part, number, width), layout.join_tile(items)
     yield "verify.py", fixed["verify.py"]
 
 

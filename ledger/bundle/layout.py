@@ -21,8 +21,8 @@ from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier
 
 FORMAT: Final = "deedbook-bundle-1"
-ENTRY_LENGTH_BYTES: Final = 2  # before each entry in a tile of entries
-_TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
+LENGTH_BYTES: Final = 2  # before each item in a tile of entries or bodies
+_TILE: Final = re.compile(r"tile/(\d{1,2}|entries|bodies)/((?:x\d{3}/)*\d{3})", re.ASCII)
 
 # The authority events of a ledger, in order: (index, author, data).
 AuthorityEvents: TypeAlias = Iterable[tuple[int, str, EventData]]
@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def tile_name(level: int | str, number: int, width: int = TILE_WIDTH) -> str:
-    """Return the path of a tile; with the level ``entries``, of an entry bundle (C2SP tlog-tiles, Merkle Tree)."""
+    """Return the path of a tile; with the level ``entries`` or ``bodies``, of an entry bundle or its bodies."""
     digits = f"{number:03d}"
     digits = digits.zfill(-(-len(digits) // 3) * 3)
     parts = [digits[start : start + 3] for start in range(0, len(digits), 3)]
@@ -72,6 +72,21 @@ def tiles_of(size: int, level: int) -> Iterator[tuple[int, int]]:
         yield number, TILE_WIDTH
     if partial:
         yield whole, partial
+
+
+def split_tile(content: bytes, count: int) -> list[bytes] | None:
+    """Return the ``count`` items of a tile of entries or bodies, each after its length; None: it has another number."""
+    items, start = list[bytes](), 0
+    while len(items) < count:
+        end = start + LENGTH_BYTES + int.from_bytes(content[start : start + LENGTH_BYTES], "big")
+        items.append(content[start + LENGTH_BYTES : end])
+        start = end
+    return items if start == len(content) else None
+
+
+def join_tile(items: Iterable[bytes]) -> bytes:
+    """Return the items of a tile of entries or bodies joined, each after its length (C2SP tlog-tiles, Log entries)."""
+    return b"".join(len(item).to_bytes(LENGTH_BYTES, "big") + item for item in items)
 
 
 def levels_of(size: int) -> range:
@@ -115,7 +130,8 @@ def member_names(manifest: Manifest) -> Iterator[str]:
     if manifest.content == "log":
         for level in levels_of(manifest.size):
             yield from (tile_name(level, number, width) for number, width in tiles_of(manifest.size, level))
-        yield from (tile_name("entries", number, width) for number, width in tiles_of(manifest.size, 0))
+        for number, width in tiles_of(manifest.size, 0):
+            yield from (tile_name(part, number, width) for part in ("entries", "bodies"))
     yield "verify.py"
 
 
@@ -161,7 +177,7 @@ def entry_range(name: str) -> dict[str, int]:
     match = _TILE.match(name)
     if match is None:
         return {}
-    level = 0 if match[1] == "entries" else int(match[1])
+    level = int(match[1]) if match[1].isdecimal() else 0
     width = TILE_WIDTH ** (level + 1)
     start = int(match[2].replace("x", "").replace("/", "")) * width
     return {"index": start, "end": start + width}

@@ -17,8 +17,8 @@ from deedbook.ledger.bundle import layout
 from deedbook.ledger.client.local_reader import Views, is_selected
 from deedbook.ledger.client.reads import HeadView, LogReads, Page
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.format.envelope import decode_entry, event_id, head_of, pae
-from deedbook.ledger.format.merkle import leaf_hash, root_of
+from deedbook.ledger.format.envelope import commitment_to, decode_entry, entry_leaf, event_id, head_of
+from deedbook.ledger.format.merkle import root_of
 from deedbook.ledger.log.blobs import blob_not_found, check_blob
 from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.ledger.system.resource import Resource
@@ -170,7 +170,7 @@ class BundleReader(Resource):
             self._refuse("it proves only its own checkpoint")
         root = manifest.root
         if size < manifest.size:  # an answer about the past names the root of that time
-            root = root_of([leaf_hash(self._read(index)) for index in range(size)]).hex()
+            root = root_of([entry_leaf(self._read(index)) for index in range(size)]).hex()
         return ConsistencyProof(size, root)
 
     def prove(self, index: int) -> Receipt:
@@ -190,4 +190,4 @@ class BundleReader(Resource):
 
 
 def _id_of(body: bytes) -> str:
-    return event_id(pae(body))
+    return event_id(commitment_to(body))

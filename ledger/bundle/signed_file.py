@@ -35,8 +35,8 @@ from deedbook.ledger.format.codec import (
     encode_sorted,
     json_decoder,
 )
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, head_of
-from deedbook.ledger.format.merkle import leaf_hash, shared_hashes, shared_paths
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, entry_leaf, head_of
+from deedbook.ledger.format.merkle import shared_hashes, shared_paths
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.limits import json_depth_max
 from deedbook.ledger.proof.checkpoint import parse_checkpoint
@@ -261,7 +261,7 @@ def _members_of(file: SignedFile) -> tuple[layout.Manifest, dict[str, bytes]]:
         files={},
     )
     hashes = [decode_base64(value, "hash") for value in file.hashes]
-    paths = shared_paths({index: leaf_hash(data) for index, data in entries.items()}, checkpoint.size, hashes)
+    paths = shared_paths({index: entry_leaf(data) for index, data in entries.items()}, checkpoint.size, hashes)
     members = {layout.blob_name(ref): blob for ref, blob in blobs.items()}
     members |= {"checkpoint": note.encode(), "ends": "\n".join(file.ends).encode()}
     page, authority = BundlePage(), list[tuple[int, str, EventData]]()

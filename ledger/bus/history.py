@@ -27,8 +27,7 @@ from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.envelope import decode_entry
-from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf
 from deedbook.ledger.log.keys import key_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.state import Snapshot
@@ -204,7 +203,7 @@ async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tupl
             data = entry_at(seq, message)
             if data is None:
                 return frontier.size, frontier.root()
-            frontier = frontier.extend([leaf_hash(data)])
+            frontier = frontier.extend([entry_leaf(data)])
     return frontier.size, frontier.root()
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from deedbook.ledger.errors import Corrupted, Refused, message_of
 from deedbook.ledger.format.codec import decode_base64, decode_decimal, encode_base64
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id
 from deedbook.ledger.format.signatures import is_signed
 
 INDEX: Final = "Deedbook-Index"
@@ -36,7 +36,7 @@ def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
     """Return the headers under which an entry's body is published."""
     headers = {
         INDEX: str(index),
-        ID: event_id(pae(entry.body)),
+        ID: event_id(entry.commitment),
         KEY: entry.key.hex(),
         SIGNATURE: encode_base64(entry.sig),
         ACCEPTED: str(entry.accepted_ms),

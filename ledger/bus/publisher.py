@@ -29,8 +29,8 @@ from deedbook.ledger.bus.stream import Generation, raise_degraded, scrub_quick, 
 from deedbook.ledger.bus.subjects import event_subject
 from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE, json_decoder, read_json
-from deedbook.ledger.format.envelope import decode_entry, pae
-from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, subtrees_of
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.merkle import inclusion_proof, subtrees_of
 from deedbook.ledger.log.log import Log
 
 ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
@@ -277,7 +277,7 @@ def messages_of(
         address = _address.decode(entry.body)
         subject = event_subject(ledger, address.kind, address.stream)
         headers, unit_left = headers_of(index, entry, path), entry.batch_size - 1 - entry.batch_index
-        messages.append(OutboundMessage(index, subject, entry.body, headers, leaf_hash(data), unit_left))
+        messages.append(OutboundMessage(index, subject, entry.body, headers, entry.leaf(), unit_left))
     return messages
 
 
@@ -286,5 +286,5 @@ def _paths(batch: list[bytes], start: int, size: int) -> list[list[bytes]]:
         raise Corrupted(
             "CORRUPTED", f"the signed batch from entry {start} on is not whole: run `deed fsck`", index=start
         )
-    subtrees = subtrees_of([leaf_hash(pae(decode_entry(data).body)) for data in batch])
+    subtrees = subtrees_of([decode_entry(data).commitment for data in batch])
     return [inclusion_proof(position, size, subtrees) for position in range(size)]

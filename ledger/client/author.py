@@ -15,7 +15,7 @@ from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.format.codec import encode_canonical
-from deedbook.ledger.format.envelope import Submission, batch_pae, check_shape, pae
+from deedbook.ledger.format.envelope import Submission, check_shape, commitment_to, signed_bytes
 from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.secrets.scanner import is_secret_text, refusal, scan_bodies
 
@@ -77,15 +77,13 @@ def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
     return encode_canonical(body | {name: value for name, value in optional.items() if value is not None})
 
 
-def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission:
-    """Return the submission of ``bodies``, with one signature over all of them, or with ``each`` a signature per body.
+def sign(bodies: Sequence[bytes], key: Key) -> Submission:
+    """Return the submission of ``bodies``, with one signature over all of them.
 
     Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when they do not fit into one submission.
     """
-    signed = [pae(body) for body in bodies]
-    to_sign = signed if each or len(signed) == 1 else [batch_pae(signed)]
-    sigs = tuple(key.sign(message) for message in to_sign)
-    return check_shape(Submission(1, key.public, sigs, tuple(bodies)))
+    sig = key.sign(signed_bytes([commitment_to(body) for body in bodies]))
+    return check_shape(Submission(1, key.public, sig, tuple(bodies)))
 
 
 def draft_and_sign(drafts: Sequence[Draft], key: Key, *, ledger: str, author: str, at: str | None = None) -> Submission:

@@ -16,9 +16,9 @@ from deedbook.ledger import limits
 from deedbook.ledger.client.reads import EntryReads, HeadView, LogReads, Page
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.codec import UNREADABLE, json_decoder
-from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id
 from deedbook.ledger.format.forms import ROOT
-from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
+from deedbook.ledger.format.merkle import inclusion_path
 from deedbook.ledger.trust.history import ConsistencyProof, ResetPoint, StreamPage, StreamRequest
 
 if TYPE_CHECKING:
@@ -204,13 +204,13 @@ def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
     """
     if entry.batch_size == 1:
         return []
-    start, bodies = index - entry.batch_index, list[bytes]()
-    while len(bodies) < entry.batch_size:
-        page = reads.entries(start + len(bodies), limit=entry.batch_size - len(bodies))
+    start, commitments = index - entry.batch_index, list[bytes]()
+    while len(commitments) < entry.batch_size:
+        page = reads.entries(start + len(commitments), limit=entry.batch_size - len(commitments))
         if not page.entries:
             return []
-        bodies += [decode_entry(data).body for _, data in page.entries]
-    return inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index)
+        commitments += [decode_entry(data).commitment for _, data in page.entries]
+    return inclusion_path(commitments, entry.batch_index)
 
 
 class _ResetData(msgspec.Struct):
@@ -241,7 +241,7 @@ def read_reset(client: LogReads, event: str) -> ResetPoint:
         with suppress(*UNREADABLE):
             reset = _reset_body.decode(entry.body)
             is_root = (reset.kind, reset.author) == ("ledger.history_reset", ROOT)
-            if is_root and event_id(pae(entry.body)) == event:
+            if is_root and event_id(entry.commitment) == event:
                 return ResetPoint(index, reset.data.abandoned_size, reset.data.abandoned_root, reset.data.reason)
     message = f"the log names the history reset {event}, but has no such entry by root"
     raise Corrupted("HISTORY_CHANGED", message)

@@ -24,7 +24,7 @@ from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRe
 from deedbook.ledger.trust.store import TrustStore
 
 poll_interval_s: Final = 0.02
-_EVENT_ID: Final = r"blake3:[0-9a-f]{64}\Z"
+_EVENT_ID: Final = r"event:[0-9a-f]{64}\Z"
 
 
 class Views(Protocol):
@@ -123,7 +123,7 @@ class LocalReader(Resource):
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         if re.match(_EVENT_ID, event_id) is None:
-            raise Refused("INVALID_FIELD", "an event's id is blake3: and 64 hex digits", path="$.id")
+            raise Refused("INVALID_FIELD", "an event's id is event: and 64 hex digits", path="$.id")
         with self._log.snapshot() as snapshot:
             return snapshot.index_of(stream, event_id)
 

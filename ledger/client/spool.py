@@ -23,7 +23,7 @@ import msgspec
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.format.envelope import Submission, decode_submission, event_id, pae
+from deedbook.ledger.format.envelope import Submission, commitment_to, decode_submission, event_id
 from deedbook.ledger.system.files import as_unavailable, lock_folder, read_regular, replacing, sync_folder, write_whole
 from deedbook.ledger.trust.history import log_notice
 
@@ -221,8 +221,8 @@ class Spool:
             )
             return Unavailable("SPOOL_FULL", message, folder=str(self.folder), events=events, size=size)
         number = 1 + max(map(_number, stored), default=0)
-        ids = [event_id(pae(body)) for body in submission.bodies]
-        path = self.folder / f"{number:09}-{len(heads)}-{ids[0].removeprefix('blake3:')[:16]}.msg"
+        ids = [event_id(commitment_to(body)) for body in submission.bodies]
+        path = self.folder / f"{number:09}-{len(heads)}-{ids[0].partition(':')[2][:16]}.msg"
         # With the label, the next writer removes what a crash left.
         with _own_files(path), replacing(path, label="spool-") as file:
             file.write(content)

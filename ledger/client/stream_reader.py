@@ -29,8 +29,8 @@ from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.format.codec import UNREADABLE, encode_packed, read_msgpack
-from deedbook.ledger.format.envelope import Entry, decode_entry
-from deedbook.ledger.format.merkle import leaf_hash, verify_inclusion
+from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf
+from deedbook.ledger.format.merkle import verify_inclusion
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import resolved
@@ -198,7 +198,7 @@ class StreamReader:
         ):
             raise unproven(f"the log of {checked.head.size} entries does not continue the log of {size}", size=size)
         if last.index != size - 1 or not verify_inclusion(
-            leaf_hash(last.data), last.index, size, last.path, bytes.fromhex(head.root)
+            entry_leaf(last.data), last.index, size, last.path, bytes.fromhex(head.root)
         ):
             raise unproven(f"entry {last.index} is not the last of {size}", size=size)
         entries = [(index, data) for index, data in checked.entries if index < size]
@@ -372,7 +372,7 @@ class _Run:
 
     def _entry(self, proven: ProvenEntry) -> tuple[Entry, Candidate]:
         index, root = proven.index, bytes.fromhex(self.head.root)
-        if not verify_inclusion(leaf_hash(proven.data), index, self.head.size, proven.path, root):
+        if not verify_inclusion(entry_leaf(proven.data), index, self.head.size, proven.path, root):
             raise unproven(f"entry {index} is not in the tree of the ledger's head", index=index)
         try:
             return read_entry(proven.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deedbook.ledger.events.body import Event, decode_body, make_event
-from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import Entry, decode_entry, event_id
 
 
 def read_event(index: int, data: bytes | Entry) -> Event:
@@ -14,5 +14,5 @@ def read_event(index: int, data: bytes | Entry) -> Event:
     entry = data if isinstance(data, Entry) else decode_entry(data)
     body, content = decode_body(entry.body)
     return make_event(
-        body, content, index=index, event_id=event_id(pae(entry.body)), key=entry.key, accepted_ms=entry.accepted_ms
+        body, content, index=index, event_id=event_id(entry.commitment), key=entry.key, accepted_ms=entry.accepted_ms
     )

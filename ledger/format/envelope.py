@@ -1,19 +1,22 @@
-"""The signed bytes, event ids, entries and submissions.
+"""Commitments, signed bytes, event ids, entries and submissions.
 
-The signed bytes are DSSE's pre-authentication encoding (PAE) of the body under Deedbook's event type, or, for a batch,
-the PAE of (size, RFC 6962 root over the events' PAEs) under the batch type: one signature, many events. The log stores
-*entries*, hashes them into the tree, serves and replicates them. An entry with any other encoding is refused.
+The *commitment* to an event is the RFC 6962 leaf hash of the body's PAE, DSSE's pre-authentication encoding. It is the
+event's id. A signature covers the events of one submission, one or more: the PAE of their number and the RFC 6962 root
+over their commitments. The log stores *entries*. Its tree hashes each entry in its *bare form*, which holds the
+commitment in place of the body: signatures, receipts and checkpoints stay valid without the body. An entry with any
+other encoding is refused.
 
 Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``proto/README.md``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from blake3 import blake3
+from msgspec.structs import replace
 
 from deedbook.ledger.errors import AS_A_BLOB, Refused
 from deedbook.ledger.format.codec import (
@@ -25,7 +28,7 @@ from deedbook.ledger.format.codec import (
     json_decoder,
     msgpack_decoder,
 )
-from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, tree_size_max
+from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, root_of_path, tree_size_max
 from deedbook.ledger.limits import (
     batch_events_max,
     batch_size_max_bytes,
@@ -44,22 +47,27 @@ _BATCH_PREFIX: Final = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} ".encode()
 
 
 def pae(body: bytes) -> bytes:
-    """Return the bytes that an event's own signature covers."""
+    """Return the PAE of a body."""
     return b"%b%d %b" % (_EVENT_PREFIX, len(body), body)
 
 
-def event_id(signed: bytes) -> str:
-    """Return the id of the event whose PAE is ``signed``."""
-    return "blake3:" + blake3(signed).hexdigest()
+def commitment_to(body: bytes) -> bytes:
+    """Return the 32 bytes that stand for a body in its signature, its id and the tree."""
+    return leaf_hash(pae(body))
 
 
-def batch_pae(signed: list[bytes]) -> bytes:
-    """Return the bytes that the signature of a batch covers, from the PAEs of its events in order."""
-    return batch_root_pae(len(signed), root_of([leaf_hash(event) for event in signed]))
+def event_id(commitment: bytes) -> str:
+    """Return the id of the event with this commitment."""
+    return "event:" + commitment.hex()
 
 
-def batch_root_pae(size: int, root: bytes) -> bytes:
-    """Return the bytes that the signature of a batch covers, from its size and RFC 6962 root."""
+def signed_bytes(commitments: Sequence[bytes]) -> bytes:
+    """Return the bytes that the signature of a submission covers, from the commitments to its events in order."""
+    return signed_root(len(commitments), root_of(commitments))
+
+
+def signed_root(size: int, root: bytes) -> bytes:
+    """Return the bytes that the signature of a submission covers, from its number of events and their root."""
     body = size.to_bytes(8, "big") + root
     return b"%b%d %b" % (_BATCH_PREFIX, len(body), body)
 
@@ -83,10 +91,10 @@ def head_of(body: bytes) -> BodyHead:
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One stored event: the author's bytes, key and signature, its position in its batch, the ledger's time and counts.
 
-    ``batch_size`` 1: the signature covers the event's own PAE. ``accepted_ms`` (Unix) decreases along the log only at a
-    ``ledger.clock_set`` (``lifecycle.clock``). ``stream_version`` counts the entries of the stream, and
-    ``authority_version`` those of authority in the whole log, both up to and including this one: they show a reader of
-    some entries which ones are missing.
+    A *batch* is the events of one submission; ``sig`` covers ``signed_bytes`` of all its ``batch_size`` events.
+    ``accepted_ms`` (Unix) decreases along the log only at a ``ledger.clock_set`` (``lifecycle.clock``).
+    ``stream_version`` counts the entries of the stream, and ``authority_version`` those of authority in the whole log,
+    both up to and including this one: they show a reader of some entries which ones are missing.
     """
 
     version: int
@@ -100,12 +108,53 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     stream_version: int
     authority_version: int
 
+    @property
+    def commitment(self) -> bytes:
+        """The commitment to the body, which a bare form has in its place."""
+        return self.body if len(self.body) == hash_size_bytes else commitment_to(self.body)
+
     def encode(self) -> bytes:
         """Return the bytes of the entry as the log stores them."""
         return encode_packed(self)
 
+    def bare_form(self, commitment: bytes | None = None) -> bytes:
+        """Return the bytes that the tree hashes; ``commitment`` spares hashing the body again."""
+        return encode_packed(replace(self, body=commitment or self.commitment))
+
+    def leaf(self, commitment: bytes | None = None) -> bytes:
+        """Return the entry's leaf hash in the log's tree."""
+        return leaf_hash(self.bare_form(commitment))
+
 
 _entry_decoder = msgpack_decoder(Entry)
+
+
+def without_body(data: bytes) -> tuple[bytes, bytes]:
+    """Return the bare form and the body of an entry's bytes; of bytes that are no entry, these bytes and no body."""
+    try:
+        entry = decode_entry(data)
+    except Refused:
+        return data, b""
+    return entry.bare_form(), entry.body
+
+
+def with_body(bare: bytes, body: bytes) -> bytes:
+    """Return the bytes of an entry from its bare form and its body; the caller compares the commitment.
+
+    A bare form that cannot be read is returned as it is.
+    """
+    try:
+        return replace(decode_entry(bare), body=body).encode()
+    except Refused:
+        return bare
+
+
+def entry_leaf(data: bytes) -> bytes:
+    """Return the leaf hash of an entry's bytes, in either form; for other bytes, a hash that no tree has."""
+    try:
+        return decode_entry(data).leaf()
+    except Refused:
+        return leaf_hash(data)
 
 
 def decode_entry(data: bytes) -> Entry:
@@ -135,20 +184,12 @@ def split_hashes(path: bytes) -> list[bytes]:
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """1 to 256 events, signed by one key and committed together or not at all.
-
-    It has one signature for each body, or one for all of them (a batch signature over ``batch_pae``).
-    """
+    """1 to 256 events, signed together by one key (``signed_bytes``), and committed together or not at all."""
 
     version: Literal[1]
     key: bytes
-    sigs: tuple[bytes, ...]
+    sig: bytes
     bodies: tuple[bytes, ...]
-
-    @property
-    def is_batch_signed(self) -> bool:
-        """Whether one signature covers several events."""
-        return len(self.sigs) == 1 and len(self.bodies) > 1
 
     def encode(self) -> bytes:
         """Return the bytes of the submission as they are sent over the bus."""
@@ -161,7 +202,7 @@ def _submission_decoder() -> msgspec.msgpack.Decoder[Submission]:
 
 
 def decode_submission(data: bytes) -> Submission:
-    """Return the submission in ``data``: Deedbook's msgpack form, a DSSE JSON envelope, or a JSON array of those.
+    """Return the submission in ``data``: Deedbook's msgpack form, or a DSSE JSON envelope with the bodies.
 
     Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
     """
@@ -170,7 +211,7 @@ def decode_submission(data: bytes) -> Submission:
             f"a submission of {len(data)} bytes exceeds {request_size_max_bytes}: send fewer events, or {AS_A_BLOB}"
         )
         raise Refused("TOO_LARGE", message, size=len(data))
-    if data[:1] in (b"{", b"["):
+    if data[:1] == b"{":
         return _from_dsse(data)
     return check_shape(decode_packed(data, _submission_decoder()))
 
@@ -190,75 +231,65 @@ def check_shape(submission: Submission) -> Submission:
     if size > batch_size_max_bytes:
         message = f"a submission of {size} bytes exceeds {batch_size_max_bytes}: send fewer events, or {AS_A_BLOB}"
         raise Refused("TOO_LARGE", message, size=size)
-    if len(submission.sigs) not in (1, count):
-        raise Refused("INVALID_FORMAT", "a submission must have one signature, or one for each event")
-    if len(submission.key) != 32 or any(len(sig) != 64 for sig in submission.sigs):
+    if len(submission.key) != 32 or len(submission.sig) != 64:
         raise Refused("INVALID_FORMAT", "a key must have 32 bytes and a signature 64")
     return submission
 
 
 class DsseSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One signature of a DSSE envelope; ``keyid`` is ``ed25519:`` + the public key in hex."""
+    """The signature of a DSSE envelope; ``keyid`` is ``ed25519:`` + the public key in hex."""
 
     keyid: Annotated[str, msgspec.Meta(pattern=r"^ed25519:[0-9a-f]{64}\Z")]
     sig: str
 
 
-class DsseBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The position of an event in its signed batch, and the RFC 6962 path to the batch root (base64)."""
-
-    index: int
-    size: int
-    path: list[str]
-
-
 class DsseEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """A DSSE JSON envelope (DSSE envelope.md) of one event.
+    """A DSSE JSON envelope (DSSE envelope.md) over the number and root of a submission's events, with their bodies.
 
-    ``deedbook_batch`` is Deedbook's extension for an event signed within a batch.
+    The export of one event of several has only its body, with its ``index`` in the submission and the RFC 6962 ``path``
+    to the root. All bytes are in base64.
     """
 
     payload_type: str
     payload: str
-    signatures: list[DsseSignature]
-    deedbook_batch: DsseBatch | None = None
+    signatures: Annotated[list[DsseSignature], msgspec.Meta(min_length=1, max_length=1)]
+    bodies: Annotated[list[str], msgspec.Meta(min_length=1, max_length=batch_events_max)]
+    index: int | None = None
+    path: list[str] | None = None
 
 
 @cache
-def _dsse_decoder() -> msgspec.json.Decoder[DsseEnvelope | list[DsseEnvelope]]:
-    return json_decoder(DsseEnvelope | list[DsseEnvelope])
+def _dsse_decoder() -> msgspec.json.Decoder[DsseEnvelope]:
+    return json_decoder(DsseEnvelope)
 
 
-def to_dsse(entry: Entry, path: list[bytes] | None = None) -> dict[str, Any]:
-    """Return the event as a DSSE JSON envelope; a batch-signed one needs its ``path`` within the batch."""
-    batch = None
-    if entry.batch_size > 1:
-        hashes = [encode_base64(sibling) for sibling in path or []]
-        batch = DsseBatch(entry.batch_index, entry.batch_size, hashes)
+def to_dsse(entry: Entry, path: list[bytes]) -> dict[str, Any]:
+    """Return the event as a DSSE JSON envelope; ``path`` leads from its commitment to the root of its batch."""
+    root = root_of_path(entry.commitment, entry.batch_index, entry.batch_size, path)
+    if root is None:
+        raise Refused("INVALID_FORMAT", "the path does not fit the position of the event in its batch")
     envelope = DsseEnvelope(
-        payload_type=EVENT_TYPE,
-        payload=encode_base64(entry.body),
+        payload_type=BATCH_TYPE,
+        payload=encode_base64(entry.batch_size.to_bytes(8, "big") + root),
         signatures=[DsseSignature("ed25519:" + entry.key.hex(), encode_base64(entry.sig))],
-        deedbook_batch=batch,
+        bodies=[encode_base64(entry.body)],
+        index=entry.batch_index if entry.batch_size > 1 else None,
+        path=[encode_base64(sibling) for sibling in path] or None,
     )
     plain: dict[str, Any] = msgspec.to_builtins(envelope)
     return plain
 
 
 def _from_dsse(data: bytes) -> Submission:
-    decoded = decode_strict(data, _dsse_decoder())
-    envelopes = decoded if isinstance(decoded, list) else [decoded]
-    bodies, sigs, keys = [], [], set()
-    for envelope in envelopes:
-        if envelope.payload_type != EVENT_TYPE:
-            raise Refused("INVALID_FORMAT", f"the payload type must be {EVENT_TYPE}", found=envelope.payload_type)
-        if envelope.deedbook_batch is not None:
-            raise Refused("INVALID_FORMAT", "an event of a signed batch must be submitted with its whole batch")
-        if len(envelope.signatures) != 1:
-            raise Refused("INVALID_FORMAT", "an envelope must have exactly one signature")
-        bodies.append(decode_base64(envelope.payload, "payload"))
-        sigs.append(decode_base64(envelope.signatures[0].sig, "signature"))
-        keys.add(bytes.fromhex(envelope.signatures[0].keyid.removeprefix("ed25519:")))
-    if len(keys) > 1:
-        raise Refused("INVALID_FORMAT", "one key must sign all events of a submission")
-    return check_shape(Submission(1, keys.pop() if keys else b"", tuple(sigs), tuple(bodies)))
+    envelope = decode_strict(data, _dsse_decoder())
+    if envelope.payload_type != BATCH_TYPE:
+        raise Refused("INVALID_FORMAT", f"the payload type must be {BATCH_TYPE}", found=envelope.payload_type)
+    if envelope.index is not None or envelope.path is not None:
+        raise Refused("INVALID_FORMAT", "this is the export of one event: submit the whole submission")
+    bodies = tuple(decode_base64(body, "body") for body in envelope.bodies)
+    key = bytes.fromhex(envelope.signatures[0].keyid.removeprefix("ed25519:"))
+    submission = check_shape(Submission(1, key, decode_base64(envelope.signatures[0].sig, "signature"), bodies))
+    root = root_of([commitment_to(body) for body in bodies])
+    if decode_base64(envelope.payload, "payload") != len(bodies).to_bytes(8, "big") + root:
+        raise Refused("INVALID_FORMAT", "the payload is not the number and the root of the bodies")
+    return submission

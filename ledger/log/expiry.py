@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import UNREADABLE, check_strict, encode_packed, encode_sorted, msgpack_decoder
-from deedbook.ledger.format.envelope import decode_entry, head_of
-from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf, head_of
 from deedbook.ledger.limits import (
     blob_chunk_bytes,
     blob_unreferenced_max_s,
@@ -186,7 +185,7 @@ def _is_read(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> b
 def _is_in_log(position: _Position, snapshot: Snapshot) -> bool:
     if position.size > snapshot.size:
         return False
-    return position.size == 0 or leaf_hash(snapshot.entry(position.size - 1)) == position.leaf
+    return position.size == 0 or entry_leaf(snapshot.entry(position.size - 1)) == position.leaf
 
 
 def _read_next(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> None:
@@ -203,7 +202,7 @@ def _read_next(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) ->
                 _store_reference(store, txn, ref, index)
             index += 1
     if index:
-        position = _Position(index, leaf_hash(snapshot.entry(index - 1)))
+        position = _Position(index, entry_leaf(snapshot.entry(index - 1)))
         txn.put(_POSITION, encode_packed(position), db=store.tables["usage"])
 
 

@@ -36,7 +36,7 @@ def stream_digest(stream: str) -> bytes:
 
 def id_key(stream: str, event_id: str) -> bytes:
     """Return the key of the duplicate check. Events of one stream are neighbours, so a batch touches few pages."""
-    return stream_digest(stream) + bytes.fromhex(event_id[7:])
+    return stream_digest(stream) + bytes.fromhex(event_id.partition(":")[2])
 
 
 HEAD_KEY: Final = b"h"

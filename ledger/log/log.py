@@ -16,7 +16,7 @@ import msgspec
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted
-from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.log.blobs import Blobs
 from deedbook.ledger.log.keys import HEAD_KEY, SHARED_KEY, index_key
 from deedbook.ledger.log.reader import LogReader
@@ -92,9 +92,10 @@ class Log(LogReader):
 
 
 class PendingEntries(msgspec.Struct):
-    """The additions of one write transaction: entries in order, keys of their duplicate check, changed state."""
+    """The additions of one write transaction: entries in order with their leaf hashes and ids, and changed state."""
 
     entries: list[bytes] = []
+    leaves: list[bytes] = []
     id_keys: list[bytes] = []
     state: dict[bytes, bytes] = {}
     accepted_ms: int = 0
@@ -109,17 +110,16 @@ class Appender:
         self._partial_size = -1
         self._partial: list[bytes] = []
 
-    def append(self, txn: lmdb.Transaction, head: Head, pending: PendingEntries) -> tuple[Head, list[bytes]]:
-        """Write ``pending`` after ``head``; return the new head and the leaf hash of each entry.
+    def append(self, txn: lmdb.Transaction, head: Head, pending: PendingEntries) -> Head:
+        """Write ``pending`` after ``head``; return the new head.
 
         Raises Corrupted: an entry is already stored where the head says the log ends.
         """
-        leaves = [leaf_hash(entry) for entry in pending.entries]
         self._write_entries(txn, head.size, pending)
         if self._partial_size != head.size:
             self._partial = read_leaves(self._tables, txn, head.size - head.size % TILE_WIDTH, head.size)
         frontier = Frontier.from_bytes(head.size, head.frontier)
-        frontier, self._partial = store_leaves(self._tables, txn, frontier, self._partial, leaves)
+        frontier, self._partial = store_leaves(self._tables, txn, frontier, self._partial, pending.leaves)
         self._partial_size = frontier.size
         new_head = msgspec.structs.replace(
             head,
@@ -131,7 +131,7 @@ class Appender:
         for key, value in sorted(pending.state.items()):
             txn.put(key, value, db=self._tables.state)
         txn.put(HEAD_KEY, msgspec.msgpack.encode(new_head), db=self._tables.state)
-        return new_head, leaves
+        return new_head
 
     def forget(self) -> None:
         """Drop the cached partial tile, because a transaction did not commit."""

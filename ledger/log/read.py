@@ -15,7 +15,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format import merkle
 from deedbook.ledger.format.codec import UNREADABLE
-from deedbook.ledger.format.envelope import decode_entry, head_of, pae
+from deedbook.ledger.format.envelope import decode_entry, event_id, head_of
 from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
 from deedbook.ledger.log.tables import Head, Tables
@@ -121,14 +121,11 @@ class EntrySnapshot:
         self._check_tile(self.size >> TILE_HEIGHT * level, number, width)
         return b"".join(tile_hashes(self._tables, self._txn, level, number, self.size)[:width])
 
-    def entry_bundle(self, number: int, width: int) -> bytes:
-        """Return the entries under a tile of level 0, each after its length (C2SP tlog-tiles, Log entries).
-
-        Raises as ``tile``.
-        """
+    def entries_under(self, number: int, width: int) -> list[bytes]:
+        """Return the entries under a tile of level 0. Raises as ``tile``."""
         self._check_tile(self.size, number, width)
         entries = self._tables.values(self._txn, self._tables.entries, keys.index_key(number * TILE_WIDTH))
-        return b"".join(len(data).to_bytes(2, "big") + data for data in islice(entries, width))
+        return list(islice(entries, width))
 
     def _check_tile(self, count: int, number: int, width: int) -> None:
         if not 0 < width <= min(TILE_WIDTH, count - number * TILE_WIDTH):
@@ -188,11 +185,11 @@ class EntrySnapshot:
             first = index - entry.batch_index
             if first not in batches:
                 stored = self._tables.values(self._txn, self._tables.entries, keys.index_key(first))
-                bodies = [decode_entry(member).body for member in islice(stored, entry.batch_size)]
-                if len(bodies) < entry.batch_size:
-                    missing = first + len(bodies)
+                commitments = [decode_entry(member).commitment for member in islice(stored, entry.batch_size)]
+                if len(commitments) < entry.batch_size:
+                    missing = first + len(commitments)
                     raise Corrupted("CORRUPTED", f"entry {missing} is missing: run `deed fsck`", index=missing)
-                batches[first] = merkle.subtrees_of([merkle.leaf_hash(pae(body)) for body in bodies])
+                batches[first] = merkle.subtrees_of(commitments)
             batch_path = merkle.inclusion_proof(entry.batch_index, entry.batch_size, batches[first])
         return ProvenEntry(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
 
@@ -212,7 +209,7 @@ class EntrySnapshot:
         This is cheap: the ids table keeps the events of a stream together, and the ledger's stream has few events.
         """
         events = self.stream_indexes("ledger")
-        return [(f"blake3:{digest.hex()}", index) for index, digest in events if _is_reset(self.entry(index))]
+        return [(event_id(digest), index) for index, digest in events if _is_reset(self.entry(index))]
 
     def _check_size(self, size: int) -> None:
         if not 0 <= size <= self.size:

@@ -13,7 +13,8 @@ from typing import Final
 import lmdb
 
 from deedbook.ledger.errors import Corrupted
-from deedbook.ledger.format.merkle import Frontier, SubtreeReader, leaf_hash, root_of, subtrees_of
+from deedbook.ledger.format.envelope import entry_leaf
+from deedbook.ledger.format.merkle import Frontier, SubtreeReader, root_of, subtrees_of
 from deedbook.ledger.log.keys import index_key
 from deedbook.ledger.log.tables import Tables
 
@@ -39,7 +40,7 @@ def read_leaves(tables: Tables, txn: lmdb.Transaction, start: int, end: int) -> 
     Raises Corrupted: an entry is missing.
     """
     entries = tables.values(txn, tables.entries, index_key(start))
-    leaves = [leaf_hash(entry) for entry in islice(entries, end - start)]
+    leaves = [entry_leaf(entry) for entry in islice(entries, end - start)]
     if len(leaves) != end - start:
         missing = start + len(leaves)
         raise Corrupted("CORRUPTED", f"entry {missing} is missing: run `deed fsck`", index=missing)

@@ -149,7 +149,7 @@ class _Consistency(_Arguments, frozen=True):
 
 class _Event(_Arguments, frozen=True):
     stream: str
-    id: Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
+    id: Annotated[str, msgspec.Meta(pattern=r"^event:[0-9a-f]{64}\Z")]
 
 
 class _Chunk(_Arguments, frozen=True):

@@ -51,7 +51,7 @@ _NEWEST: Final = {
     "streams": "last_index",
     "tot_tasks": "started_index",
 }
-_REF: Final = rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})"
+_REF: Final = rf"(?:(event|blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})"
 _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 T = TypeVar("T")

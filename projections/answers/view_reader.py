@@ -14,7 +14,7 @@ from deedbook.ledger.client.client import When
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.format.codec import convert, schema_error
-from deedbook.ledger.format.envelope import decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import decode_entry, event_id
 from deedbook.ledger.format.forms import STORE_PATTERN
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.environment import temporary_files_folder
@@ -221,4 +221,4 @@ def are_current(client: LogReads, stored: Sequence[ViewVersion], *, on_demand: b
     page = client.entries(position - 1, limit=1)
     if not page.entries:
         return False  # a bundle of one stream may lack this entry; folding again finds nothing to fold
-    return page.size == position and event_id(pae(decode_entry(page.entries[0][1]).body)) == last_id
+    return page.size == position and event_id(decode_entry(page.entries[0][1]).commitment) == last_id

@@ -51,7 +51,7 @@ def matching_events(context: query.QueryContext, reference: str) -> list[dict[st
         rows := context.rows("SELECT * FROM events WHERE event_index = ?", (int(reference),))
     ):
         return rows
-    for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
+    for column, algorithm in (("id", "event"), ("body_ref", "sha256")):
         events += query.by_ref(context, "SELECT * FROM events", column, algorithm, reference)
     return events
 

@@ -207,17 +207,17 @@ def _find(context: query.QueryContext, args: ReportName) -> tuple[str, str | Non
     try:
         return find_session(context, args.id)["id"], None
     except Refused as refused:
-        if refused.code != "NOT_FOUND" or query.prefix_range(args.id, "blake3") is None:
+        if refused.code != "NOT_FOUND" or query.prefix_range(args.id, "event") is None:
             raise
         select = "SELECT report_id, session_id FROM handoff_report_versions"
-        rows = query.by_ref(context, select, "report_id", "blake3", args.id)
+        rows = query.by_ref(context, select, "report_id", "event", args.id)
         sessions = {row["report_id"]: row["session_id"] for row in rows}
         whole = query.only_match(list(sessions), args.id, "session or report")
         return sessions[whole], whole
 
 
 def _is_named(report_id: str, reference: str) -> bool:
-    bounds = query.prefix_range(reference, "blake3")
+    bounds = query.prefix_range(reference, "event")
     return bounds is not None and bounds[0] <= report_id < bounds[1]
 
 

@@ -62,11 +62,11 @@ def _batches(bench: Bench, ledger: Ledger) -> Iterator[Row]:
 
 
 def _signature_each(bench: Bench, ledger: Ledger) -> Iterator[Row]:
-    bench.say("batches with a signature an event")
+    bench.say("events submitted one by one")
     count = BATCHES_A_ROUND * BATCH
 
     def signed(name: str) -> list[Submission]:
-        return batches(ledger, name, BATCHES_A_ROUND, each=True)
+        return batches(ledger, name, BATCHES_A_ROUND, alone=True)
 
     def in_line(number: int) -> float:
         ready = signed(f"line-{number}")
@@ -77,7 +77,7 @@ def _signature_each(bench: Bench, ledger: Ledger) -> Iterator[Row]:
         with Committer(ledger.gate) as committer:
             return rate(count, lambda: [answer.result() for answer in [committer.submit(one) for one in ready]])
 
-    samples = [message for one in signed("sample")[:8] for message in signed_of(one)]
+    samples = [signed_of(one) for one in signed("sample")[: 8 * BATCH]]
     sodium_one = rate_of_sodium(samples, 1)
     sodium_all = rate_of_sodium(samples, CORES)
     budget = Budget("≥", 0.7)

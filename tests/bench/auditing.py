@@ -36,12 +36,12 @@ SODIUM: Final = f"libsodium verifying a signature an event in {CORES} threads"
 
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
-    for name, each, budget in (("single-signed", True, 0.5), ("batch-signed", False, 1.0)):
+    for name, alone, budget in (("single-signed", True, 0.5), ("batch-signed", False, 1.0)):
         bench.say(f"audit of a {name} log")
         folder = bench.folder / name
         with open_ledger(folder) as ledger:
-            fill(ledger, EVENTS, each=each)
-            sample = [one for batch in batches(ledger, "sample", 8, each=True) for one in signed_of(batch)]
+            fill(ledger, EVENTS, alone=alone)
+            sample = [signed_of(one) for one in batches(ledger, "sample", 8, alone=True)]
         settings = Settings(home=folder, config=Config(map_size_bytes=MAP_SIZE))
         with LocalClient(settings) as client, Reader(client, settings) as reader:
             reader.answer("catalog.find", {})
@@ -56,7 +56,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         found = bench.paired(lambda _, at=settings, to=kept: _resume(at, to), lambda _, at=settings: _hash(at))
         note = f"{kept.stat().st_size / 1024**2:.0f} MiB kept"
         yield Row(f"audit: {name} log, resumed with nothing new", ratios(found), HASHED, None, note)
-        if each:
+        if alone:
             yield _memory(folder)
 
 

@@ -19,7 +19,7 @@ from deedbook.ledger.admission.decide import decide
 from deedbook.ledger.admission.gate import Transaction
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.events.body import decode_body
-from deedbook.ledger.format.envelope import batch_pae, event_id, pae
+from deedbook.ledger.format.envelope import commitment_to, event_id, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.format.merkle import Frontier, leaf_hash
 from deedbook.ledger.secrets.scanner import scan_bodies
@@ -46,10 +46,10 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     rounds: list[dict[str, float]] = []
     with open_ledger(bench.folder / "ledger") as ledger, servers(bench.folder / "bus") as (url,):
-        single = batches(ledger, "single", 1, each=True)[0]
+        single = batches(ledger, "single", 1, alone=True)
         for number in range(bench.rounds + 1):
             bench.say(f"round {number}: {EVENTS:,} events, part by part")
-            one_us = _us(lambda: verify_all(signed_of(single)), BATCH)
+            one_us = _us(lambda: verify_all([signed_of(one) for one in single]), BATCH)
             parts = _parts(ledger, batches(ledger, f"round-{number}", BATCHES))
             parts["folded into all views"] = _folded(bench, ledger, number)
             parts["published, awaited by the batch"] = _published(ledger, url, number)
@@ -68,9 +68,9 @@ def _parts(ledger: Ledger, submissions: list[Submission]) -> dict[str, float]:
     us = {
         "check, in all": _us(lambda: checked.extend(map(check, submissions))),
         "body decoded under its type": _us(lambda: [decode_body(raw) for batch in bodies for raw in batch]),
-        "id hashed": _us(lambda: [event_id(pae(raw)) for batch in bodies for raw in batch]),
+        "id hashed": _us(lambda: [event_id(commitment_to(raw)) for batch in bodies for raw in batch]),
         "signature of the batch": _us(
-            lambda: [verify(one.key, batch_pae([pae(raw) for raw in one.bodies]), one.sigs[0]) for one in submissions]
+            lambda: [verify(one.key, signed_bytes([*map(commitment_to, one.bodies)]), one.sig) for one in submissions]
         ),
         "secrets looked for": _us(lambda: [scan_bodies(batch) for batch in bodies]),
         "decide, in all": _decided(ledger, checked),

@@ -17,7 +17,7 @@ from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
 from nacl import bindings
 
-from deedbook.ledger.format.envelope import batch_pae, pae
+from deedbook.ledger.format.envelope import commitment_to, signed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,11 +55,10 @@ def aggregate_of(bodies: Sequence[bytes]) -> Stream:
     return stream
 
 
-def signed_of(submission: Submission) -> list[tuple[bytes, bytes]]:
+def signed_of(submission: Submission) -> tuple[bytes, bytes]:
     """Return what libsodium has to verify: (signature + message, key)."""
-    signed = [pae(body) for body in submission.bodies]
-    messages = [batch_pae(signed)] if submission.is_batch_signed else signed
-    return [(sig + message, submission.key) for sig, message in zip(submission.sigs, messages, strict=True)]
+    commitments = [commitment_to(body) for body in submission.bodies]
+    return submission.sig + signed_bytes(commitments), submission.key
 
 
 def verify_all(signed: Sequence[tuple[bytes, bytes]], threads: int = 1) -> None:

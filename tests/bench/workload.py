@@ -63,9 +63,12 @@ def finding(ledger: Ledger, name: str, number: int) -> bytes:
     return _body(ledger, "finding.logged", name, {"evidence": ["src/store.py:120"], "finding": text_of(number)})
 
 
-def batches(ledger: Ledger, name: str, count: int, *, each: bool = False) -> list[Submission]:
-    """Return signed batches, each on a stream of its own; with ``each``, every event has its own signature."""
-    return [ledger.sign_bytes(AUTHOR, *session_bodies(ledger, f"{name}-{n}", BATCH), each=each) for n in range(count)]
+def batches(ledger: Ledger, name: str, count: int, *, alone: bool = False) -> list[Submission]:
+    """Return signed batches, each on a stream of its own; with ``alone``, their events are submitted one by one."""
+    bodies = [session_bodies(ledger, f"{name}-{n}", BATCH) for n in range(count)]
+    if alone:
+        return [ledger.sign_bytes(AUTHOR, body) for batch in bodies for body in batch]
+    return [ledger.sign_bytes(AUTHOR, *batch) for batch in bodies]
 
 
 def singles(ledger: Ledger, name: str, count: int) -> list[Submission]:
@@ -75,11 +78,11 @@ def singles(ledger: Ledger, name: str, count: int) -> list[Submission]:
     return [sign([finding(ledger, name, number)], key) for number in range(1, count + 1)]
 
 
-def fill(ledger: Ledger, events: int, *, each: bool = False) -> None:
+def fill(ledger: Ledger, events: int, *, alone: bool = False) -> None:
     """Append batches, four a commit, until the log holds at least so many entries."""
     while (size := ledger.head()[0]) < events:
         count = min(4, -(-(events - size) // BATCH))
-        ledger.gate.admit([check(one) for one in batches(ledger, f"fill-{size}", count, each=each)])
+        ledger.gate.admit([check(one) for one in batches(ledger, f"fill-{size}", count, alone=alone)])
 
 
 def _body(ledger: Ledger, kind: str, name: str, data: dict[str, Any]) -> bytes:

@@ -4,11 +4,11 @@
 #   TOKEN=$(deed token create NAME --role writer) ./http.sh URL KEY_FILE EVIDENCE
 #
 # KEY_FILE is the unsealed key file of the agent (.deedbook/keys/NAME.key), URL the address of `deed serve --web`. The
-# script signs only bytes that it made itself. It has no BLAKE3: it cannot compute the ids of events or check receipts,
-# so it believes the server what waits for it and that its events were accepted.
+# script signs only bytes that it made itself. It checks no receipts: it believes the server what waits for it and that
+# its events were accepted.
 set -euo pipefail
 url=$1 key_file=$2 evidence=$3
-type=application/vnd.deedbook.event.v1+json
+event_type=application/vnd.deedbook.event.v1+json batch_type=application/vnd.deedbook.batch.v1
 
 # Print the first text or number with this name in compact JSON. In JSON, a quote inside a text is always written \", so
 # text by other agents cannot contain `"NAME":`.
@@ -33,10 +33,15 @@ call() {
 submit() {
   printf '{"at":"%s","author":"%s","causes":[],"data":%s,"kind":"%s","ledger":"%s","stream":"%s"}' \
     "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$name" "$3" "$1" "$ledger" "$2" > "$work/body"
-  { printf 'DSSEv1 %d %s %d ' "${#type}" "$type" "$(wc -c < "$work/body")"; cat "$work/body"; } > "$work/pae"
+  # One event: its commitment is the root.
+  { printf '\0DSSEv1 %d %s %d ' "${#event_type}" "$event_type" "$(wc -c < "$work/body")"; cat "$work/body"; } |
+    openssl dgst -sha256 -binary > "$work/commitment"
+  { printf '\0\0\0\0\0\0\0\1'; cat "$work/commitment"; } > "$work/payload"
+  { printf 'DSSEv1 %d %s 40 ' "${#batch_type}" "$batch_type"; cat "$work/payload"; } > "$work/pae"
   openssl pkeyutl -sign -rawin -inkey "$work/key.pem" -in "$work/pae" -out "$work/signature"
-  printf '{"payloadType":"%s","payload":"%s","signatures":[{"keyid":"ed25519:%s","sig":"%s"}]}' \
-    "$type" "$(base64 -w 0 "$work/body")" "$public" "$(base64 -w 0 "$work/signature")" > "$work/envelope"
+  printf '{"payloadType":"%s","payload":"%s","signatures":[{"keyid":"ed25519:%s","sig":"%s"}],"bodies":["%s"]}' \
+    "$batch_type" "$(base64 -w 0 "$work/payload")" "$public" "$(base64 -w 0 "$work/signature")" \
+    "$(base64 -w 0 "$work/body")" > "$work/envelope"
   call /v1/entries -H 'Content-Type: application/json' --data-binary "@$work/envelope"
   echo "$1 is entry $(field index < "$work/answer")"
 }

@@ -36,7 +36,7 @@ class Recorder:
         key = key_named(SESSION + written.author) if written.is_by_session else self.actors.keys[written.author]
         event = {name: getattr(written, name) for name in ("author", "kind", "stream", "data")}
         number = len(self.events) + 1
-        event |= {"index": number, "accepted_ms": self.now_ms, "id": f"blake3:{number:064x}", "key": key.public.hex()}
+        event |= {"index": number, "accepted_ms": self.now_ms, "id": f"event:{number:064x}", "key": key.public.hex()}
         self.events.append(event)
         self.now_ms += 1
         return str(event["id"])

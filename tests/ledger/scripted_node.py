@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from deedbook.ledger.client.stream_reader import StreamReader
-from deedbook.ledger.format.envelope import decode_entry, pae
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf
 from deedbook.ledger.format.merkle import (
     consistency_proof,
     inclusion_path,
     inclusion_proof,
-    leaf_hash,
     root_of,
     subtrees_of,
 )
@@ -50,7 +49,7 @@ class ScriptedNode:
         start, authority_start = request.start, request.authority_start
         name, known_size = request.stream, request.known_size
         size = len(self.entries) if request.size is None else request.size
-        subtree = subtrees_of([leaf_hash(data) for data in self.entries[:size]])
+        subtree = subtrees_of([entry_leaf(data) for data in self.entries[:size]])
         matching = []
         for index, data in enumerate(self.entries[:size]):
             head = msgspec.json.decode(decode_entry(data).body)
@@ -61,7 +60,7 @@ class ScriptedNode:
         sent = matching[: self.page_entries_max]
         return self.edits(
             StreamPage(
-                consistency_proof=ConsistencyProof(size, root_of(map(leaf_hash, self.entries[:size])).hex()),
+                consistency_proof=ConsistencyProof(size, root_of(map(entry_leaf, self.entries[:size])).hex()),
                 known_path=consistency_proof(known_size, size, subtree) if known_size <= size else [],
                 entries=[self._proven(index, size) for index in sent],
                 last=self._proven(size - 1, size),
@@ -71,16 +70,16 @@ class ScriptedNode:
 
     def consistency(self, old_size: int, new_size: int) -> ConsistencyProof:
         """Return the consistency proof between two sizes, as ``Client.consistency`` does."""
-        leaves = [leaf_hash(data) for data in self.entries[:new_size]]
+        leaves = [entry_leaf(data) for data in self.entries[:new_size]]
         return ConsistencyProof(
             new_size, root_of(leaves).hex(), consistency_proof(old_size, new_size, subtrees_of(leaves))
         )
 
     def _proven(self, index: int, size: int) -> ProvenEntry:
         data, entry = self.entries[index], decode_entry(self.entries[index])
-        subtree = subtrees_of([leaf_hash(data) for data in self.entries[:size]])
+        subtree = subtrees_of([entry_leaf(data) for data in self.entries[:size]])
         first, batch = index - entry.batch_index, []
         if entry.batch_size > 1:
             members = self.entries[first : first + entry.batch_size]
-            batch = inclusion_path([leaf_hash(pae(decode_entry(member).body)) for member in members], entry.batch_index)
+            batch = inclusion_path([decode_entry(member).commitment for member in members], entry.batch_index)
         return ProvenEntry(index, data, inclusion_proof(index, size, subtree), batch)

@@ -6,12 +6,11 @@ import base64
 import hashlib
 import json
 
-import msgspec
 import pytest
-from blake3 import blake3
 from building import ids_of, key_named
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple, replace
 
 from deedbook.ledger.client.author import sign
 from deedbook.ledger.errors import Refused
@@ -21,16 +20,18 @@ from deedbook.ledger.format.envelope import (
     EVENT_TYPE,
     Entry,
     Submission,
-    batch_pae,
     check_shape,
+    commitment_to,
     decode_entry,
     decode_submission,
+    entry_leaf,
     event_id,
     pae,
+    signed_bytes,
     to_dsse,
 )
 from deedbook.ledger.format.identity import verify
-from deedbook.ledger.format.merkle import tree_size_max
+from deedbook.ledger.format.merkle import inclusion_path, root_of, tree_size_max
 from deedbook.ledger.limits import (
     batch_events_max,
     batch_size_max_bytes,
@@ -50,46 +51,39 @@ def test_pae_is_dsse_v1() -> None:
     assert len(EVENT_TYPE) == 38
 
 
-def test_id_is_blake3_of_the_pae_and_leaves_out_the_signature() -> None:
+def test_id_is_the_leaf_hash_of_the_pae_and_leaves_out_the_signature() -> None:
     body = b'{"a":1}'
-    wanted = "blake3:" + blake3(pae(body)).hexdigest()
-    assert event_id(pae(body)) == wanted
+    wanted = "event:" + hashlib.sha256(b"\0" + pae(body)).hexdigest()
+    assert event_id(commitment_to(body)) == wanted
     assert ids_of(sign([body], KEY)) == ids_of(sign([body], key_named("bob"))) == [wanted]
 
 
-def test_batch_signature_covers_size_and_rfc_6962_root_of_the_paes() -> None:
-    signed = [pae(b"1"), pae(b"2"), pae(b"3")]
-
+def test_signature_covers_size_and_rfc_6962_root_of_the_commitments() -> None:
     def leaf(data: bytes) -> bytes:
         return hashlib.sha256(b"\0" + data).digest()
 
     def node(left: bytes, right: bytes) -> bytes:
         return hashlib.sha256(b"\1" + left + right).digest()
 
-    root = node(node(leaf(signed[0]), leaf(signed[1])), leaf(signed[2]))
+    first, second, third = (leaf(pae(body)) for body in (b"1", b"2", b"3"))
     head = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} 40 ".encode()
-    assert batch_pae(signed) == head + (3).to_bytes(8, "big") + root
+    assert signed_bytes([first]) == head + (1).to_bytes(8, "big") + first
+    assert signed_bytes([first, second, third]) == head + (3).to_bytes(8, "big") + node(node(first, second), third)
 
 
-def test_one_signature_covers_a_batch_and_no_other_batch() -> None:
+def test_one_signature_covers_a_submission_and_no_other() -> None:
     submission = sign([b"1", b"2", b"3"], KEY)
-    assert submission.is_batch_signed
-    (sig,) = submission.sigs
-    assert verify(KEY.public, batch_pae([pae(b"1"), pae(b"2"), pae(b"3")]), sig)
-    for other in ([b"1", b"2"], [b"2", b"1", b"3"], [b"1", b"2", b"3", b"3"]):
-        assert not verify(KEY.public, batch_pae([pae(body) for body in other]), sig)
+    assert verify(KEY.public, signed_bytes([commitment_to(body) for body in (b"1", b"2", b"3")]), submission.sig)
+    for other in ([b"1"], [b"1", b"2"], [b"2", b"1", b"3"], [b"1", b"2", b"3", b"3"]):
+        assert not verify(KEY.public, signed_bytes([commitment_to(body) for body in other]), submission.sig)
 
 
-def test_batch_of_one_is_not_the_signature_of_its_event() -> None:
-    (sig,) = sign([b"1"], KEY).sigs
-    assert verify(KEY.public, pae(b"1"), sig)
-    assert not verify(KEY.public, batch_pae([pae(b"1")]), sig)
-
-
-def test_each_event_can_carry_its_own_signature() -> None:
-    submission = sign([b"1", b"2"], KEY, each=True)
-    assert not submission.is_batch_signed
-    assert all(verify(KEY.public, pae(body), sig) for body, sig in zip(submission.bodies, submission.sigs, strict=True))
+def test_bare_form_has_the_leaf_of_its_entry_and_no_other_bytes_have_it() -> None:
+    bare = GOOD.bare_form()
+    assert decode_entry(bare).commitment == GOOD.commitment == commitment_to(GOOD.body)
+    assert entry_leaf(bare) == entry_leaf(GOOD.encode()) == GOOD.leaf() == hashlib.sha256(b"\0" + bare).digest()
+    for changed in ({"body": b'{"a":2}'}, {"accepted_ms": 1}, {"sig": bytes(63) + b"1"}, {"stream_version": 2}):
+        assert replace(GOOD, **changed).leaf() != GOOD.leaf()
 
 
 @given(
@@ -121,7 +115,7 @@ def test_changed_entry_is_another_entry_or_none(data: st.DataObject) -> None:
 @pytest.mark.parametrize("changed", [{"version": 2}, {"alg": 2}])
 def test_entry_of_newer_software_is_refused_as_such(changed: dict[str, int]) -> None:
     with pytest.raises(Refused) as refusal:
-        decode_entry(msgspec.structs.replace(GOOD, **changed).encode())
+        decode_entry(replace(GOOD, **changed).encode())
     assert refusal.value.code == "UNSUPPORTED_VERSION"
 
 
@@ -134,17 +128,17 @@ def test_entry_of_newer_software_is_refused_as_such(changed: dict[str, int]) -> 
         GOOD.encode().replace(b"\x9a\x01", b"\x9a\xcc\x01", 1),
         GOOD.encode().replace(b"\x9a", b"\xdc\x00\x0a", 1),
         GOOD.encode().replace(b"\xc4\x07", b"\xc5\x00\x07", 1),
-        encode_packed([*msgspec.structs.astuple(GOOD), 1]),
-        msgspec.structs.replace(GOOD, key=b"short").encode(),
-        msgspec.structs.replace(GOOD, sig=bytes(65)).encode(),
-        msgspec.structs.replace(GOOD, batch_index=1).encode(),
-        msgspec.structs.replace(GOOD, batch_size=0).encode(),
-        msgspec.structs.replace(GOOD, batch_size=257).encode(),
-        msgspec.structs.replace(GOOD, accepted_ms=-1).encode(),
-        msgspec.structs.replace(GOOD, accepted_ms=clock_max_ms + 1).encode(),
-        msgspec.structs.replace(GOOD, stream_version=0).encode(),
-        msgspec.structs.replace(GOOD, authority_version=0).encode(),
-        msgspec.structs.replace(GOOD, stream_version=tree_size_max + 1).encode(),
+        encode_packed([*astuple(GOOD), 1]),
+        replace(GOOD, key=b"short").encode(),
+        replace(GOOD, sig=bytes(65)).encode(),
+        replace(GOOD, batch_index=1).encode(),
+        replace(GOOD, batch_size=0).encode(),
+        replace(GOOD, batch_size=257).encode(),
+        replace(GOOD, accepted_ms=-1).encode(),
+        replace(GOOD, accepted_ms=clock_max_ms + 1).encode(),
+        replace(GOOD, stream_version=0).encode(),
+        replace(GOOD, authority_version=0).encode(),
+        replace(GOOD, stream_version=tree_size_max + 1).encode(),
     ],
 )
 def test_what_is_not_an_entry_in_its_one_form_is_refused(data: bytes) -> None:
@@ -155,7 +149,7 @@ def test_what_is_not_an_entry_in_its_one_form_is_refused(data: bytes) -> None:
 
 def test_entry_beyond_its_size_is_refused() -> None:
     with pytest.raises(Refused) as refused:
-        decode_entry(msgspec.structs.replace(GOOD, body=bytes(entry_size_max_bytes)).encode())
+        decode_entry(replace(GOOD, body=bytes(entry_size_max_bytes)).encode())
     assert refused.value.code == "TOO_LARGE"
 
 
@@ -164,53 +158,49 @@ def test_submission_travels_as_msgpack() -> None:
     assert decode_submission(submission.encode()) == submission
 
 
-def test_submission_travels_as_dsse_json() -> None:
-    submission = sign([b'{"a":1}'], KEY)
-    entry = msgspec.structs.replace(GOOD, sig=submission.sigs[0])
-    envelope = to_dsse(entry)
-    assert decode_submission(json.dumps(envelope, indent=2).encode()) == submission
-    assert envelope == {
-        "payloadType": EVENT_TYPE,
-        "payload": base64.b64encode(b'{"a":1}').decode(),
-        "signatures": [{"keyid": "ed25519:" + KEY.public.hex(), "sig": base64.b64encode(submission.sigs[0]).decode()}],
+def dsse_of(submission: Submission, **changes: object) -> bytes:
+    """Return a submission as DSSE JSON."""
+    bodies = submission.bodies
+    signed = len(bodies).to_bytes(8, "big") + root_of([commitment_to(body) for body in bodies])
+    envelope = {
+        "payloadType": BATCH_TYPE,
+        "payload": base64.b64encode(signed).decode(),
+        "signatures": [{"keyid": "ed25519:" + submission.key.hex(), "sig": base64.b64encode(submission.sig).decode()}],
+        "bodies": [base64.b64encode(body).decode() for body in bodies],
     }
+    return json.dumps(envelope | changes, indent=2).encode()
 
 
-def test_list_of_dsse_envelopes_is_one_submission() -> None:
-    submission = sign([b"1", b"2"], KEY, each=True)
-    envelopes = [
-        to_dsse(msgspec.structs.replace(GOOD, body=body, sig=sig))
-        for body, sig in zip(submission.bodies, submission.sigs, strict=True)
-    ]
-    assert decode_submission(json.dumps(envelopes).encode()) == submission
+def test_submission_travels_as_dsse_json() -> None:
+    for bodies in ([b'{"a":1}'], [b"1", b"2", b"3"]):
+        submission = sign(bodies, KEY)
+        assert decode_submission(dsse_of(submission)) == submission
 
 
-def test_dsse_export_of_a_batch_signed_event_names_its_place_and_cannot_be_submitted_alone() -> None:
-    entry = msgspec.structs.replace(GOOD, batch_index=1, batch_size=3)
-    envelope = to_dsse(entry, [b"h" * 32])
-    assert envelope["deedbookBatch"] == {"index": 1, "size": 3, "path": [base64.b64encode(b"h" * 32).decode()]}
+def test_dsse_export_of_one_event_names_its_position_and_cannot_be_submitted() -> None:
+    submission = sign([b"0", b'{"a":1}', b"2"], KEY)
+    entry = replace(GOOD, sig=submission.sig, batch_index=1, batch_size=3)
+    path = inclusion_path([commitment_to(body) for body in submission.bodies], 1)
+    envelope = to_dsse(entry, path)
+    bodies, siblings = [base64.b64encode(GOOD.body).decode()], [base64.b64encode(sibling).decode() for sibling in path]
+    wanted = dsse_of(submission, bodies=bodies, index=1, path=siblings)
+    assert envelope == json.loads(wanted)
     with pytest.raises(Refused) as refused:
-        decode_submission(json.dumps(envelope).encode())
+        decode_submission(wanted)
     assert refused.value.code == "INVALID_FORMAT"
-
-
-def test_dsse_envelopes_of_two_keys_are_no_submission() -> None:
-    envelopes = [to_dsse(GOOD), to_dsse(msgspec.structs.replace(GOOD, key=key_named("bob").public))]
-    with pytest.raises(Refused) as refused:
-        decode_submission(json.dumps(envelopes).encode())
-    assert refused.value.code == "INVALID_FORMAT"
+    with pytest.raises(Refused):
+        to_dsse(entry, path[:1])
 
 
 @pytest.mark.parametrize(
     ("submission", "code"),
     [
-        (Submission(1, KEY.public, (bytes(64),), ()), "INVALID_FORMAT"),
-        (Submission(1, KEY.public, (), (b"1",)), "INVALID_FORMAT"),
-        (Submission(1, KEY.public, (bytes(64),) * 2, (b"1",) * 3), "INVALID_FORMAT"),
-        (Submission(1, KEY.public, (bytes(63),), (b"1",)), "INVALID_FORMAT"),
-        (Submission(1, KEY.public[:31], (bytes(64),), (b"1",)), "INVALID_FORMAT"),
-        (Submission(1, KEY.public, (bytes(64),), (b"1",) * (batch_events_max + 1)), "TOO_LARGE"),
-        (Submission(1, KEY.public, (bytes(64),), (bytes(batch_size_max_bytes), b"1")), "TOO_LARGE"),
+        (Submission(1, KEY.public, bytes(64), ()), "INVALID_FORMAT"),
+        (Submission(1, KEY.public, b"", (b"1",)), "INVALID_FORMAT"),
+        (Submission(1, KEY.public, bytes(63), (b"1",)), "INVALID_FORMAT"),
+        (Submission(1, KEY.public[:31], bytes(64), (b"1",)), "INVALID_FORMAT"),
+        (Submission(1, KEY.public, bytes(64), (b"1",) * (batch_events_max + 1)), "TOO_LARGE"),
+        (Submission(1, KEY.public, bytes(64), (bytes(batch_size_max_bytes), b"1")), "TOO_LARGE"),
     ],
 )
 def test_submission_of_impossible_counts_or_lengths_is_refused(submission: Submission, code: str) -> None:
@@ -221,7 +211,7 @@ def test_submission_of_impossible_counts_or_lengths_is_refused(submission: Submi
 
 def test_submission_of_the_most_and_largest_is_let_through() -> None:
     body = bytes(batch_size_max_bytes // batch_events_max)
-    submission = Submission(1, KEY.public, (bytes(64),), (body,) * batch_events_max)
+    submission = Submission(1, KEY.public, bytes(64), (body,) * batch_events_max)
     assert decode_submission(submission.encode()) == submission
 
 

@@ -8,7 +8,7 @@ from deedbook.ledger.events.session import Deltas, FilledGap, ReportGenerated, V
 from deedbook.projections.reports.report import Report, report_of
 
 SESSION: Final = "7f3a2b10-aaaa-bbbb-cccc-000000000001"
-EVENT: Final = "blake3:" + "ab12" * 16
+EVENT: Final = "event:" + "ab12" * 16
 AT_MS: Final = 1_770_890_400_123
 
 BEFORE: Final = {"know": 0.70, "do": 0.90, "context": 0.80, "uncertainty": 0.65}

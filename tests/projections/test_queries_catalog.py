@@ -24,27 +24,27 @@ def test_an_event_is_found_by_index_id_body_digest_and_beginnings(ledger: ViewLe
     entry = ledger.reads.entry(7)
     digest = hashlib.sha256(decode_entry(entry).body).hexdigest()
     event_id = ledger.event(7).id
-    asked = ["7", event_id, f"sha256:{digest}", digest[:12], event_id[:19], event_id.removeprefix("blake3:")[:12]]
+    asked = ["7", event_id, f"sha256:{digest}", digest[:12], event_id[:19], event_id.removeprefix("event:")[:12]]
     for ref in asked:
         shown = reader.answer("catalog.show", {"id": ref})
         assert (shown["event_index"], shown["id"], shown["size"]) == (7, event_id, len(entry))
         assert reader.answer("resolve", {"id": ref})["event_index"] == 7
 
 
-@pytest.mark.parametrize("ref", ["999999", "blake3:" + "0" * 64, "abc", "0" * 12, "99999999999999999999", ""])
+@pytest.mark.parametrize("ref", ["999999", "event:" + "0" * 64, "abc", "0" * 12, "99999999999999999999", ""])
 def test_what_leads_nowhere_is_not_found(ledger, reader, ref):
     assert code_of(reader, "catalog.show", id=ref).code == "NOT_FOUND"
     assert code_of(reader, "resolve", id=ref).code == "NOT_FOUND"
 
 
 def test_a_beginning_of_eleven_digits_is_not_enough(ledger, reader):
-    digits = ledger.event(1).id.removeprefix("blake3:")
+    digits = ledger.event(1).id.removeprefix("event:")
     assert code_of(reader, "catalog.show", id=digits[:11]).code == "NOT_FOUND"
 
 
 def test_an_ambiguous_beginning_lists_its_candidates(ledger, reader):
     reader.catch_up()
-    first, second = "blake3:" + "ab" * 6 + "1" * 52, "blake3:" + "ab" * 6 + "2" * 52
+    first, second = "event:" + "ab" * 6 + "1" * 52, "event:" + "ab" * 6 + "2" * 52
     with reader.store.writing() as writing:  # nobody can make two such ids
         writing.rows("UPDATE events SET id = ? WHERE event_index = 1 RETURNING id", (first,))
         writing.rows("UPDATE events SET id = ? WHERE event_index = 2 RETURNING id", (second,))

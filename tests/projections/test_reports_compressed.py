@@ -43,7 +43,7 @@ def test_the_keys_stand_in_their_order_and_have_the_reports_values():
     assert found["s"] == "7f3a2b10"
     assert found["ts"] == "2026-02-12T10:00:00.123Z"
     assert found["deltas"] == {"know": 0.25, "context": 0.1, "uncertainty": -0.45, "overall_confidence": 0.21}
-    assert found["ref"] == EVENT[7:19]
+    assert found["ref"] == EVENT.removeprefix("event:")[:12]
     assert found["calibrated"] == "well_calibrated"
     assert '": ' not in compressed_of(report())
 

@@ -110,10 +110,10 @@ def test_one_report_is_shown_whole_with_all_its_versions(reports, reader):
     assert '"task":"Second"' in shown["report"]["compressed_json"]
     first, second = shown["versions"]
     assert first["event_index"] < second["event_index"]
-    for version in (first["report_id"], first["report_id"][:20], first["report_id"][7:20]):
+    for version in (first["report_id"], first["report_id"][:20], first["report_id"][6:20]):
         assert reader.answer("reports.show", {"id": "s0", "version": version})["report"]["task_summary"] == TASKS[0]
     assert reader.answer("reports.show", {"id": first["report_id"]})["report"]["task_summary"] == TASKS[0]
-    assert reader.answer("reports.show", {"id": first["report_id"][7:19]})["report"]["task_summary"] == TASKS[0]
+    assert reader.answer("reports.show", {"id": first["report_id"][6:19]})["report"]["task_summary"] == TASKS[0]
 
 
 def test_a_report_that_is_not_there_is_refused(reports, reader):

@@ -6,13 +6,11 @@ import tot_story as told
 from folding import rows_of
 from tot_story import STORY, TASK
 
-from deedbook.consumers.auditor.bundle import split_entries
-from deedbook.consumers.auditor.report import Findings
 from deedbook.ledger.bundle.archive import Bundle
 from deedbook.ledger.bundle.export import export_bundle
 from deedbook.ledger.bundle.layout import tile_name, tiles_of
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.format.envelope import entry_leaf
 from deedbook.projections.thoughts.fold import VIEW as THOUGHT_VIEW
 
 
@@ -22,12 +20,8 @@ def replayed(path):
     with Bundle(path) as bundle:
         for number, width in tiles_of(bundle.manifest.size, 0):
             hashes = bundle.read(tile_name(0, number, width))
-            tile = [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
-            content = bundle.read(tile_name("entries", number, width))
-            entries, damaged = split_entries(content, tile, len(events), Findings())
-            assert not damaged
-            for entry, wanted in zip(entries, tile, strict=True):
-                assert leaf_hash(entry) == wanted
+            for at, entry in enumerate(bundle.read_tile(number, width)):
+                assert entry_leaf(entry) == hashes[32 * at : 32 * at + 32]
                 events.append(read_event(len(events), entry))
     return events
 

@@ -16,15 +16,18 @@ from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import (
     Entry,
-    batch_pae,
+    commitment_to,
     decode_entry,
     decode_submission,
+    entry_leaf,
     event_id,
     pae,
+    signed_bytes,
     to_dsse,
 )
 from deedbook.ledger.format.identity import Key, ledger_id, possession
-from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, root_of, subtrees_of
+from deedbook.ledger.format.merkle import inclusion_proof, root_of, subtrees_of
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, CheckpointVerifier, sign_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
@@ -96,34 +99,34 @@ def test_events(case: Case) -> None:
     assert (encode_canonical(case["value"]) == body) is case["is_canonical"]
     assert json.loads(body) == case["value"]
     assert pae(body).hex() == case["pae_hex"]
-    assert event_id(pae(body)) == case["id"]
-    assert key.sign(pae(body)).hex() == case["signature"]
-    check(sign([body], key))
+    assert event_id(commitment_to(body)) == case["id"]
+    assert signed_bytes([commitment_to(body)]).hex() == case["signed_hex"]
+    submission = sign([body], key)
+    assert submission.sig.hex() == case["signature"]
+    check(submission)
 
 
 @pytest.mark.parametrize("case", cases("batch"))
 def test_batches(case: Case) -> None:
     bodies, key = [body.encode() for body in case["bodies"]], Key(bytes.fromhex(case["seed"]))
-    signed = [pae(body) for body in bodies]
-    leaves = [leaf_hash(event) for event in signed]
-    read = subtrees_of(leaves)
-    paths = [inclusion_proof(position, len(leaves), read) for position in range(len(leaves))]
-    assert [event_id(event) for event in signed] == case["ids"]
-    assert [leaf.hex() for leaf in leaves] == case["leaf_hashes"]
-    assert root_of(leaves).hex() == case["root"]
-    assert batch_pae(signed).hex() == case["batch_pae_hex"]
+    commitments = [commitment_to(body) for body in bodies]
+    read, size = subtrees_of(commitments), len(bodies)
+    paths = [inclusion_proof(position, size, read) for position in range(size)]
+    assert [event_id(commitment) for commitment in commitments] == case["ids"]
+    assert root_of(commitments).hex() == case["root"]
+    assert signed_bytes(commitments).hex() == case["signed_hex"]
     assert [[sibling.hex() for sibling in path] for path in paths] == case["paths"]
     submission = sign(bodies, key)
-    assert [sig.hex() for sig in submission.sigs] == [case["signature"]]
+    assert submission.sig.hex() == case["signature"]
     check(submission)
-    sig, size = submission.sigs[0], len(bodies)
     added_by_ledger = [(case["accepted_ms"], version, case["authority_version"]) for version in case["stream_versions"]]
     entries = [
-        Entry(1, body, key.public, 1, sig, at, size, *added)
+        Entry(1, body, key.public, 1, submission.sig, at, size, *added)
         for at, (body, added) in enumerate(zip(bodies, added_by_ledger, strict=True))
     ]
     assert [entry.encode().hex() for entry in entries] == case["entries_hex"]
     assert [to_dsse(entry, path) for entry, path in zip(entries, paths, strict=True)] == case["dsse"]
+    assert all(is_signed(entry, path) for entry, path in zip(entries, paths, strict=True))
 
 
 @pytest.mark.parametrize("case", cases("entries"))
@@ -131,7 +134,8 @@ def test_entries(case: Case) -> None:
     data = bytes.fromhex(case["entry_hex"])
     assert entry_of(case).encode() == data
     assert decode_entry(data) == entry_of(case)
-    assert leaf_hash(data).hex() == case["leaf_hash"]
+    assert decode_entry(data).bare_form().hex() == case["bare_hex"]
+    assert entry_leaf(data).hex() == entry_leaf(bytes.fromhex(case["bare_hex"])).hex() == case["leaf_hash"]
 
 
 @pytest.mark.parametrize("case", cases("receipts"))
@@ -144,7 +148,7 @@ def test_receipts(case: Case) -> None:
     receipt = Receipt(case["index"], path, case["checkpoint"])
     assert receipt.to_text() == case["receipt"]
     verifier = CheckpointVerifier.from_vkey(case["vkey"])
-    leaf = leaf_hash(bytes.fromhex(case["entry_hex"]))
+    leaf = entry_leaf(bytes.fromhex(case["entry_hex"]))
     assert Receipt.parse(case["receipt"]).verify(leaf, verifier) == checkpoint
 
 
@@ -159,7 +163,7 @@ def test_submissions(case: Case) -> None:
     raw = bytes.fromhex(case["hex"]) if case["form"] == "msgpack" else case["text"].encode()
     submission = decode_submission(raw)
     assert submission.key.hex() == case["key"]
-    assert [sig.hex() for sig in submission.sigs] == case["signatures"]
+    assert submission.sig.hex() == case["signature"]
     assert [body.decode() for body in submission.bodies] == case["bodies"]
     assert [candidate.id for candidate in check(submission).candidates] == case["ids"]
     if case["form"] == "msgpack":

@@ -68,12 +68,12 @@ def packed_integer(value: int) -> bytes:
     return b"\xcf" + value.to_bytes(8, "big")
 
 
-def packed_entry(case: Case) -> bytes:
+def packed_entry(case: Case, body: bytes | None = None) -> bytes:
     key, sig = bytes.fromhex(case["key"]), bytes.fromhex(case["signature"])
     return b"".join(
         [
             b"\x9a\x01",
-            packed_bytes(case["body"].encode()),
+            packed_bytes(case["body"].encode() if body is None else body),
             packed_bytes(key),
             b"\x01",
             packed_bytes(sig),
@@ -84,6 +84,28 @@ def packed_entry(case: Case) -> bytes:
             packed_integer(case["authority_version"]),
         ]
     )
+
+
+def commitment_to(body: str) -> bytes:
+    return sha256(b"\x00" + pae(EVENT_TYPE, body.encode()))
+
+
+def bare_form(case: Case) -> bytes:
+    return packed_entry(case, commitment_to(case["body"]))
+
+
+def signed_bytes(bodies: list[str]) -> bytes:
+    return pae(BATCH_TYPE, len(bodies).to_bytes(8, "big") + tree([commitment_to(body) for body in bodies]))
+
+
+def envelope(bodies: list[str], public: bytes, sig: bytes) -> Case:
+    signed = len(bodies).to_bytes(8, "big") + tree([commitment_to(body) for body in bodies])
+    return {
+        "payloadType": BATCH_TYPE.decode(),
+        "payload": base64.b64encode(signed).decode(),
+        "signatures": [{"keyid": f"ed25519:{public.hex()}", "sig": base64.b64encode(sig).decode()}],
+        "bodies": [base64.b64encode(body.encode()).decode() for body in bodies],
+    }
 
 
 @pytest.mark.parametrize("case", cases("keys"))
@@ -102,62 +124,45 @@ def test_keys(case: Case) -> None:
 @pytest.mark.parametrize("case", cases("events"))
 def test_events(case: Case) -> None:
     body = case["body"].encode()
-    signed = pae(EVENT_TYPE, body)
-    assert signed.hex() == case["pae_hex"]
-    assert f"blake3:{blake3(signed).hexdigest()}" == case["id"]
+    covered = signed_bytes([case["body"]])
+    assert pae(EVENT_TYPE, body).hex() == case["pae_hex"]
+    assert f"event:{commitment_to(case['body']).hex()}" == case["id"]
     assert f"sha256:{hashlib.sha256(body).hexdigest()}" == case["body_sha256"]
-    assert SigningKey(bytes.fromhex(case["seed"])).sign(signed).signature.hex() == case["signature"]
+    assert covered.hex() == case["signed_hex"]
+    assert SigningKey(bytes.fromhex(case["seed"])).sign(covered).signature.hex() == case["signature"]
 
 
 @pytest.mark.parametrize("case", cases("batch"))
 def test_batches(case: Case) -> None:
-    signed = [pae(EVENT_TYPE, body.encode()) for body in case["bodies"]]
-    leaves = [sha256(b"\x00" + event) for event in signed]
-    covered = pae(BATCH_TYPE, len(signed).to_bytes(8, "big") + tree(leaves))
+    bodies, sig = case["bodies"], bytes.fromhex(case["signature"])
+    commitments = [commitment_to(body) for body in bodies]
     key = SigningKey(bytes.fromhex(case["seed"]))
-    public = bytes(key.verify_key).hex()
-    assert [f"blake3:{blake3(event).hexdigest()}" for event in signed] == case["ids"]
-    assert [leaf.hex() for leaf in leaves] == case["leaf_hashes"]
-    assert tree(leaves).hex() == case["root"]
-    assert covered.hex() == case["batch_pae_hex"]
-    assert key.sign(covered).signature.hex() == case["signature"]
-    assert [[sibling.hex() for sibling in path(at, leaves)] for at in range(len(leaves))] == case["paths"]
-    for at, body in enumerate(case["bodies"]):
-        fields = {name: case[name] for name in ("accepted_ms", "authority_version")}
-        fields |= {
-            "batch_index": at,
-            "batch_size": len(leaves),
-            "key": public,
-            "stream_version": case["stream_versions"][at],
-        }
-        entry = packed_entry(fields | {"body": body, "signature": case["signature"]})
+    public = bytes(key.verify_key)
+    assert [f"event:{commitment.hex()}" for commitment in commitments] == case["ids"]
+    assert tree(commitments).hex() == case["root"]
+    assert signed_bytes(bodies).hex() == case["signed_hex"]
+    assert key.sign(signed_bytes(bodies)).signature == sig
+    assert [[sibling.hex() for sibling in path(at, commitments)] for at in range(len(bodies))] == case["paths"]
+    for at, body in enumerate(bodies):
+        fields = {name: case[name] for name in ("accepted_ms", "authority_version", "signature")}
+        fields |= {"batch_index": at, "batch_size": len(bodies), "key": public.hex()}
+        entry = packed_entry(fields | {"stream_version": case["stream_versions"][at], "body": body})
         assert entry.hex() == case["entries_hex"][at]
-        envelope = case["dsse"][at]
-        assert base64.b64decode(envelope["payload"]) == body.encode()
-        assert envelope["signatures"] == [
-            {
-                "keyid": f"ed25519:{public}",
-                "sig": base64.b64encode(bytes.fromhex(case["signature"])).decode(),
-            }
-        ]
-        assert envelope["deedbookBatch"] == {
-            "index": at,
-            "size": len(leaves),
-            "path": [base64.b64encode(sibling).decode() for sibling in path(at, leaves)],
-        }
+        siblings = [base64.b64encode(sibling).decode() for sibling in path(at, commitments)]
+        whole = envelope(bodies, public, sig)
+        assert case["dsse"][at] == whole | {"bodies": [whole["bodies"][at]], "index": at, "path": siblings}
 
 
 @pytest.mark.parametrize("case", cases("entries"))
 def test_entries(case: Case) -> None:
-    entry = packed_entry(case)
-    assert entry.hex() == case["entry_hex"]
-    assert sha256(b"\x00" + entry).hex() == case["leaf_hash"]
+    assert packed_entry(case).hex() == case["entry_hex"]
+    assert bare_form(case).hex() == case["bare_hex"]
+    assert sha256(b"\x00" + bare_form(case)).hex() == case["leaf_hash"]
 
 
 @pytest.mark.parametrize("case", cases("receipts"))
 def test_receipts(case: Case) -> None:
-    entries = [bytes.fromhex(entry.values[0]["entry_hex"]) for entry in cases("entries")][: case["size"]]
-    leaves = [sha256(b"\x00" + entry) for entry in entries]
+    leaves = [sha256(b"\x00" + bare_form(entry.values[0])) for entry in cases("entries")][: case["size"]]
     key, origin = SigningKey(bytes.fromhex(case["seed"])), case["origin"]
     public = bytes(key.verify_key)
     key_id = sha256(origin.encode() + b"\n\x01" + public)[:4]
@@ -174,26 +179,16 @@ def test_receipts(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases("submissions"))
 def test_submissions(case: Case) -> None:
-    key, bodies = bytes.fromhex(case["key"]), [body.encode() for body in case["bodies"]]
-    sigs = [bytes.fromhex(sig) for sig in case["signatures"]]
-    signed = [pae(EVENT_TYPE, body) for body in bodies]
+    key, sig, bodies = bytes.fromhex(case["key"]), bytes.fromhex(case["signature"]), case["bodies"]
     if case["form"] == "msgpack":
-        parts = [b"\x94\x01", packed_bytes(key)]
-        for each in (sigs, bodies):
-            parts += [bytes([0x90 + len(each)]), *map(packed_bytes, each)]
-        assert b"".join(parts).hex() == case["hex"]
+        items = [packed_bytes(body.encode()) for body in bodies]
+        whole = [b"\x94\x01", packed_bytes(key), packed_bytes(sig), bytes([0x90 + len(items)]), *items]
+        assert b"".join(whole).hex() == case["hex"]
     else:
-        decoded = json.loads(case["text"])
-        envelopes = decoded if isinstance(decoded, list) else [decoded]
-        assert [base64.b64decode(envelope["payload"]) for envelope in envelopes] == bodies
-        assert {envelope["payloadType"] for envelope in envelopes} == {EVENT_TYPE.decode()}
-    if len(sigs) < len(bodies):
-        leaves = [sha256(b"\x00" + event) for event in signed]
-        signed = [pae(BATCH_TYPE, len(signed).to_bytes(8, "big") + tree(leaves))]
-    for event, sig in zip(signed, sigs, strict=True):
-        VerifyKey(key).verify(event, sig)
-        with pytest.raises(BadSignatureError):
-            VerifyKey(key).verify(event + b"x", sig)
+        assert json.loads(case["text"]) == envelope(bodies, key, sig)
+    VerifyKey(key).verify(signed_bytes(bodies), sig)
+    with pytest.raises(BadSignatureError):
+        VerifyKey(key).verify(signed_bytes([*bodies, "{}"]), sig)
 
 
 @pytest.mark.parametrize("case", cases("subjects"))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from deedbook.ledger.events.authority import TermStarted
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.envelope import decode_entry
-from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ class Invariants:
                 self.terms += 1
                 self._leader = event.data.node
             self.leaders.append(self._leader)
-            self._frontier = self._frontier.extend([leaf_hash(data)])
+            self._frontier = self._frontier.extend([entry_leaf(data)])
             self.roots.append(self._frontier.root())
             self.history.append(data)
 

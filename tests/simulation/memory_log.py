@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, subtrees_of
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.record_codec import decode_record
@@ -109,9 +109,8 @@ class MemoryLog:
             self._staged.clear()
             self._is_writing = False
 
-    def append(self, _txn: None, head: Head, pending: PendingEntries) -> tuple[Head, list[bytes]]:
-        leaves = [leaf_hash(entry) for entry in pending.entries]
-        frontier = Frontier.from_bytes(head.size, head.frontier).extend(leaves)
+    def append(self, _txn: None, head: Head, pending: PendingEntries) -> Head:
+        frontier = Frontier.from_bytes(head.size, head.frontier).extend(pending.leaves)
         new_head = msgspec.structs.replace(
             head,
             size=frontier.size,
@@ -120,14 +119,14 @@ class MemoryLog:
             authority_version=pending.authority_version,
         )
         self._staged.append((new_head, pending))
-        return new_head, leaves
+        return new_head
 
     def _commit(self, head: Head, pending: PendingEntries) -> None:
         start = len(self.data)
         assert head.size == start + len(pending.entries), "appended at another place than the log's end"
         self.observe(start, pending.entries)
         self.data += pending.entries
-        self.leaves += map(leaf_hash, pending.entries)
+        self.leaves += pending.leaves
         for index, key in enumerate(pending.id_keys, start):
             self.ids[key] = index
             self.streams.setdefault(key[:16], []).append((index, key[16:]))

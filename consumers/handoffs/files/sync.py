@@ -27,7 +27,7 @@ from deedbook.ledger.client.author import Author, Draft, kind_of
 from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffCreated
-from deedbook.ledger.format.envelope import event_id, pae
+from deedbook.ledger.format.envelope import commitment_to, event_id
 from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 events_in_submission_max: Final = 128
@@ -195,7 +195,7 @@ def _signed(context: SyncContext, id_: str, drafts: Sequence[Draft], asking: byt
     starts = range(0, len(drafts), events_in_submission_max)
     submissions = [context.author.sign(*drafts[start : start + events_in_submission_max]) for start in starts]
     if asking:
-        last = event_id(pae(submissions[-1].bodies[-1]))
+        last = event_id(commitment_to(submissions[-1].bodies[-1]))
         context.store.agree(id_, (context.store.agreed(id_) or FileState())._replace(asking=asking, event_id=last))
     indexes = [accepted.index for submission in submissions for accepted in context.author.client.submit(submission)]
     kinds = [kind_of(draft) for draft in drafts]

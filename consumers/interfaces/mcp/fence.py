@@ -16,7 +16,8 @@ from msgspec import inspect
 
 Own = Annotated[str, msgspec.Meta(extra={"is_untrusted": False}, description="A text of Deedbook.")]
 _WORD: Final = re.compile(
-    r"(?:(?:blake3|sha256):[0-9a-f]{64}|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)?|(?:[a-z]+/)?\w[\w.-]{0,99})?", re.ASCII
+    r"(?:(?:event|blake3|sha256):[0-9a-f]{64}|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)?|(?:[a-z]+/)?\w[\w.-]{0,99})?",
+    re.ASCII,
 )
 _ANYTHING: Final = inspect.AnyType()
 _NOTHING: Final = object()

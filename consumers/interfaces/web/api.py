@@ -53,11 +53,12 @@ from deedbook.consumers.sdk.ledger import index_of
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.text import document, json_text
 from deedbook.ledger import limits
-from deedbook.ledger.bundle.layout import tile_name
+from deedbook.ledger.bundle.layout import join_tile, tile_name
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import CODES, DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import convert
+from deedbook.ledger.format.envelope import without_body
 from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.projections.answers.answer import Answer, Index
 from deedbook.projections.answers.checked import ask
@@ -77,7 +78,7 @@ rows_streamed: Final = 500
 blob_read_max_bytes: Final = 8 * 1024**2
 events_scanned_max: Final = 32 * limits.range_events_max
 path_max: Final = 64
-_TILE: Final = re.compile(r"(entries|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
+_TILE: Final = re.compile(r"(entries|bodies|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
 _REVALIDATED: Final = "private, no-cache"
 _IMMUTABLE: Final = "private, max-age=86400, immutable"
 _PUBLIC_IMMUTABLE: Final = "public, max-age=31536000, immutable"
@@ -348,8 +349,11 @@ class Api:
             # Each tile has only one path: no superfluous x000, no .p/256.
             if tile_name(level, number, width) == f"tile/{request.ref}":
                 with self._node.log.snapshot() as snapshot:
-                    is_leaf = level == "entries"
-                    tile = snapshot.entry_bundle(number, width) if is_leaf else snapshot.tile(int(level), number, width)
+                    if level.isdecimal():
+                        tile = snapshot.tile(int(level), number, width)
+                    else:
+                        parts = map(without_body, snapshot.entries_under(number, width))
+                        tile = join_tile(bare if level == "entries" else body for bare, body in parts)
                 return request.answer(tile, BYTES, self._tile_cache, "tile")
         raise Refused("NOT_FOUND", "there is no such tile")
 

@@ -66,7 +66,7 @@ telling_chars_min: Final = 8
 _LINE: Final = re.compile(r":([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?(?=:|\Z)")
 _URL: Final = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
 _REF: Final = re.compile(
-    r"(?:(?:sha256|blake3):[0-9a-f]{12,64}|(?:session|reasoning|handoff|snapshot|tot)/[^\s/:]+)(?:#\d+)?"
+    r"(?:(?:event|sha256|blake3):[0-9a-f]{12,64}|(?:session|reasoning|handoff|snapshot|tot)/[^\s/:]+)(?:#\d+)?"
 )
 _HASH: Final = re.compile(r"sha256:([0-9a-fA-F]*)")
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")

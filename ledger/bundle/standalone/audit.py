@@ -15,13 +15,21 @@ from typing import Any
 from blake3 import blake3
 
 from deedbook.ledger.bundle.standalone.authority import AUTHORITY, Authority
-from deedbook.ledger.bundle.standalone.form import BATCH_BYTES_MAX, Entry, Event, Kinds, read_entry, read_json
+from deedbook.ledger.bundle.standalone.form import (
+    BATCH_BYTES_MAX,
+    Entry,
+    Event,
+    Kinds,
+    entry_leaf,
+    read_entry,
+    read_json,
+    take_text,
+    with_body,
+)
 from deedbook.ledger.bundle.standalone.members import HOME, Members
 from deedbook.ledger.bundle.standalone.page import Page, details, escape, when
 from deedbook.ledger.bundle.standalone.proofs import (
-    BATCH,
     ENDS,
-    EVENT,
     PROOF,
     TREE_MAX,
     WrongError,
@@ -29,13 +37,13 @@ from deedbook.ledger.bundle.standalone.proofs import (
     is_signed,
     leaf_hash,
     need,
-    pae,
     parse_checkpoint,
     path_root,
     read_checkpoint,
     read_note,
     read_proof,
     read_text,
+    signed_bytes,
     tile_name,
     tree_root,
     vkey,
@@ -48,9 +56,9 @@ FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
-REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
+REF = re.compile("(event|blake3|sha256):[0-9a-f]{64}")
 CITING = ("artifacts", "evidence")
-REF_IN_TEXT = re.compile(r"(?:blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
+REF_IN_TEXT = re.compile(r"(?:event|blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 
 
 def read_manifest(text: bytes) -> dict[str, Any]:
@@ -186,14 +194,14 @@ class Audit:
         if self.unreferenced:
             self.unreferenced -= set(REF_IN_TEXT.findall(json.dumps(event.data, ensure_ascii=False)))
         if proof is not None:
-            self.check_proof(index, entry, data, *proof)
+            self.check_proof(index, entry, *proof)
         return event
 
     def note_cited(self, index: int, event: Event) -> None:
         """Note the refs that an event gives as evidence or result."""
         for value in (event.data.get(name) for name in CITING):
             for ref in REF_IN_TEXT.findall(details(value)):
-                if ref.startswith("blake3:"):  # others may also name versions and graphs
+                if not ref.startswith("sha256:"):  # those may also name versions and graphs
                     self.cited.setdefault(ref, (index, f"{event.kind} by {event.author} on {event.stream}"))
 
     def decide(self, event: Event) -> None:
@@ -211,13 +219,9 @@ class Audit:
     def check_signature(self, index: int, entry: Entry) -> None:
         """Check the signature of an entry. That of a batch is checked at its last entry."""
         batch, self.batch = self.batch, []
-        if entry.batch_size == 1:
-            if batch:
-                self.add_problem(batch[0][0], f"the batch ends before entry {index}", "VERIFICATION_FAILED")
-            is_valid = is_signed(entry.key, pae(EVENT, entry.body), entry.signature)
-            need(is_valid, "its signature is not valid", "SIGNATURE_INVALID")
-            self.signatures += 1
-            return
+        if batch and entry.position == 0:
+            self.add_problem(batch[0][0], f"the batch ends before entry {index}", "VERIFICATION_FAILED")
+            batch = []
         need(entry.position == len(batch), "it is not the next entry of its batch")
         first = batch[0][1] if batch else entry
         shared = (first.key, first.signature, first.batch_size, first.accepted_ms)
@@ -230,29 +234,23 @@ class Audit:
         start, size = batch[0][0], sum(len(member.body) for _, member in batch)
         if size > BATCH_BYTES_MAX:
             self.add_problem(start, f"the batch up to entry {index} has {size} bytes", "TOO_LARGE")
-        root = tree_root([leaf_hash(pae(EVENT, member.body)) for _, member in batch])
-        if is_signed(entry.key, pae(BATCH, entry.batch_size.to_bytes(8, "big") + root), entry.signature):
+        root = tree_root([member.commitment for _, member in batch])
+        if is_signed(entry.key, signed_bytes(entry.batch_size, root), entry.signature):
             self.signatures += entry.batch_size
         else:
-            message = f"the signature of the batch up to entry {index} is not valid"
-            self.add_problem(start, message, "SIGNATURE_INVALID")
+            which = "its signature" if start == index else f"the signature of the batch up to entry {index}"
+            self.add_problem(start, f"{which} is not valid", "SIGNATURE_INVALID")
 
-    def check_proof(self, index: int, entry: Entry, data: bytes, root: bytes, note: str) -> None:
+    def check_proof(self, index: int, entry: Entry, root: bytes, note: str) -> None:
         """Check the inclusion of an entry by its C2SP tlog-proof, and its signature, or that of its batch."""
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
-        need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
-        signed = pae(EVENT, entry.body)
-        is_single = batch_path is None
-        message = "its proof and the entry differ on whether it is of a batch"
-        need((entry.batch_size == 1) == is_single, message, "SIGNATURE_INVALID")
-        if batch_path is not None:
-            batch_root = path_root(leaf_hash(signed), entry.position, entry.batch_size, batch_path)
-            signed = pae(BATCH, entry.batch_size.to_bytes(8, "big") + batch_root)
-            batch = (index - entry.position, entry.accepted_ms)
-            is_equal = self.batches.setdefault(entry.signature, batch) == batch
-            need(is_equal, "it differs from its batch in time, or is not at its position in the batch")
-        is_valid = is_signed(entry.key, signed, entry.signature)
+        need(path_root(entry.leaf, index, self.size, path) == root, "its proof does not lead to the root")
+        batch_root = path_root(entry.commitment, entry.position, entry.batch_size, batch_path)
+        batch = (index - entry.position, entry.accepted_ms)
+        is_equal = entry.batch_size == 1 or self.batches.setdefault(entry.signature, batch) == batch
+        need(is_equal, "it differs from its batch in time, or is not at its position in the batch")
+        is_valid = is_signed(entry.key, signed_bytes(entry.batch_size, batch_root), entry.signature)
         need(is_valid, "its signature, or that of its batch, is not valid", "SIGNATURE_INVALID")
         self.signatures += 1
 
@@ -330,16 +328,19 @@ class Audit:
         for number in range(-(-self.size // 256)):
             width, index = min(256, self.size - number * 256), number * 256
             tile = self.members.read(tile_name(0, number, width))
-            data, start = self.members.read(tile_name("entries", number, width)), 0
+            forms, bodies = (self.members.read(tile_name(part, number, width)) for part in ("entries", "bodies"))
+            at, body_at = 0, 0
             for position in range(width):
                 index = number * 256 + position
-                end = start + 2 + int.from_bytes(data[start : start + 2], "big")
-                entry, start = data[start + 2 : end], end
-                leaves.append(leaf_hash(entry))
-                if leaves[-1] != tile[position * 32 : position * 32 + 32] or end > len(data):
+                bare, at = take_text(forms, at)
+                body, body_at = take_text(bodies, body_at)
+                entry = with_body(bare, body)
+                leaves.append(entry_leaf(entry))
+                is_same = leaves[-1] == leaf_hash(bare) == tile[position * 32 : position * 32 + 32]
+                if not is_same or at > len(forms) or body_at > len(bodies):
                     self.add_problem(index, "the entry does not match its hash in the tile", "CORRUPTED")
                 self.run_check(index, self.check_entry, entry)
-            if start != len(data) or len(tile) != width * 32:
+            if (at, body_at, width * 32) != (len(forms), len(bodies), len(tile)):
                 message = f"the tiles of entries {number * 256} to {index} have the wrong length"
                 self.add_problem(number * 256, message, "CORRUPTED")
         if self.batch:

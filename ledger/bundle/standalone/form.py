@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from blake3 import blake3
-
-from deedbook.ledger.bundle.standalone.proofs import EVENT, TREE_MAX, WrongError, need, pae
+from deedbook.ledger.bundle.standalone.proofs import EVENT, TREE_MAX, WrongError, leaf_hash, need, pae
 
 ENTRY_MAX = 48 * 1024
 BODY_MAX = ENTRY_MAX - 160
@@ -38,8 +36,13 @@ NAMES |= {type(None): "null"}
 
 
 class Entry(NamedTuple):
-    """A stored event: the author's bytes, key and signature, and the values that the ledger added."""
+    """A stored event: the author's bytes, key and signature, and the values that the ledger added.
 
+    ``commitment`` stands for the body in the signature and in the entry's leaf hash, ``leaf``.
+    """
+
+    commitment: bytes
+    leaf: bytes
     body: bytes
     key: bytes
     signature: bytes
@@ -54,7 +57,7 @@ class Event:
     """An event with its index in the log."""
 
     index: int
-    id: bytes
+    id: str
     entry: Entry
     body: dict[str, Any]
     kind: str
@@ -81,10 +84,11 @@ def read_entry(data: bytes) -> Entry:
     need(len(data) <= ENTRY_MAX, "the entry is too large", "TOO_LARGE")
     need(data[:1] == b"\x9a", "the entry is not an array of ten", "INVALID_FORMAT")
     items: list[Any] = []
-    at = 1
+    ends = [1]
     while len(items) < 10:
-        item, at = take_item(data, at)
+        item, at = take_item(data, ends[-1])
         items.append(item)
+        ends.append(at)
     need(at == len(data), "the entry ends too soon, or bytes follow it", "INVALID_FORMAT")
     version, body, key, algorithm, signature, position, batch_size, accepted_ms, *versions = items
     bytes_at = [at for at, item in enumerate(items) if isinstance(item, bytes)]
@@ -96,7 +100,32 @@ def read_entry(data: bytes) -> Entry:
     need(accepted_ms <= CLOCK_MAX_MS, "its time is after the year 9999", "INVALID_FORMAT")
     is_counted = all(0 < version <= TREE_MAX for version in versions)
     need(is_counted, "its stream or authority version is out of range", "INVALID_FORMAT")
-    return Entry(body, key, signature, position, batch_size, accepted_ms, (versions[0], versions[1]))
+    commitment = leaf_hash(pae(EVENT, body))
+    leaf = leaf_hash(data[: ends[1]] + b"\xc4\x20" + commitment + data[ends[2] :])
+    added = (position, batch_size, accepted_ms, (versions[0], versions[1]))
+    return Entry(commitment, leaf, body, key, signature, *added)
+
+
+def take_text(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the bytes after their length in a tile, and the offset after them."""
+    end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+    return data[at + 2 : end], end
+
+
+def with_body(bare: bytes, body: bytes) -> bytes:
+    """Return an entry from its bare form and its body. A bare form that cannot be read is returned as it is."""
+    is_bare = bare[2:4] == b"\xc4\x20" and len(bare) > 36
+    size = len(body)
+    head = bytes([0xC4, size]) if size < 0x100 else b"\xc5" + size.to_bytes(2, "big")
+    return bare[:2] + head + body + bare[36:] if is_bare else bare
+
+
+def entry_leaf(data: bytes) -> bytes:
+    """Return the leaf hash of an entry; for bytes that are no entry, a hash that no tree has."""
+    try:
+        return read_entry(data).leaf
+    except (WrongError, IndexError):
+        return leaf_hash(data)
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -201,8 +230,7 @@ class Kinds:
         if id_type is not None:
             self.check(name, id_type, "$.stream")
         to_ms(f"{body['at'][:10]}T00:00:00Z")
-        identity = blake3(pae(EVENT, entry.body)).digest()
-        return Event(index, identity, entry, body, kind, stream, body["author"], content)
+        return Event(index, f"event:{entry.commitment.hex()}", entry, body, kind, stream, body["author"], content)
 
     def blobs_of(self, event: Event) -> list[str]:
         """Return the blobs that an event needs."""

@@ -22,7 +22,7 @@ SIZES = [
     ("entries/[0-9]{20}\\.entry", ENTRY_MAX),
     ("entries/[0-9]{20}\\.tlog-proof", NOTE_MAX + 256 * 1024 + BATCH_MAX * 32),
     ("tile/[0-9]{1,2}/(x[0-9]{3}/)*[0-9]{3}(\\.p/[0-9]{1,3})?", 256 * 32),
-    ("tile/entries/(x[0-9]{3}/)*[0-9]{3}(\\.p/[0-9]{1,3})?", 256 * (2 + ENTRY_MAX)),
+    ("tile/(entries|bodies)/(x[0-9]{3}/)*[0-9]{3}(\\.p/[0-9]{1,3})?", 256 * (2 + ENTRY_MAX)),
 ]
 HOME = ("chains.toml", "config.toml", "keys.sealed")
 KEYS = ("agents.vkeys", "checkpoint.vkey", "root.fingerprint", "root.vkey")
@@ -117,8 +117,8 @@ def names_of(manifest: dict[str, Any], files_max: int) -> Iterator[str]:
     yield "index.html"
     yield from (f"keys/{name}" for name in KEYS)
     yield from ("manifest.json", "schemas.json")
-    levels: list[tuple[int | str, int]] = [(level, size >> 8 * level) for level in range(8)]
-    for level, hashes in [*levels, ("entries", size)] if is_log else []:
+    levels: list[tuple[tuple[int | str, ...], int]] = [((level,), size >> 8 * level) for level in range(8)]
+    for parts, hashes in [*levels, (("entries", "bodies"), size)] if is_log else []:
         for number in range(-(-hashes // 256)):
-            yield tile_name(level, number, min(256, hashes - number * 256))
+            yield from (tile_name(part, number, min(256, hashes - number * 256)) for part in parts)
     yield "verify.py"

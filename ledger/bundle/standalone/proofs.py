@@ -71,8 +71,13 @@ def path_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
 
 
 def pae(kind: bytes, body: bytes) -> bytes:
-    """Return the bytes that a signature covers (DSSE)."""
+    """Return the pre-authentication encoding of a body (DSSE)."""
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(body), body)
+
+
+def signed_bytes(size: int, root: bytes) -> bytes:
+    """Return the bytes that the signature of a batch covers, from the number of its events and their root."""
+    return pae(BATCH, size.to_bytes(8, "big") + root)
 
 
 def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
@@ -183,12 +188,12 @@ def split_proof(text: str) -> tuple[int, list[bytes], bytes | None, str]:
     return index, path, extra, note
 
 
-def read_proof(text: str, index: int, note: str) -> tuple[list[bytes], list[bytes] | None]:
-    """Return the inclusion path of an entry's proof in a bundle, and its path within a batch, if it is of one."""
+def read_proof(text: str, index: int, note: str) -> tuple[list[bytes], list[bytes]]:
+    """Return the inclusion path of an entry's proof in a bundle, and its path within its batch."""
     proven, path, extra, checkpoint = split_proof(text)
     need(proven == index, "its proof is for another index")
     need(checkpoint == note, "its proof refers to another checkpoint")
-    return path, None if extra is None else hashes_in(extra)
+    return path, hashes_in(extra or b"")
 
 
 def hashes_in(joined: bytes) -> list[bytes]:

@@ -9,18 +9,16 @@ from blake3 import blake3
 from deedbook.ledger.bundle.standalone.form import Entry, read_entry, read_json
 from deedbook.ledger.bundle.standalone.page import when
 from deedbook.ledger.bundle.standalone.proofs import (
-    BATCH,
-    EVENT,
     JOINING,
     hashes_in,
     is_signed,
-    leaf_hash,
     need,
     pae,
     parse_checkpoint,
     path_root,
     read_base64,
     read_checkpoint,
+    signed_bytes,
     split_proof,
     tree_root,
 )
@@ -58,7 +56,7 @@ class KeyChain:
         entry = self.entries[index]
         start = index - entry.position
         batch = [self.entries.get(at) for at in range(start, start + entry.batch_size)]
-        leaves = [leaf_hash(pae(EVENT, member.body)) for member in batch if member is not None]
+        leaves = [member.commitment for member in batch if member is not None]
         need(len(leaves) == entry.batch_size, f"the receipt lacks entries of the batch of entry {index}")
         return is_entry_signed(entry, tree_root(leaves))
 
@@ -87,11 +85,8 @@ class KeyChain:
 
 
 def is_entry_signed(entry: Entry, batch_root: bytes) -> bool:
-    """Return whether the signature of an entry is valid: of its event, or of its batch with this root."""
-    signed = pae(EVENT, entry.body)
-    if entry.batch_size > 1:
-        signed = pae(BATCH, entry.batch_size.to_bytes(8, "big") + batch_root)
-    return is_signed(entry.key, signed, entry.signature)
+    """Return whether the signature of an entry is valid, over its batch with this root."""
+    return is_signed(entry.key, signed_bytes(entry.batch_size, batch_root), entry.signature)
 
 
 def check_receipt(text: str, fingerprint: str | None) -> list[str]:
@@ -107,9 +102,9 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     need(origin == chain.origin, "the checkpoint is from another log")
     _, root = read_checkpoint(note, chain.origin, [bytes.fromhex(key) for key in chain.keys.values()])
     content = read_base64(evidence["entry"])
-    need(path_root(leaf_hash(content), index, size, path) == root, "its path does not lead to the checkpoint's root")
     entry, batch_path = read_entry(content), hashes_in(read_base64(evidence["batch"]) if evidence["batch"] else b"")
-    batch_root = path_root(leaf_hash(pae(EVENT, entry.body)), entry.position, entry.batch_size, batch_path)
+    need(path_root(entry.leaf, index, size, path) == root, "its path does not lead to the checkpoint's root")
+    batch_root = path_root(entry.commitment, entry.position, entry.batch_size, batch_path)
     is_valid = is_entry_signed(entry, batch_root)
     need(is_valid, "the author's signature is not valid", "SIGNATURE_INVALID")
     body = read_json(entry.body)

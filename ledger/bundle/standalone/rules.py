@@ -112,11 +112,11 @@ class Rules:
 
     def has_event(self, event: Event) -> bool:
         """Return whether the log has this event already."""
-        return f"blake3:{event.id.hex()}" in self.ids
+        return event.id in self.ids
 
     def remember(self, event: Event) -> None:
         """Remember that an event is in the log, whether its rule allowed it or not."""
-        self.ids[f"blake3:{event.id.hex()}"] = event.stream
+        self.ids[event.id] = event.stream
 
 
 def matches(when: dict[str, Any], data: dict[str, Any], fields: dict[str, Any]) -> bool:
@@ -295,7 +295,7 @@ class Decision:
 
     def with_completion(self, state: State) -> State:
         """Return the state with this event as its completion."""
-        return replace(state, completion=(f"blake3:{self.event.id.hex()}", *self.decision()))
+        return replace(state, completion=(self.event.id, *self.decision()))
 
     def with_reopening(self, state: State) -> State:
         """Return the state with the criteria open that were checked before changes were requested."""

@@ -22,7 +22,7 @@ from deedbook.ledger.events.handoff import HandoffAmended
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged, ToolUsed
 from deedbook.ledger.format.codec import encode_canonical
-from deedbook.ledger.format.envelope import decode_entry, pae
+from deedbook.ledger.format.envelope import commitment_to, decode_entry, signed_bytes
 
 if TYPE_CHECKING:
     import random
@@ -158,7 +158,11 @@ def changed_entries(forge: Forge, chance: random.Random) -> None:
         case _:  # another text, signed by whoever signed this one
             author = next((name for name, key in forge.keys.items() if key.public == entry.key), "alice")
             text = mutated_text(json.loads(entry.body), chance)[: 40 * 1024]
-            fields = {"body": text, "sig": forge.keys[author].sign(pae(text)), "key": forge.keys[author].public}
+            fields = {
+                "body": text,
+                "sig": forge.keys[author].sign(signed_bytes([commitment_to(text)])),
+                "key": forge.keys[author].public,
+            }
             fields |= {"batch_index": 0, "batch_size": 1}
     if fields:
         entries[at] = msgspec.structs.replace(entry, **fields).encode()

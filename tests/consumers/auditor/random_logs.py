@@ -15,7 +15,7 @@ from forged_steps import FINDING, compromised, removed, rotated
 from rule_stage import CONTENT, ROWS, STEP, TABLES, WORKING, Row, Stage, handoff_data, mapped
 
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.format.envelope import decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import decode_entry, event_id
 
 if TYPE_CHECKING:
     import random
@@ -135,7 +135,7 @@ class RandomLog:
         expect = self.stage.streams[stream] - self.chance.randrange(2) if self.is_likely(5) else None
         draft = Draft(stream=stream, kind=kind, data=data, idem=idem, expect=expect if expect != -1 else None)
         self.stage.submit(self.stage.sign(author, draft, key=key))
-        self.ids.append(event_id(pae(decode_entry(self.stage.entries[-1]).body)))
+        self.ids.append(event_id(decode_entry(self.stage.entries[-1]).commitment))
 
     def operate(self) -> None:
         """Append an event of a row that fits, or of any."""

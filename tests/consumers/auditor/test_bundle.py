@@ -14,6 +14,7 @@ from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.bundle.layout import entry_range, levels_of, tile_name, tiles_of
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.home.trust import fingerprint
 
 if TYPE_CHECKING:
@@ -100,9 +101,11 @@ def test_flipped_byte_of_an_entry_in_a_bundle_is_named_by_its_index(whole: Path,
     content = whole.read_bytes()
     for chance in samples("bundled", 15):
         index = chance.randrange(len(entries))
-        place = content.index(len(entries[index]).to_bytes(2, "big") + entries[index])
-        # The two bytes of the length in front of an entry count as the entry's.
-        byte = chance.choice((0, 1, 2 + chance.randrange(len(entries[index]))))
+        entry = decode_entry(entries[index])
+        part = chance.choice((entry.bare_form(), entry.body))
+        place = content.index(len(part).to_bytes(2, "big") + part)
+        # The two bytes of the length in front of an entry or body count as the entry's.
+        byte = chance.choice((0, 1, 2 + chance.randrange(len(part))))
         with flipped(whole, [place + byte], chance.choice((1, 16, 255))):
             report = verify_bundle(whole)
         assert index in named(report), (index, byte, report.problems)

@@ -21,7 +21,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.events.authority import KeyCompromised, Role, RoleGranted
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCreated
 from deedbook.ledger.events.session import FindingLogged
-from deedbook.ledger.format.envelope import decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import commitment_to, decode_entry, event_id, signed_bytes
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.handoff import compute_version
 
@@ -178,7 +178,7 @@ def test_lines_before_the_verdict_name_handoffs_that_nobody_approved(forge: Forg
 def test_evidence_that_a_bundle_lacks_is_named(forge: Forge, tmp_path: Path) -> None:
     """Whoever packed it may have left a file out together with its line in the manifest."""
     forge.emit("alice", SESSION, FindingLogged(finding="an event is evidence, too", evidence=[forge.put_blob(b"log")]))
-    event = event_id(pae(decode_entry(forge.entries[-1]).body))
+    event = event_id(decode_entry(forge.entries[-1]).commitment)
     ref, at = forge.put_blob(b"312 passed"), len(forge.entries)
     forge.emit("alice", SESSION, FindingLogged(finding="it works", evidence=[f"see {ref}", event]))
     whole = alone(forge.export(tmp_path / "whole.tar"))
@@ -269,7 +269,9 @@ def test_a_log_with_an_entry_that_no_gate_accepted_is_exported(forge: Forge, tmp
     forge.emit("alice", SESSION, FindingLogged(finding="x"))
     entry = decode_entry(forge.entries[-1])
     body = entry.body.replace(b'"kind":"finding.logged"', b'"kind":1.5')
-    forge.entries[-1] = replace(entry, body=body, sig=forge.keys["alice"].sign(pae(body))).encode()
+    forge.entries[-1] = replace(
+        entry, body=body, sig=forge.keys["alice"].sign(signed_bytes([commitment_to(body)]))
+    ).encode()
     path = forge.export(tmp_path / "wrong.tar")
     assert [alone(path).word, ours(path).word] == ["INVALID", "INVALID"]
     assert alone(path).index == ours(path).index == len(forge.entries) - 1

@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 @pytest.fixture
 def early_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have workers start after a few events, on any machine."""
-    monkeypatch.setattr(signatures, "in_place_events_max", 40)
-    monkeypatch.setattr(signatures, "pooled_events_min", 10)
-    monkeypatch.setattr(signatures, "chunk_events", 20)
+    monkeypatch.setattr(signatures, "in_place_signatures_max", 40)
+    monkeypatch.setattr(signatures, "pooled_signatures_min", 10)
+    monkeypatch.setattr(signatures, "chunk_signatures", 20)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
 
 
-def signed(count: int) -> list[tuple[int, bytes, bytes, bytes]]:
+def signed(count: int) -> list[signatures.Signed]:
     """Return signed messages; every 50th is signed wrongly."""
     key = Key(bytes(32))
     made = []
     for index in range(count):
         message = b"event %d" % index
-        made.append((index, key.public, message, key.sign(message + b"!" * (index % 50 == 49))))
+        made.append((index, 1, key.public, message, key.sign(message + b"!" * (index % 50 == 49))))
     return made
 
 
 def run(checker: Signatures, count: int, kill_at: int | None = None) -> None:
     """Feed a checker."""
-    for index, key, message, sig in signed(count):
-        checker.add(index, key, message, sig)
+    for index, size, key, message, sig in signed(count):
+        checker.add(index, size, key, message, sig)
         if index == kill_at:
             workers = children()
             assert workers

@@ -321,7 +321,7 @@ def test_text_that_is_no_checkpoint_is_refused(ledger: Ledger) -> None:
 
 
 def test_cause_that_is_nowhere_is_a_note(ledger: Ledger) -> None:
-    ledger.emit("alice", SESSION, SessionStarted(), causes=["blake3:" + "0" * 64])
+    ledger.emit("alice", SESSION, SessionStarted(), causes=["event:" + "0" * 64])
     report = audit(ledger)
     assert report.ok
     assert [(one.index, one.code) for one in report.notes] == [(4, "NOT_FOUND")]

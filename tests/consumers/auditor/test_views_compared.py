@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def filled(request: pytest.FixtureRequest, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     """A ledger whose views are compared after its replay, or beside it as those of a long log are."""
     monkeypatch.setattr(
-        "deedbook.consumers.auditor.verify.pooled_events_min", 0 if request.param == "beside" else 2**40
+        "deedbook.consumers.auditor.verify.pooled_signatures_min", 0 if request.param == "beside" else 2**40
     )
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     fill(ledger)

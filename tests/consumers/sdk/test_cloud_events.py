@@ -30,7 +30,7 @@ def example(kind: str) -> Event:
     """Return the published example of a kind, as an event of a log."""
     body, content = decode_body((PROTO / "examples" / f"{kind}.json").read_bytes())
     return make_event(
-        body, content, index=7, event_id="blake3:" + "1" * 64, key=b"k" * 32, accepted_ms=1_770_890_400_123
+        body, content, index=7, event_id="event:" + "1" * 64, key=b"k" * 32, accepted_ms=1_770_890_400_123
     )
 
 

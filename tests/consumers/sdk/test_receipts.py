@@ -21,7 +21,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import CheckpointKeyRotated, KeyRotated
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf
 from deedbook.ledger.format.identity import write_key
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash, root_of
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, ROOT
@@ -138,7 +138,7 @@ def test_an_entry_in_the_tree_whose_author_did_not_sign_it_is_refused(filled: Le
     assert evidence is not None
     entry = decode_entry(evidence.entry)
     forged = msgspec.structs.replace(entry, sig=bytes(64)).encode()
-    leaves = [*(leaf_hash(client.entry(index)) for index in range(8)), leaf_hash(forged)]
+    leaves = [*(entry_leaf(client.entry(index)) for index in range(8)), entry_leaf(forged)]
     key = filled.checkpoint_key
     made = Receipt(
         8,

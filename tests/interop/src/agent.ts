@@ -4,12 +4,11 @@ import { readFileSync } from "node:fs";
 
 import { checkBundle } from "./bundle.js";
 import { Bus } from "./bus.js";
-import { keyOf, sign, verify, verifyByOpenSsl } from "./ed25519.js";
-import { leafHash, treeRoot } from "./merkle.js";
+import { keyOf, verify, verifyByOpenSsl } from "./ed25519.js";
 import { checkReceipt } from "./note.js";
 import { checkHandedOn } from "./receipt.js";
 import { type Cast, type Event, Ledger, type Table } from "./rules.js";
-import { batchPae, canonical, decodeEntry, EVENT_TYPE, hashOf, pae, possession, signEvent } from "./wire.js";
+import { canonical, decodeEntry, hashOf, possession, signEvents } from "./wire.js";
 
 const hex = (text: string): Buffer => Buffer.from(text, "hex");
 
@@ -23,14 +22,7 @@ function checked<T>(check: () => T): { answer: T } | { refused: string } {
 }
 
 const verbs: Record<string, (given: any) => unknown> = {
-  sign: ({ seed, events }: { seed: string; events: unknown[] }) => ({
-    events: events.map((event) => signEvent(keyOf(hex(seed)), event)),
-  }),
-  signBatch({ seed, bodies }: { seed: string; bodies: string[] }) {
-    const root = treeRoot(bodies.map((body) => leafHash(pae(EVENT_TYPE, Buffer.from(body)))));
-    const signature = sign(keyOf(hex(seed)), batchPae(bodies.length, root));
-    return { root: root.toString("hex"), signature: signature.toString("hex") };
-  },
+  sign: ({ seed, events }: { seed: string; events: unknown[] }) => signEvents(keyOf(hex(seed)), events),
   canonical: ({ values }: { values: unknown[] }) => ({ texts: values.map(canonical) }),
   possess: ({ keys }: { keys: { seed: string; ledger: string; agent: string }[] }) => ({
     keys: keys.map(({ seed, ledger, agent }) => possession(keyOf(hex(seed)), ledger, agent)),
@@ -38,8 +30,9 @@ const verbs: Record<string, (given: any) => unknown> = {
   decode: ({ entries }: { entries: string[] }) => ({
     entries: entries.map((entry) =>
       checked(() => {
-        const { body, key, signature, ...numbers } = decodeEntry(hex(entry));
-        return { body: body.toString(), key: key.toString("hex"), signature: signature.toString("hex"), ...numbers };
+        const { commitment, leaf, body, key, signature, ...numbers } = decodeEntry(hex(entry));
+        const hashes = { commitment: commitment.toString("hex"), leaf: leaf.toString("hex") };
+        return { body: body.toString(), key: key.toString("hex"), signature: signature.toString("hex"), ...hashes, ...numbers };
       }),
     ),
   }),
@@ -75,9 +68,9 @@ const verbs: Record<string, (given: any) => unknown> = {
   async work({ url, nkey, seed, ledger, agent, bodies }: Record<string, string> & { bodies: unknown[] }) {
     const bus = await Bus.open(url ?? "", ledger ?? "", agent ?? "", nkey ?? "");
     try {
-      const events = bodies.map((body) => signEvent(keyOf(hex(seed ?? "")), body));
-      const submitted = await bus.submit(events.map(({ envelope }) => envelope));
-      const repeated = await bus.submit(events.map(({ envelope }) => envelope));
+      const { envelope, ids } = signEvents(keyOf(hex(seed ?? "")), bodies);
+      const submitted = await bus.submit(envelope);
+      const repeated = await bus.submit(envelope);
       const { accepted } = submitted as { accepted?: { index: number }[] };
       const proofs = [];
       for (const { index } of accepted ?? []) {
@@ -85,7 +78,7 @@ const verbs: Record<string, (given: any) => unknown> = {
         const { entry } = (await bus.read("entry", { index })) as { entry: string };
         proofs.push({ receipt, entry: Buffer.from(entry, "base64").toString("hex") });
       }
-      return { ids: events.map(({ id }) => id), submitted, repeated, head: await bus.read("head"), proofs };
+      return { ids, submitted, repeated, head: await bus.read("head"), proofs };
     } finally {
       await bus.close();
     }

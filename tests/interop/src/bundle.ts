@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { leafHash, treeRoot } from "./merkle.js";
 import { checkReceipt, keyOfVkey, openCheckpoint } from "./note.js";
 import { hashesOf } from "./receipt.js";
-import { decodeEntry, type Entry, hashOf, isSigned, need } from "./wire.js";
+import { decodeEntry, type Entry, hashOf, isSigned, joinEntry, need } from "./wire.js";
 
 export interface Verdict {
   size: number;
@@ -107,22 +107,31 @@ function tilePath(level: string, number: number, width: number): string {
   return `tile/${level}/${path}${width === 256 ? "" : `.p/${width}`}`;
 }
 
-function entriesOfLog(folder: string, size: number): Buffer[] {
-  const entries: Buffer[] = [];
+/** The items of a tile of entries or bodies, each after its length. */
+function itemsOf(folder: string, part: string, number: number, width: number): Buffer[] {
+  const data = readFileSync(join(folder, tilePath(part, number, width)));
+  const items: Buffer[] = [];
+  let at = 0;
+  while (items.length < width) {
+    const end = at + 2 + data.readUInt16BE(at);
+    need(end <= data.length, `an item ends beyond its tile of ${part}`);
+    items.push(data.subarray(at + 2, end));
+    at = end;
+  }
+  need(at === data.length, `there are bytes after the last item of a tile of ${part}`);
+  return items;
+}
+
+function entriesOfLog(folder: string, size: number): Entry[] {
+  const entries: Entry[] = [];
   for (let number = 0; number * 256 < size; number += 1) {
     const width = Math.min(256, size - number * 256);
     const hashes = readFileSync(join(folder, tilePath("0", number, width)));
-    const data = readFileSync(join(folder, tilePath("entries", number, width)));
-    let at = 0;
-    for (let position = 0; position < width; position += 1) {
-      const end = at + 2 + data.readUInt16BE(at);
-      need(end <= data.length, "an entry ends beyond its tile");
-      const entry = data.subarray(at + 2, end);
-      need(leafHash(entry).equals(hashes.subarray(position * 32, position * 32 + 32)), "an entry is not the one of its tile");
-      entries.push(entry);
-      at = end;
-    }
-    need(at === data.length, "there are bytes after the entries of a tile");
+    const bodies = itemsOf(folder, "bodies", number, width);
+    itemsOf(folder, "entries", number, width).forEach((bare, at) => {
+      need(leafHash(bare).equals(hashes.subarray(at * 32, at * 32 + 32)), "an entry is not the one of its tile");
+      entries.push(joinEntry(bare, bodies[at] ?? Buffer.alloc(0)));
+    });
   }
   return entries;
 }
@@ -140,7 +149,7 @@ export function checkBundle(folder: string): Verdict {
   const learn = (entry: Entry): void => {
     replay.learn(entry);
     fingerprint ||= hashOf(entry.key);
-    ids.add(hashOf(entry.body));
+    ids.add(entry.commitment.toString("hex"));
   };
   if (manifest.content === "stream") {
     for (const index of manifest.indexes) {
@@ -156,9 +165,8 @@ export function checkBundle(folder: string): Verdict {
     return { size: checkpoint.size, entries: manifest.indexes.length, fingerprint, ids: ids.size };
   }
   need(existsSync(join(folder, "tile")), "the bundle holds no log");
-  const data = entriesOfLog(folder, checkpoint.size);
-  need(treeRoot(data.map(leafHash)).equals(checkpoint.root), "the entries do not lead to the checkpoint's root");
-  const entries = data.map(decodeEntry);
+  const entries = entriesOfLog(folder, checkpoint.size);
+  need(treeRoot(entries.map(({ leaf }) => leaf)).equals(checkpoint.root), "the entries do not lead to the checkpoint's root");
   entries.forEach((entry, index) => {
     const start = index - entry.batchIndex;
     need(isSigned(entry, entries.slice(start, start + entry.batchSize)), `the signature of entry ${index} does not fit`);

@@ -9,7 +9,7 @@ import { readFileSync } from "node:fs";
 
 import { keyOf } from "./ed25519.js";
 import { checkHandedOn } from "./receipt.js";
-import { need, signEvent } from "./wire.js";
+import { need, signEvents } from "./wire.js";
 
 const attempts_max = 5;
 const [url, keyFile, evidence] = process.argv.slice(2);
@@ -33,14 +33,14 @@ async function call(path: string, options: RequestInit = {}): Promise<Response> 
 const ask = async (path: string): Promise<any> => ((await (await call(path)).json()) as { data: any }).data;
 
 async function submit(kind: string, stream: string, data: object): Promise<void> {
-  const signed = signEvent(key, { ledger, kind, stream, author: name, at: new Date().toISOString(), causes: [], data });
+  const signed = signEvents(key, [{ ledger, kind, stream, author: name, at: new Date().toISOString(), causes: [], data }]);
   const body = JSON.stringify(signed.envelope);
   const answer = await call("/v1/entries", { method: "POST", headers: { "content-type": "application/json" }, body });
   const [accepted] = ((await answer.json()) as { data: { accepted: { index: number; id: string }[] } }).data.accepted;
-  need(accepted?.id === signed.id, "the server accepted another event");
+  need(accepted !== undefined && accepted.id === signed.ids[0], "the server accepted another event");
   const receipt = await (await call(`/v1/receipts/${accepted.index}`, { headers: { accept: "text/plain" } })).text();
   const proven = checkHandedOn(receipt, ledger ?? "");
-  need(proven.index === accepted.index && proven.body === signed.body, "the receipt is of another event");
+  need(proven.index === accepted.index && proven.body === signed.bodies[0], "the receipt is of another event");
   console.log(`${kind} is entry ${accepted.index}`);
 }
 

@@ -1,8 +1,8 @@
 // C2SP signed-note, tlog-checkpoint and tlog-proof.
 
 import { verify } from "./ed25519.js";
-import { leafHash, rootOfPath, sha256 } from "./merkle.js";
-import { need, readBase64 } from "./wire.js";
+import { rootOfPath, sha256 } from "./merkle.js";
+import { decodeEntry, need, readBase64 } from "./wire.js";
 
 export interface Checkpoint {
   origin: string;
@@ -58,7 +58,7 @@ export function checkReceipt(receipt: string, entry: Buffer, vkey: string): { in
   need(/^index (0|[1-9][0-9]*)$/.test(line), "the receipt has no index");
   const index = Number(line.slice("index ".length));
   const checkpoint = openCheckpoint(receipt.slice(end + 2), vkey);
-  const root = rootOfPath(leafHash(entry), index, checkpoint.size, lines.map(readBase64));
+  const root = rootOfPath(decodeEntry(entry).leaf, index, checkpoint.size, lines.map(readBase64));
   need(root?.equals(checkpoint.root), "the path does not prove this entry");
   return { index, checkpoint };
 }

@@ -5,7 +5,7 @@ import { blake3 } from "@noble/hashes/blake3.js";
 import { type Key, sign, verify } from "./ed25519.js";
 import { leafHash, rootOfPath, treeRoot } from "./merkle.js";
 
-export const EVENT_TYPE = "application/vnd.deedbook.event.v1+json";
+const EVENT_TYPE = "application/vnd.deedbook.event.v1+json";
 const BATCH_TYPE = "application/vnd.deedbook.batch.v1";
 const POSSESSION_TYPE = "application/vnd.deedbook.possession.v1";
 
@@ -40,31 +40,44 @@ export function pae(type: string, body: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`DSSEv1 ${Buffer.byteLength(type)} ${type} ${body.length} `), body]);
 }
 
+/** What stands for a body in its signature, its id and the tree: the RFC 6962 leaf hash of its PAE. */
+export const commitmentTo = (body: Buffer): Buffer => leafHash(pae(EVENT_TYPE, body));
+
+/** What the signature of a submission covers: the number of its events, and the root over the commitments to them. */
+function payloadOf(size: number, root: Buffer): Buffer {
+  const count = Buffer.alloc(8);
+  count.writeBigUInt64BE(BigInt(size));
+  return Buffer.concat([count, root]);
+}
+
 export interface Envelope {
   payloadType: string;
   payload: string;
   signatures: { keyid: string; sig: string }[];
+  bodies: string[];
 }
 
-export interface SignedEvent {
-  body: string;
-  pae: string;
-  id: string;
+export interface Signed {
+  bodies: string[];
+  ids: string[];
   signature: string;
   envelope: Envelope;
 }
 
-export function signEvent(key: Key, event: unknown): SignedEvent {
-  const body = Buffer.from(canonical(event));
-  const signed = pae(EVENT_TYPE, body);
-  const signature = sign(key, signed);
+/** A submission of events as DSSE JSON. */
+export function signEvents(key: Key, events: unknown[]): Signed {
+  const bodies = events.map((event) => Buffer.from(canonical(event)));
+  const commitments = bodies.map(commitmentTo);
+  const payload = payloadOf(bodies.length, treeRoot(commitments));
+  const signature = sign(key, pae(BATCH_TYPE, payload));
   const envelope = {
-    payloadType: EVENT_TYPE,
-    payload: body.toString("base64"),
+    payloadType: BATCH_TYPE,
+    payload: payload.toString("base64"),
     signatures: [{ keyid: `ed25519:${key.publicKey.toString("hex")}`, sig: signature.toString("base64") }],
+    bodies: bodies.map((body) => body.toString("base64")),
   };
-  const id = `blake3:${hashOf(signed)}`;
-  return { body: body.toString(), pae: signed.toString("hex"), id, signature: signature.toString("hex"), envelope };
+  const ids = commitments.map((commitment) => `event:${commitment.toString("hex")}`);
+  return { bodies: bodies.map(String), ids, signature: signature.toString("hex"), envelope };
 }
 
 export function possession(key: Key, ledger: string, agent: string): { public: string; proof: string } {
@@ -73,14 +86,9 @@ export function possession(key: Key, ledger: string, agent: string): { public: s
   return { public: publicHex, proof: proof.toString("hex") };
 }
 
-/** The bytes that a batch signature is over. */
-export function batchPae(size: number, root: Buffer): Buffer {
-  const count = Buffer.alloc(8);
-  count.writeBigUInt64BE(BigInt(size));
-  return pae(BATCH_TYPE, Buffer.concat([count, root]));
-}
-
 export interface Entry {
+  commitment: Buffer;
+  leaf: Buffer;
   body: Buffer;
   key: Buffer;
   signature: Buffer;
@@ -92,7 +100,7 @@ export interface Entry {
 }
 
 class Reader {
-  private at = 0;
+  at = 0;
 
   constructor(private readonly data: Buffer) {}
 
@@ -135,7 +143,10 @@ export function decodeEntry(data: Buffer): Entry {
   const reader = new Reader(data);
   need(reader.take(1).readUInt8() === 0x9a, "the entry is no array of ten");
   need(reader.number() === 1, "the entry is of an unknown version");
-  const [body, key] = [reader.bytes(), reader.bytes()];
+  const start = reader.at;
+  const body = reader.bytes();
+  const end = reader.at;
+  const key = reader.bytes();
   need(reader.number() === 1, "the signature is of an unknown algorithm");
   const signature = reader.bytes();
   const [batchIndex, batchSize, acceptedMs] = [reader.number(), reader.number(), reader.number()];
@@ -144,17 +155,24 @@ export function decodeEntry(data: Buffer): Entry {
   need(key.length === 32 && signature.length === 64, "key or signature has the wrong length");
   need(batchIndex < batchSize && batchSize <= 256, "its place in the batch is impossible");
   need(streamVersion > 0 && authorityVersion > 0, "its place in its stream or among authority is impossible");
-  return { body, key, signature, batchIndex, batchSize, acceptedMs, streamVersion, authorityVersion };
+  const commitment = commitmentTo(body);
+  const leaf = leafHash(Buffer.concat([data.subarray(0, start), Buffer.from([0xc4, 32]), commitment, data.subarray(end)]));
+  const added = { batchIndex, batchSize, acceptedMs, streamVersion, authorityVersion };
+  return { commitment, leaf, body, key, signature, ...added };
 }
 
-/** Check an event's signature: its own, or that of its batch, by its path or by the others of the batch. */
+/** An entry from its bare form and its body, whose commitment must be the one there. */
+export function joinEntry(bare: Buffer, body: Buffer): Entry {
+  const form = decodeEntry(bare);
+  const commitment = commitmentTo(body);
+  need(form.body.equals(commitment), "a body is not the one of its entry");
+  return { ...form, body, commitment, leaf: leafHash(bare) };
+}
+
+/** Check an event's signature, which covers its batch: by its path there, or by all entries of the batch. */
 export function isSigned(entry: Entry, batch: Entry[] | Buffer[]): boolean {
-  const signed = pae(EVENT_TYPE, entry.body);
-  if (entry.batchSize === 1) {
-    return verify(entry.key, signed, entry.signature);
-  }
-  const leaves = batch.map((one) => (Buffer.isBuffer(one) ? one : leafHash(pae(EVENT_TYPE, one.body))));
+  const hashes = batch.map((one) => (Buffer.isBuffer(one) ? one : one.commitment));
   const isPath = batch.every((one) => Buffer.isBuffer(one));
-  const root = isPath ? rootOfPath(leafHash(signed), entry.batchIndex, entry.batchSize, leaves) : treeRoot(leaves);
-  return root !== null && verify(entry.key, batchPae(entry.batchSize, root), entry.signature);
+  const root = isPath ? rootOfPath(entry.commitment, entry.batchIndex, entry.batchSize, hashes) : treeRoot(hashes);
+  return root !== null && verify(entry.key, pae(BATCH_TYPE, payloadOf(entry.batchSize, root)), entry.signature);
 }

@@ -85,7 +85,7 @@ def test_form_comes_before_the_signature_and_the_signature_before_the_key(ledger
     ledger.keys["stranger"] = key_named("stranger")
     assert refused(ledger, ledger.sign_bytes("stranger", body(ledger, b'{"mood":1}'))).code == "UNKNOWN_FIELD"
     good = ledger.sign_bytes("stranger", body(ledger))
-    bad = type(good)(1, good.key, (bytes(64),), good.bodies)
+    bad = type(good)(1, good.key, bytes(64), good.bodies)
     assert refused(ledger, bad).code == "SIGNATURE_INVALID"
     assert refused(ledger, good).code == "KEY_UNKNOWN"
 

@@ -16,8 +16,8 @@ from deedbook.ledger.bus.subjects import event_subject
 from deedbook.ledger.client.author import Draft, sign
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, pae
-from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, commitment_to
+from deedbook.ledger.format.merkle import inclusion_path
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -31,9 +31,9 @@ def published(bodies: list[bytes], position: int) -> tuple[Entry, dict[str, str]
     submission = sign(bodies, KEY)
     size = len(bodies)
     entry = Entry(
-        ENTRY_VERSION, bodies[position], KEY.public, ED25519, submission.sigs[0], position, size, 1_000, position + 1, 1
+        ENTRY_VERSION, bodies[position], KEY.public, ED25519, submission.sig, position, size, 1_000, position + 1, 1
     )
-    path = inclusion_path([leaf_hash(pae(body)) for body in bodies], position) if size > 1 else []
+    path = inclusion_path([commitment_to(body) for body in bodies], position) if size > 1 else []
     return entry, headers_of(40 + position, entry, path)
 
 
@@ -111,7 +111,7 @@ def test_whole_log_goes_out_in_whole_units_and_comes_back_as_it_is(ledger: Ledge
             event = ledger.event(index)
             assert index == message.index == len(rebuilt)
             assert message.subject == event_subject(ledger.id, event.kind, event.stream)
-            assert message.leaf_hash == leaf_hash(entry.encode())
+            assert message.leaf_hash == entry.leaf()
             rebuilt.append(entry.encode())
         after = group[-1].index
     with ledger.log.snapshot() as snapshot:

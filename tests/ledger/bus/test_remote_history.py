@@ -133,7 +133,7 @@ def entry_of(ledger: Ledger, author: str, data: Any, key: Any) -> bytes:
         body=submission.bodies[0],
         key=key.public,
         alg=ED25519,
-        sig=submission.sigs[0],
+        sig=submission.sig,
         batch_index=0,
         batch_size=1,
         accepted_ms=ledger.clock.now_ms,

@@ -15,7 +15,8 @@ from building import Ledger, refs_of
 
 from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.merkle import leaf_hash, root_of
+from deedbook.ledger.format.envelope import entry_leaf
+from deedbook.ledger.format.merkle import root_of
 from deedbook.ledger.log.environment import Environment, translate_errors
 from deedbook.ledger.log.keys import HEAD_KEY, agent_key, index_key
 from deedbook.ledger.log.log import Log
@@ -38,7 +39,7 @@ def check_whole(ledger: Ledger, acknowledged: list[str]) -> None:
     """Check that entries, tree and acknowledged ids agree."""
     with ledger.log.snapshot() as snapshot:
         entries = [snapshot.entry(index) for index in range(snapshot.size)]
-        assert root_of(map(leaf_hash, entries)) == snapshot.root()
+        assert root_of(map(entry_leaf, entries)) == snapshot.root()
         assert not snapshot.has_entry_beyond_end()
         for index, identity in enumerate(acknowledged, 5):
             assert snapshot.index_of("session/s1", identity) == index

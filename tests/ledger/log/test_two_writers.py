@@ -13,7 +13,8 @@ import pytest
 from building import MAP_SIZE, Ledger
 from checking import check_log
 
-from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.format.envelope import entry_leaf
+from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.log.log import Log
 
 HANDOFFS = 60
@@ -63,7 +64,7 @@ class Reader:
             new = snapshot.entries(self.frontier.size, limit=10**6, size_max_bytes=10**9)
         assert size >= self.frontier.size
         assert len(new) == size - self.frontier.size
-        self.frontier = self.frontier.extend(map(leaf_hash, new))
+        self.frontier = self.frontier.extend(map(entry_leaf, new))
         assert self.frontier.root() == root
         self.roots_checked += bool(new)
 

@@ -141,7 +141,7 @@ def test_intent_is_checked_like_an_event(ledger: Ledger, case: str) -> None:
     if case == "stranger":
         intent = ledger.intent("alice", content, key=key_named("nobody"))
     if case == "forged":
-        intent = msgspec.structs.replace(intent, sigs=(bytes(64),))
+        intent = msgspec.structs.replace(intent, sig=bytes(64))
     if case == "no intent":
         code = "INVALID_FORMAT"
         intent = ledger.sign("alice", *ledger_drafts())

@@ -106,6 +106,6 @@ def _read_batch(content: bytes) -> list[Draft]:
 @click.command(cls=Command)
 @click.argument("submission", metavar="FILE|-")
 def submit(app: App, submission: str) -> None:
-    """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
+    """Append events that were signed elsewhere: a submission as DSSE JSON or msgpack."""
     content = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
     output.show_accepted(app, app.client().submit(decode_submission(content)))

@@ -23,12 +23,12 @@ rows_max: Final = 500
 
 @click.command(cls=Command, only_looks=True, reads_bundle=True)
 @click.argument("ref", metavar="INDEX|REF")
-@click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
+@click.option("--dsse", is_flag=True, help="Print the event as a signed DSSE JSON envelope that others can verify.")
 @web_option("event", "ref")
 def show(app: App, ref: str, *, dsse: bool) -> None:
     """Show one event, by index or reference.
 
-    INDEX is the position of the event in the log. REF is its id (blake3:…), the SHA-256 of its body (sha256:…), at
+    INDEX is the position of the event in the log. REF is its id (event:…), the SHA-256 of its body (sha256:…), at
     least 12 of the first hex digits of either, or a stream such as handoff/ID (its last event).
     """
     index = app.ledger().index_of(ref)

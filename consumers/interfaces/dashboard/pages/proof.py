@@ -13,8 +13,8 @@ from deedbook.consumers.sdk import receipts
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.format.codec import check_strict, encode_base64
-from deedbook.ledger.format.envelope import decode_entry, pae
-from deedbook.ledger.format.merkle import leaf_hash, node_hash
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.merkle import node_hash
 from deedbook.ledger.home.trust import root_in
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier
 from deedbook.ledger.proof.receipt import Receipt
@@ -25,7 +25,7 @@ SUFFIX: Final = ".tlog-proof"
 def proof(context: PageContext) -> Page:
     """Return ``{"row", "entry", "body", "key", "path", "batch", "checkpoint", …}``: everything that a check needs.
 
-    ``path`` and ``batch`` (None: the entry has a signature of its own) are a leaf, the steps from it, and the root that
+    ``path`` and ``batch`` (None: the entry was submitted alone) are a leaf, the steps from it, and the root that
     they lead to.
     """
     index = _index(context)
@@ -34,14 +34,14 @@ def proof(context: PageContext) -> Page:
     entry, batch = decode_entry(content), None
     if entry.batch_size > 1:
         hashes = read_batch_path(context.client, index, entry)
-        batch = ladder(leaf_hash(pae(entry.body)), entry.batch_index, entry.batch_size, hashes)
+        batch = ladder(entry.commitment, entry.batch_index, entry.batch_size, hashes)
     data = {
         "row": context.ask("catalog.show", id=str(index)),
         "entry": encode_base64(content),
         "bytes": len(content),
         "body": check_strict(entry.body),
         "key": entry.key.hex(),
-        "path": ladder(leaf_hash(content), index, size, receipt.path),
+        "path": ladder(entry.leaf(), index, size, receipt.path),
         "batch": batch,
         "checkpoint": {
             "origin": checked.checkpoint.origin,

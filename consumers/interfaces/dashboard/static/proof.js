@@ -1,4 +1,4 @@
-// Computes the proof on this page again (proto/README.md §2, §5.2, §6, §7) from the page's own text: the hashes as they
+// Computes the proof on this page again (proto/README.md §2, §5, §6, §7) from the page's own text: the hashes as they
 // are drawn, the entry's bytes and the signed note. It asks the server for nothing and changes no words but its results.
 "use strict";
 
@@ -14,20 +14,23 @@ const leafHash = (bytes) => sha256([0], bytes);
 const pae = (type, body) => join(utf8.encode(`DSSEv1 ${type.length} ${type} ${body.length} `), body);
 const u64 = (number) => { const bytes = new Uint8Array(8); new DataView(bytes.buffer).setBigUint64(0, BigInt(number)); return bytes; };
 
-// An entry is a msgpack array of ten integers and byte strings.
-function readEntry(bytes) {
-  const view = new DataView(bytes.buffer), items = [];
+// An entry is a msgpack array of ten integers and byte strings. The log hashes it with the commitment in place of the body.
+async function readEntry(bytes) {
+  const view = new DataView(bytes.buffer), items = [], ends = [];
   let at = 1;
   const number = (width) => { const value = width === 8 ? Number(view.getBigUint64(at)) : view[`getUint${8 * width}`](at); at += width; return value; };
   while (at < bytes.length) {
     const head = number(1), isBytes = head >= 0xc4 && head <= 0xc6;
     const value = head < 0x80 ? head : number(1 << (head - (isBytes ? 0xc4 : 0xcc)));
     items.push(isBytes ? bytes.subarray(at, at += value) : value);
+    ends.push(at);
   }
   if (bytes[0] !== 0x9a || items.length !== 10) throw new Error("the entry is not an array of ten items");
   const [version, body, key, algorithm, signature, position, size] = items;
   if (version !== 1 || algorithm !== 1) throw new Error("the entry has an unknown version");
-  return { body, key, signature, position, size, event: JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)) };
+  const commitment = await leafHash(pae("application/vnd.deedbook.event.v1+json", body));
+  const leaf = await leafHash(join(bytes.subarray(0, ends[0]), [0xc4, 32], commitment, bytes.subarray(ends[1])));
+  return { leaf, commitment, body, key, signature, position, size, event: JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)) };
 }
 
 // Climbs from a leaf along the drawn path (RFC 9162 §2.1.3.2), marks each step, and returns the root if all of it is right.
@@ -70,9 +73,7 @@ async function isNoteSigned(note, origin, key) {
   return false;
 }
 async function isEventSigned(entry) {
-  const signed = pae("application/vnd.deedbook.event.v1+json", entry.body);
-  if (entry.size === 1) return isSigned(entry.key, signed, entry.signature);
-  const root = await climb("batch", await leafHash(signed), entry.position, entry.size);
+  const root = entry.size === 1 ? entry.commitment : await climb("batch", entry.commitment, entry.position, entry.size);
   return root !== null && isSigned(entry.key, pae("application/vnd.deedbook.batch.v1", join(u64(entry.size), root)), entry.signature);
 }
 const isText = ({ event, key }) => event.kind === text("kind") && event.author === text("author") && hex(key) === text("author-key")
@@ -97,13 +98,13 @@ function conclude(mark, colour, word, sentence) {
 async function checkAll() {
   const path = document.getElementById("path"), [origin, size, root] = proof.dataset.note.split("\n");
   const content = bytesOf(proof.dataset.entry), drawn = (at) => [...path.querySelectorAll(".own > code")].at(at).textContent;
-  const isOfEvent = (test) => () => test(readEntry(content));
-  await check("check-entry", async () => hex(await leafHash(content)) === drawn(0));
-  await check("check-path", async () => await climb("path", await leafHash(content), Number(path.dataset.index), Number(path.dataset.size)) !== null);
+  const isOfEntry = (test) => async () => test(await readEntry(content));
+  await check("check-entry", isOfEntry(({ leaf }) => hex(leaf) === drawn(0)));
+  await check("check-path", isOfEntry(async ({ leaf }) => await climb("path", leaf, Number(path.dataset.index), Number(path.dataset.size)) !== null));
   await check("check-root", () => hex(bytesOf(root)) === drawn(-1) && size === path.dataset.size && origin === proof.dataset.origin);
   await check("check-log", () => isNoteSigned(proof.dataset.note, origin, unhex(text("log-key"))));
-  await check("check-author", isOfEvent(isEventSigned));
-  await check("check-text", isOfEvent(isText));
+  await check("check-author", isOfEntry(isEventSigned));
+  await check("check-text", isOfEntry(isText));
   const outcomes = [...results.values()];
   if (outcomes.includes(false)) conclude("✕", "stop", "wrong", "This page proves nothing. Check the receipt with the command below, and tell whoever runs this server.");
   else if (outcomes.includes(null)) conclude("○", "wait", "signatures not checked", `The hashes are right. This browser has no Ed25519, so it did not check who signed them: use the command below.`);

@@ -10,7 +10,7 @@ from deedbook.consumers.handoffs.router.chains import Chain
 from deedbook.consumers.handoffs.router.chains_file import read_chains
 from deedbook.consumers.handoffs.router.plans import Facts
 
-EVENT: Final = "blake3:" + "ab" * 32
+EVENT: Final = "event:" + "ab" * 32
 
 STORY: Final = b"""
 [[chain]]

@@ -207,7 +207,7 @@ def test_ids_that_are_cut_stay_apart_and_so_do_spare_ids() -> None:
     long = "完" * 150
     one, other = (plan_step(chain(), 1, facts(id=long + end), "rita") for end in ("a", "b"))
     assert one.id != other.id
-    again = plan_step(chain(), 1, facts(event_id="blake3:" + "cd" * 32), "rita")
+    again = plan_step(chain(), 1, facts(event_id="event:" + "cd" * 32), "rita")
     first = plan_step(chain(), 1, facts(), "rita")
     assert first.id == again.id
     assert len({first.id, first.spare_id, again.spare_id}) == 3

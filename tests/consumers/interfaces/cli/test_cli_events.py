@@ -30,10 +30,10 @@ def test_emitted_event_is_shown_by_index_id_prefix_and_digest(deed: Deed, fresh:
     by_index = deed.data("show", accepted["index"])
     assert by_index["data"]["finding"] == "shown"
     assert by_index["id"] == accepted["id"]
-    digits = accepted["id"].removeprefix("blake3:")
-    for ref in (accepted["id"], digits, digits[:12], f"blake3:{digits[:12]}"):
+    digits = accepted["id"].removeprefix("event:")
+    for ref in (accepted["id"], digits, digits[:12], f"event:{digits[:12]}"):
         assert deed.data("show", ref) == by_index
-    body = base64.standard_b64decode(deed.data("show", accepted["index"], "--dsse")["payload"])
+    body = base64.standard_b64decode(deed.data("show", accepted["index"], "--dsse")["bodies"][0])
     assert deed.data("show", f"sha256:{sha256(body).hexdigest()}") == by_index
     listed = deed.data("log", "--after", accepted["index"] - 1, "--limit", 1)["items"][0]
     assert listed == {name: by_index[name] for name in listed}
@@ -107,7 +107,7 @@ def test_a_batch_with_one_wrong_line_leaves_nothing_and_names_the_line(
 def test_dsse_of_an_event_can_be_submitted_again_elsewhere(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
     accepted = emit_finding(deed, start_session(deed, fresh("dsse")))
     envelope = deed("show", accepted["index"], "--dsse")
-    assert json.loads(envelope)["payloadType"] == "application/vnd.deedbook.event.v1+json"
+    assert json.loads(envelope)["payloadType"] == "application/vnd.deedbook.batch.v1"
     file = tmp_path / "event.json"
     file.write_text(envelope)
     again = deed.data("submit", file)["accepted"]
@@ -134,8 +134,8 @@ def test_one_event_of_a_batch_is_exported_with_its_path(alone: Deed, tmp_path: P
     file = tmp_path / "one.json"
     file.write_text(alone("show", 4, "--dsse"))
     envelope = json.loads(file.read_text())
-    batch = envelope["deedbookBatch"]
-    assert (batch["index"], batch["size"], len(batch["path"])) == (1, 3, 2)
+    size = int.from_bytes(base64.b64decode(envelope["payload"])[:8], "big")
+    assert (envelope["index"], size, len(envelope["path"])) == (1, 3, 2)
 
 
 @pytest.mark.served

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEEDBOOK: Final = [sys.executable, "-m", "deedbook"]
 LONG_LIVED: Final = [sys.executable, str(Path(__file__).parent / "long_lived_program.py")]
-ACKNOWLEDGED: Final = re.compile(r"^(\d+)  (blake3:[0-9a-f]{64})\n", re.MULTILINE)
+ACKNOWLEDGED: Final = re.compile(r"^(\d+)  (event:[0-9a-f]{64})\n", re.MULTILINE)
 EMIT: Final = ("emit", "session.started", "--as", "alice", "--data", "{}", "--stream")
 before_events: Final = 250
 

@@ -13,8 +13,8 @@ from calling import Deed, Place, emit_finding, start_session
 
 from deedbook.consumers.sdk.receipts import evidence_in
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.envelope import entry_leaf
 from deedbook.ledger.format.identity import write_private
-from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier
 from deedbook.ledger.proof.receipt import Receipt
 
@@ -38,7 +38,7 @@ def test_receipt_verifies_offline_with_the_log_s_key_alone(deed: Deed, fresh: Fr
     evidence = evidence_in(receipt)
     assert evidence is not None
     assert read_event(accepted["index"], evidence.entry).id == accepted["id"]
-    assert receipt.verify(leaf_hash(evidence.entry), verifier).size > accepted["index"]
+    assert receipt.verify(entry_leaf(evidence.entry), verifier).size > accepted["index"]
     deed("receipt", accepted["id"], "-o", tmp_path / "r.tlog-proof")
     checked = deed.data("receipt", "verify", tmp_path / "r.tlog-proof", "--vkey", verifier.vkey)
     assert (checked["id"], checked["outcome"], checked["trust"]) == (accepted["id"], "VALID", "vkey")
@@ -192,7 +192,7 @@ def test_no_changed_character_of_a_receipt_passes(stranger: Deed, kept: Path, al
 def test_an_exported_folder_is_whole_or_not_there(alone: Deed, stranger: Deed, tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert "python3 verify.py in it" in alone("export", f"{site}/")
-    alone.refuses("STORE_UNAVAILABLE", "export", f"{site}/")  # what is published is not mixed with what comes later
+    alone.refuses("FILE_EXISTS", "export", f"{site}/")  # what is published is not mixed with what comes later
     assert stranger("verify", "--bundle", site).startswith("VALID: ")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".deedbook"] == []
     told = subprocess.run([sys.executable, site / "verify.py"], cwd=site, capture_output=True, text=True, check=False)

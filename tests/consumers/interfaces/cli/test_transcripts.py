@@ -40,7 +40,7 @@ PAGES: Final = sorted(FOLDER.glob("*.md"))
 SERVED: Final = [page for page in PAGES if "runs in a folder and through a server" in page.read_text("utf-8")]
 BLOCK: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NORMAL: Final = (
-    (r"(blake3|sha256):[0-9a-f]{12,64}…?", r"\1:…"),
+    (r"(event|blake3|sha256):[0-9a-f]{12,64}…?", r"\1:…"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?", "TIME"),
     (r"\b20\d\d-\d\d-\d\d\b", "DAY"),
     (r"\b20\d\d-?\d\d-?\d\d-\d{6}\b", "TIME"),

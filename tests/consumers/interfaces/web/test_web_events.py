@@ -77,7 +77,7 @@ def test_events_as_lines_end_where_the_log_did(reading: Reading, python: Ledger)
 
 def test_one_event_is_found_by_index_id_and_beginning(reading: Reading, python: Ledger) -> None:
     event = builtins_of(python)[4]
-    for ref in ("4", event["id"], event["id"].removeprefix("blake3:")[:16]):
+    for ref in ("4", event["id"], event["id"].removeprefix("event:")[:16]):
         data = reading.get(f"/v1/events/{ref}").json()["data"]
         assert {name: data[name] for name in event} == event
         assert data["batch"]["size"] >= 1

@@ -147,7 +147,7 @@ def test_both_servers_give_the_same_bytes_for_every_path(published: Published) -
         for path in (published.folder / "tile").rglob("*")
         if path.is_file()
     ]
-    assert len(paths) == 3 + 3 + 1
+    assert len(paths) == 3 + 3 + 3 + 1
     for path in ("checkpoint", *paths):
         assert web(path) == static(path), path
 
@@ -187,6 +187,7 @@ def test_tiles_may_be_kept_for_ever_and_the_checkpoint_not_at_all(published: Pub
         "/tile/1/000.p/3",
         "/tile/2/000.p/1",
         "/tile/entries/003",
+        "/tile/bodies/003",
         "/tile/0/x999/x999/x999/x999/999",
         "/tile/0/" + "x999/" * 400 + "999",
         "/tile/0/../../../etc/passwd",

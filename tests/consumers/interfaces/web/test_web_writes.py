@@ -44,7 +44,8 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.events.authority import AgentRegistered, AgentRemoved, KeyRotated
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCreated
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.envelope import EVENT_TYPE
+from deedbook.ledger.format.envelope import BATCH_TYPE, commitment_to
+from deedbook.ledger.format.merkle import root_of
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.lifecycle.handoff import compute_version
 
@@ -105,16 +106,16 @@ class Written(NamedTuple):
 
 
 def dsse(submission: Submission) -> bytes:
-    """Return a submission of single signatures as DSSE JSON."""
-    envelopes = [
-        {
-            "payloadType": EVENT_TYPE,
-            "payload": base64.b64encode(body).decode(),
-            "signatures": [{"keyid": f"ed25519:{submission.key.hex()}", "sig": base64.b64encode(sig).decode()}],
-        }
-        for body, sig in zip(submission.bodies, submission.sigs, strict=True)
-    ]
-    return json.dumps(envelopes if len(envelopes) > 1 else envelopes[0]).encode()
+    """Return a submission as DSSE JSON."""
+    root = root_of([commitment_to(body) for body in submission.bodies])
+    signed = len(submission.bodies).to_bytes(8, "big") + root
+    envelope = {
+        "payloadType": BATCH_TYPE,
+        "payload": base64.b64encode(signed).decode(),
+        "signatures": [{"keyid": f"ed25519:{submission.key.hex()}", "sig": base64.b64encode(submission.sig).decode()}],
+        "bodies": [base64.b64encode(body).decode() for body in submission.bodies],
+    }
+    return json.dumps(envelope).encode()
 
 
 def make(folder: Path) -> tuple[Actors, Settings]:
@@ -207,7 +208,6 @@ def test_a_submission_is_accepted_once_whichever_interface_it_comes_over(written
 
 def test_a_batch_and_an_agent_without_a_bus_key_write_too(written: Written) -> None:
     batch = written.sign("alice", *(FindingLogged(finding=f"of a batch {number}") for number in range(3)))
-    assert batch.is_batch_signed
     indexes = [one["index"] for one in written.post(batch.encode(), content_type=MSGPACK).json()["data"]["accepted"]]
     assert indexes == list(range(indexes[0], indexes[0] + 3))
     alone = written.post(dsse(written.sign("dora", SessionStarted(), stream="session/dora")), "dora")

@@ -21,7 +21,7 @@ from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reaso
 
 MEMORY = audit_graph()
 REF = compute_reasoning_ref(MEMORY)
-EVENT_ID = "blake3:" + "7" * 64
+EVENT_ID = "event:" + "7" * 64
 OTHER = graph(audit_json() | {"conclusion": "Leave everything as it is"})
 
 
