@@ -314,7 +314,7 @@ def _entries(bundle: Bundle, number: int, tile: Sequence[bytes], findings: Findi
 
 def _commitment_in(bare: bytes) -> bytes | None:
     try:
-        return decode_entry(bare).commitment
+        return decode_entry(bare).body  # a bare form has the commitment in its place
     except Refused:
         return None  # the replay reports the entry
 

@@ -42,7 +42,7 @@ _LINES: Final = r":[1-9][0-9]{0,8}(?:-[1-9][0-9]{0,8})?"
 # A remark follows a colon and a space; a quote follows the colon at once.
 _CITATION: Final = re.compile(rf"[\w.@+-]+(?:/[\w.@+-]+)*\.[A-Za-z]\w*{_LINES}(?::\S.*)?")
 # Within a sentence only a path with a folder: no time (10:30) and no server (localhost:8080) is taken for a file.
-_PLACE: Final = re.compile(rf"(?<![\w./:@-])[\w.@+-]+(?:/[\w.@+-]+)+{_LINES}(?!\w)")
+_PLACE: Final = re.compile(rf"(?<![\w./:@+-])[\w.@+-]+(?:/[\w.@+-]+)+{_LINES}(?!\w)")
 
 
 class Places:

@@ -110,8 +110,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def commitment(self) -> bytes:
-        """The commitment to the body, which a bare form has in its place."""
-        return self.body if len(self.body) == hash_size_bytes else commitment_to(self.body)
+        """The commitment to the body."""
+        return commitment_to(self.body)
 
     def encode(self) -> bytes:
         """Return the bytes of the entry as the log stores them."""
@@ -150,7 +150,10 @@ def with_body(bare: bytes, body: bytes) -> bytes:
 
 
 def entry_leaf(data: bytes) -> bytes:
-    """Return the leaf hash of an entry's bytes, in either form; for other bytes, a hash that no tree has."""
+    """Return the leaf hash of an entry's bytes; for other bytes, a hash that no tree has.
+
+    A bare form is no entry: its body would be its commitment. So an entry that lost its body does not match the tree.
+    """
     try:
         return decode_entry(data).leaf()
     except Refused:

@@ -14,7 +14,7 @@ _NAME: Final = r"[A-Za-z0-9](?:[\w.@+-]*\w)?"
 _THING: Final = re.compile(
     rf"(?<![\w/.:-])(?P<stream>(?P<family>handoff|reasoning|session|tot)/(?P<id>{_NAME}))(?![\w/])"
     rf"|(?<=\(handoff )(?P<handoff>{_NAME})(?=\))"
-    r"|(?P<hash>(?:sha256|blake3):[0-9a-f]{12,64})(?![0-9a-f])"
+    r"|(?P<hash>(?:event|sha256|blake3):[0-9a-f]{12,64})(?![0-9a-f])"
 )
 _hash_shown_chars: Final = 15
 

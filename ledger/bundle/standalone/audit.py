@@ -56,7 +56,7 @@ FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
-REF = re.compile("(event|blake3|sha256):[0-9a-f]{64}")
+REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
 CITING = ("artifacts", "evidence")
 REF_IN_TEXT = re.compile(r"(?:event|blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 

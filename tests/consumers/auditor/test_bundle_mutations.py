@@ -34,6 +34,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged, ToolUsed
+from deedbook.ledger.format.envelope import decode_entry, event_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +111,20 @@ def test_changed_blobs_are_judged_alike(stream: str | None, tmp_path: Path) -> N
         expected = "INVALID" if blobs.keys() - named or not is_true else "PARTIAL" if wanted - blobs.keys() else "VALID"
         assert agreement(path) == f"both say {expected}", ours(path).text
         metrics(f"blobs changed ({stream or 'log'}): both say {expected}")
+
+
+def test_a_manifest_cannot_list_an_event_as_a_blob(tmp_path: Path) -> None:
+    """In a folder a blob may be absent: a listed event would make a whole bundle PARTIAL."""
+    forge = filled(12)
+    ref = event_id(decode_entry(forge.entries[3]).commitment)
+    forge.emit("alice", SESSION, FindingLogged(finding="see the event", evidence=[ref]))
+    for name, data in with_these_blobs(
+        members_of(forge.export(tmp_path / "honest.tar", None)), {f"blobs/{ref.replace(':', '/')}": b""}
+    ):
+        if not name.startswith("blobs/"):
+            (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "folder" / name).write_bytes(data)
+    assert agreement(tmp_path / "folder") == "both say INVALID"
 
 
 def digest_of(name: str, data: bytes) -> str:

@@ -126,6 +126,13 @@ def test_an_entry_that_was_changed_since_is_found_and_named(ledger: Ledger, file
     assert kept.size == size  # of a log in which anything is wrong, nothing is kept
 
 
+def test_an_entry_that_lost_its_body_since_is_found(ledger: Ledger, file: Path) -> None:
+    fill(ledger)
+    assert audit(ledger, file).ok
+    overwrite(ledger, {5: decode_entry(entries_of(ledger)[5]).bare_form()})
+    assert 5 in {one.index for one in audit(ledger, file).problems}
+
+
 def test_a_log_that_was_cut_off_since_is_not_gone_on_with(ledger: Ledger, file: Path, tmp_path: Path) -> None:
     fill(ledger)
     audit(ledger, file)

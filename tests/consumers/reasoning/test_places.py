@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from graphs import graph
 
-from deedbook.consumers.reasoning.places import ONLY_PLACE, Places
+from deedbook.consumers.reasoning.places import ONLY_PLACE, Places, places_in
 from deedbook.consumers.reasoning.validator.reads import digest_of
 from deedbook.consumers.reasoning.validator.trees import tree_of
 from deedbook.ledger.errors import Refused
@@ -132,6 +132,12 @@ def test_nothing_outside_of_the_tree_is_shown_nor_credentials_nor_much(tmp_path:
     assert [row["now"] for row in rows] == [None] * 5
     assert {row["freshness"] for row in rows} == {"not_checkable"}
     assert len(long["now"]) == 2_000
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("hostile", ["+" * 40_000, "+/" * 20_000, "a.b/" * 10_000, "a/b:" * 10_000])
+def test_evidence_that_looks_like_places_is_read_in_linear_time(hostile: str) -> None:
+    assert places_in(hostile) == []
 
 
 def test_all_files_of_a_page_together_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

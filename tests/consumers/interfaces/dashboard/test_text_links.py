@@ -31,6 +31,7 @@ HASH = "sha256:70d37a3155f3a5969fcac9b2f7c2ddb35992cdfc20f23d6ee52537423d60c5ab"
             ],
         ),
         (f"entry {HASH}", [("sha256:70d37a31", "event", HASH)]),
+        ("as event:70d37a3155f3 says", [("event:70d37a315", "event", "event:70d37a3155f3")]),
         ("sha256:70d3", []),
         ("见 handoff/x。", [("handoff/x", "handoff", "x")]),
     ],
