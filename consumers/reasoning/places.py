@@ -23,6 +23,7 @@ from deedbook.consumers.reasoning.validator.validator import assumptions_of
 from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.events.reasoning import MISSING
+from deedbook.ledger.secrets.redaction import redact
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
 page_read_max_bytes: Final = 16 * 1024**2
@@ -97,8 +98,8 @@ class Places:
             row |= {"freshness": "not_checkable", "note": ". ".join(filter(None, (check.note, ONLY_PLACE)))}
         row |= {"path": cited.path, "line": cited.line, "end": cited.end, "now_line": look.line}
         return row | {
-            "signed": signed and cut_to_chars(signed, text_shown_max_chars),
-            "now": look.text if look.text is None else cut_to_chars(look.text, text_shown_max_chars),
+            "signed": signed and _shown(signed),
+            "now": look.text and _shown(look.text),
         }
 
     def _signed(self, look: LookUp, cited: Evidence, digest: str) -> str | None:
@@ -126,6 +127,11 @@ def places_in(text: str) -> list[str]:
     if _CITATION.fullmatch(whole):
         return [whole]
     return list(dict.fromkeys(match[0] for match in _PLACE.finditer(text)))[:places_of_text_max]
+
+
+def _shown(text: str) -> str:
+    """Return a text without its secrets, cut: an agent may cite a file that the reader of the page cannot open."""
+    return cut_to_chars(redact(cut_to_chars(text, 2 * text_shown_max_chars)).text, text_shown_max_chars)
 
 
 def _numbered(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

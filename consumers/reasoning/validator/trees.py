@@ -51,6 +51,7 @@ _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\
 _PRIVATE: Final = (
     *(".git", ".deedbook", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".htpasswd"),
     *(".git-credentials", ".env", ".env.*", "id_rsa*", "id_ed25519*", "id_ecdsa*", "*.pem", "*.key", "*.p12", "*.pfx"),
+    *(".pgpass", "id_dsa*", "*.jks", "*.kdbx", "*.tfstate"),
 )
 _SHOWN_TO_ALL: Final = (".env.example", ".env.sample", ".env.template", "*.pub")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -134,6 +134,16 @@ def test_nothing_outside_of_the_tree_is_shown_nor_credentials_nor_much(tmp_path:
     assert len(long["now"]) == 2_000
 
 
+def test_a_secret_in_a_cited_line_is_not_shown(tmp_path: Path) -> None:
+    """Whoever may append can cite any file of the project, and people elsewhere read the page."""
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    (tmp_path / "config.yaml").write_text(f"days: 90\ntoken: {token}\n" + "x" * 1_990 + f" token: {token}\n")
+    rows = places(tmp_path, "config.yaml:1", "config.yaml:2", "config.yaml:3", f"config.yaml:2:token: {token}")
+    assert [token[:12] in f"{row['signed']}{row['now']}" for row in rows] == [False] * 4
+    assert "token: [redacted: " in rows[1]["now"]
+    assert rows[0]["now"] == "days: 90"
+
+
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("hostile", ["+" * 40_000, "+/" * 20_000, "a.b/" * 10_000, "a/b:" * 10_000])
 def test_evidence_that_looks_like_places_is_read_in_linear_time(hostile: str) -> None:
