@@ -24,6 +24,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
 )
 
 RECEIPT_MAX = 512 * 1024
+EVIDENCE = {"deedbook_receipt": int, "entry": str, "batch": str, "chain": list}
 
 
 class KeyChain:
@@ -93,7 +94,9 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     """Return lines about the event that a receipt proves; the last is the verdict. Raises WrongError and others."""
     index, path, extra, note = split_proof(text)
     evidence = read_json(extra or b"{}")
-    need(evidence.get("deedbook_receipt") == 1, "it has no entry: `deed receipt` makes receipts that have one")
+    is_ours = {name: type(value) for name, value in evidence.items()} == EVIDENCE and evidence["deedbook_receipt"] == 1
+    is_ours = is_ours and all(type(index) is int for index, _ in evidence["chain"])
+    need(is_ours, "it has no entry, or an unknown field: `deed receipt` makes receipts that have one")
     origin, size, _ = parse_checkpoint(note)
     chain = KeyChain({at: read_base64(entry) for at, entry in evidence["chain"]}, size)
     if fingerprint is not None:

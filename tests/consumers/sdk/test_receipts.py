@@ -221,6 +221,20 @@ def test_a_receipt_of_one_event_of_a_batch_has_its_path_to_what_the_author_signe
             check(msgspec.structs.replace(receipt, extra=msgspec.json.encode(changed)), Anchors())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"x": 1}, {"deedbook_receipt": True}, {"deedbook_receipt": 1.0}, {"batch": None}, {"chain": [[False, ""]]}],
+)
+def test_evidence_with_other_fields_or_types_is_refused_by_both(client: LocalClient, change: dict[str, Any]) -> None:
+    receipt = take(client, 8)
+    evidence = msgspec.json.decode(receipt.extra or b"")
+    if chain := change.get("chain"):  # entry 0 under an index that is equal to 0 in Python only
+        chain[0][1] = evidence["chain"][0][1]
+        chain += evidence["chain"][1:]
+    with pytest.raises(Refused):
+        check(msgspec.structs.replace(receipt, extra=msgspec.json.encode(evidence | change)), Anchors())
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_evidence_that_was_changed_is_refused_or_says_the_same(client: LocalClient, data: st.DataObject) -> None:
