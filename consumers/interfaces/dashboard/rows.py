@@ -50,6 +50,11 @@ def items_of(answer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
     return (answer["reports"], answer["total_found"]) if "reports" in answer else (answer["items"], answer["total"])
 
 
+def ms_of(timestamp: str) -> int:
+    """Return a time in ISO 8601 as Unix ms."""
+    return to_ms(datetime.fromisoformat(timestamp))
+
+
 def _row(item: Mapping[str, Any], **fields: Any) -> Row:
     return Row(compromised=item.get("compromised"), **fields)
 
@@ -57,6 +62,12 @@ def _row(item: Mapping[str, Any], **fields: Any) -> Row:
 def _claim(item: Mapping[str, Any]) -> Claim | None:
     imported = item["imported"]
     return None if imported is None else Claim(imported["importer"], imported["claimed_at"])
+
+
+def _agent(item: Mapping[str, Any]) -> str:
+    """Return the agent that worked in a session: its author, or the agent that an imported record claims."""
+    agent: str = item["ai_id" if item["imported"] else "author"]
+    return agent
 
 
 def _counts(item: Mapping[str, Any], **nouns: str) -> str:
@@ -74,7 +85,7 @@ def session(item: Mapping[str, Any]) -> Row:
         path=path_to("session", item["id"]),
         title=item["task"] or item["summary"] or item["id"],
         about=recorded or "nothing was recorded in it",
-        agent=item["ai_id"] if item["imported"] else item["author"],
+        agent=_agent(item),
         at_ms=item["happened_ms"],
         state="" if item["imported"] else item["status"],
         colour="work" if item["status"] == "open" else "over",
@@ -95,8 +106,8 @@ def report(item: Mapping[str, Any]) -> Row:
         part="report-title",
         title=item["task"] or item["task_summary"],
         about=" · ".join(filter(None, parts)),
-        agent=item["ai_id"] if item["imported"] else item["author"],
-        at_ms=to_ms(datetime.fromisoformat(item["timestamp"])) if is_dated else UNDATED_MS,
+        agent=_agent(item),
+        at_ms=ms_of(item["timestamp"]) if is_dated else UNDATED_MS,
         state="" if item["calibration_status"] == "not_assessable" else item["calibration_status"],
         claim=claim,
     )
@@ -115,7 +126,7 @@ def reasoning(item: Mapping[str, Any]) -> Row:
         at_ms=item["changed_ms"],
         state="rests on a refuted assumption" if item["is_refuted"] else "open" if item["status"] == "open" else "",
         colour="stop" if item["is_refuted"] else "work",
-        claim=None if imported is None else Claim(imported["importer"], imported["claimed_at"]),
+        claim=_claim(item),
     )
 
 
@@ -199,7 +210,7 @@ def compared_session(item: Mapping[str, Any]) -> Row:
         type="session",
         path=path_to("session", item["session_id"]),
         title=item["task"] or item["session_id"],
-        agent=item["ai_id"] if item["imported"] else item["author"],
+        agent=_agent(item),
         at_ms=item["happened_ms"],
         claim=_claim(item),
     )

@@ -48,6 +48,9 @@ LISTS: Final = {
 }
 
 
+PATHS: Final = {name: listed.path for name, listed in LISTS.items()}
+
+
 def list_page(name: str, context: PageContext) -> Page:
     """Return ``{"rows", "total", "next", "before", "facets", "name", "lists"}``, newest first."""
     listed = LISTS[name]
@@ -67,6 +70,6 @@ def list_page(name: str, context: PageContext) -> Page:
         "next": answer["next"],
         "before": before,
         "facets": facets.form(counts),
-        "lists": {other: LISTS[other].path for other in LISTS},
+        "lists": PATHS,
     }
     return Page("list.html", listed.title, data)

@@ -7,17 +7,16 @@ the name that it claims.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.interfaces.dashboard import rows
 from deedbook.consumers.interfaces.dashboard.facets import Facets, read
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.consumers.interfaces.dashboard.pages.lists import PATHS
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.answer import UNDATED_MS
-from deedbook.projections.answers.instants import to_ms
 from deedbook.projections.reports.calibration import bias_above
 
 rows_max: Final = 8
@@ -123,6 +122,7 @@ def week(context: PageContext) -> Page:
     is_empty, is_whole = not any(section["total"] for section in sections), not (chosen or text or filters["tag"])
     data = {
         "facets": facets.form(_counts(context, text, filters, found)),
+        "lists": PATHS,
         "text": text,
         "kind": chosen,
         "period": period.query,
@@ -210,7 +210,7 @@ def _agents(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, 
                 "points": [
                     {
                         "at": point["timestamp"],
-                        "x": (to_ms(datetime.fromisoformat(point["timestamp"])) - filters["since"]) / span,
+                        "x": (rows.ms_of(point["timestamp"]) - filters["since"]) / span,
                         "bias": point["bias"],
                         "status": point["status"],
                         "is_claim": point["imported"] is not None,
