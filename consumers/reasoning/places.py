@@ -1,8 +1,8 @@
 """Looks up cited places as they are now, for pages that show them: the signed text beside the present lines.
 
-All pages take their figures from ``Places``, so that two pages never differ. A validator's
-report tells how a place was when it looked; it counts only where there is no work tree. A place whose text nobody
-signed (only ``path:line``) cannot be compared: that its file still has the line says nothing.
+All pages take their figures from ``Places``, so that two pages never differ. A validator's report says how a place was
+at that time; it counts only where there is no work tree. A place whose text nobody signed (only ``path:line``) cannot
+be compared: that its file still has the line says nothing.
 """
 
 from __future__ import annotations

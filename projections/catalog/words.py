@@ -10,8 +10,6 @@ from deedbook.projections.answers.query import QueryContext, json_list
 # In the style of a handoff's log ("task done: …"). A kind that is not here is named by its last part.
 _PHRASES: Final = {
     "agent.invited": "invited an agent",
-    "agent.registered": "registered",
-    "agent.removed": "removed",
     "assessment.recorded": "assessed",
     "blob.stored": "stored a blob",
     "dead_end.logged": "dead end",
@@ -26,12 +24,10 @@ _PHRASES: Final = {
     "key.rotated": "replaced a key",
     "checkpoint_key.rotated": "replaced the key of checkpoints",
     "ledger.created": "created the ledger",
-    "question.answered": "answered",
     "question.asked": "asks",
     "question.settled": "settled a question",
     "reasoning.assumption_settled": "settled an assumption",
     "reasoning.briefed": "wrote a brief",
-    "reasoning.concluded": "concluded",
     "reasoning.extended": "reasoned",
     "reasoning.started": "began to reason",
     "reasoning.step_retracted": "retracted a step",

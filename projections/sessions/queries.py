@@ -55,8 +55,8 @@ _STATEMENTS: Final[dict[StatementType, tuple[str, str, str, CorrectionKind]]] = 
     "dead_end": ("dead_ends", "approach", "t.why_failed", "dead_end.retracted"),
 }
 _CORRECTED_IN: Final = "SELECT o.event_index FROM corrections c JOIN events o ON o.id = c.target"
-# The count that a correction lowers.
-_CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
+# The count that a correction lowers has the name of the table.
+_CORRECTED: Final[dict[str, str]] = {kind: table for table, _, _, kind in _STATEMENTS.values()}
 
 
 class SessionList(ListArguments, frozen=True):

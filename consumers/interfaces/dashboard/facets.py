@@ -98,14 +98,12 @@ def _check_names(context: PageContext, names: Collection[str]) -> None:
 
 def _arguments(asked: Mapping[str, str]) -> dict[str, Any]:
     now = datetime.now(UTC)
-    arguments: dict[str, Any] = {
-        argument: asked.get(name) or None for name, argument in (("agent", "agent"), ("kind", "type"), ("tag", "tag"))
-    }
-    arguments["since"] = parse_since(asked["since"], now) if asked.get("since") else None
-    arguments["until"] = parse_until(asked["until"], now) if asked.get("until") else None
-    if None not in (arguments["since"], arguments["until"]) and arguments["since"] >= arguments["until"]:
+    since = parse_since(asked["since"], now) if asked.get("since") else None
+    until = parse_until(asked["until"], now) if asked.get("until") else None
+    if since is not None and until is not None and since >= until:
         raise Refused("INVALID_FIELD", f"{asked['since']!r} is not before {asked['until']!r}: exchange them")
-    return arguments
+    agent, type_, tag = (asked.get(name) or None for name in ("agent", "kind", "tag"))
+    return {"since": since, "until": until, "agent": agent, "type": type_, "tag": tag}
 
 
 def _check_values(

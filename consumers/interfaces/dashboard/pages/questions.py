@@ -19,7 +19,7 @@ def question_form(context: PageContext, item: Mapping[str, Any], note: str) -> d
     """
     kind, action = item["kind"], item["action"]
     row = context.ask(f"{kind}s.show", id=item["id"])
-    questions = [_of_none(row)] if kind == "question" else _of_handoff(row, action, context.human)
+    questions = [_asked_alone(row)] if kind == "question" else _of_handoff(row, action, context.human)
     verb = "Sign the answer" if action == "answer" else "Accept the answer"
     choices = []
     for number in (question["position"] + 1 for question in questions):
@@ -29,8 +29,8 @@ def question_form(context: PageContext, item: Mapping[str, Any], note: str) -> d
     return None if form is None else form | {"kind": "question"}
 
 
-def _of_none(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question about no handoff in the form of one about a handoff."""
+def _asked_alone(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question that is about no handoff, with the fields of a question about a handoff."""
     fields = {"position": 0, "by": row["author"], "text": row["question"]}
     return fields | {field: row[field] for field in ("to", "place", "answer")}
 

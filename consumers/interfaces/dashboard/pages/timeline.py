@@ -71,10 +71,13 @@ def _row(operation: dict[str, Any], xs: dict[str, int], sessions: list[dict[str,
 def _distance(above: dict[str, Any] | None, row: dict[str, Any]) -> tuple[str | None, str | None]:
     """Return the day of a row if it is another than that above, and how much later that was if more than an hour."""
     at_ms = row["happened_ms"]
-    day = "undated" if at_ms == UNDATED_MS else clock_text(at_ms)[:10]
     if above is None:
-        return day, None
+        return _day(at_ms), None
     above_ms = above["happened_ms"]
-    above_day = "undated" if above_ms == UNDATED_MS else clock_text(above_ms)[:10]
     is_pause = at_ms != UNDATED_MS and above_ms - at_ms > hour_ms
-    return (None if day == above_day else day), age_of(at_ms, above_ms).removesuffix(" ago") if is_pause else None
+    pause = age_of(at_ms, above_ms).removesuffix(" ago") if is_pause else None
+    return (None if _day(at_ms) == _day(above_ms) else _day(at_ms)), pause
+
+
+def _day(at_ms: int) -> str:
+    return "undated" if at_ms == UNDATED_MS else clock_text(at_ms)[:10]
