@@ -52,6 +52,8 @@ def link_pieces(text: str) -> list[TextPiece]:
 
     >>> [piece for piece in link_pieces("done (handoff a-1), see session/s.") if piece.kind]
     [TextPiece(text='a-1', kind='handoff', id='a-1'), TextPiece(text='session/s', kind='session', id='s')]
+    >>> link_pieces("event:0123456789ab")
+    [TextPiece(text='event:012345678', kind='event', id='event:0123456789ab')]
     """
     pieces, end = [], 0
     for match in _THING.finditer(text):
