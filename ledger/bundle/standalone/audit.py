@@ -34,7 +34,6 @@ from deedbook.ledger.bundle.standalone.proofs import (
     TREE_MAX,
     WrongError,
     digest_of,
-    is_signed,
     leaf_hash,
     need,
     parse_checkpoint,
@@ -43,7 +42,6 @@ from deedbook.ledger.bundle.standalone.proofs import (
     read_note,
     read_proof,
     read_text,
-    signed_bytes,
     tile_name,
     tree_root,
     vkey,
@@ -235,7 +233,7 @@ class Audit:
         if size > BATCH_BYTES_MAX:
             self.add_problem(start, f"the batch up to entry {index} has {size} bytes", "TOO_LARGE")
         root = tree_root([member.commitment for _, member in batch])
-        if is_signed(entry.key, signed_bytes(entry.batch_size, root), entry.signature):
+        if entry.is_signed_over(root):
             self.signatures += entry.batch_size
         else:
             which = "its signature" if start == index else f"the signature of the batch up to entry {index}"
@@ -250,8 +248,7 @@ class Audit:
         batch = (index - entry.position, entry.accepted_ms)
         is_equal = entry.batch_size == 1 or self.batches.setdefault(entry.signature, batch) == batch
         need(is_equal, "it differs from its batch in time, or is not at its position in the batch")
-        is_valid = is_signed(entry.key, signed_bytes(entry.batch_size, batch_root), entry.signature)
-        need(is_valid, "its signature, or that of its batch, is not valid", "SIGNATURE_INVALID")
+        need(entry.is_signed_over(batch_root), "its signature, or that of its batch, is not valid", "SIGNATURE_INVALID")
         self.signatures += 1
 
     def check_time(self, index: int, entry: Entry, kind: str) -> None:

@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from deedbook.ledger.bundle.standalone.proofs import EVENT, TREE_MAX, WrongError, leaf_hash, need, pae
+from deedbook.ledger.bundle.standalone.proofs import (
+    EVENT,
+    TREE_MAX,
+    WrongError,
+    is_signed,
+    leaf_hash,
+    need,
+    pae,
+    signed_bytes,
+)
 
 ENTRY_MAX = 48 * 1024
 BODY_MAX = ENTRY_MAX - 160
@@ -50,6 +59,10 @@ class Entry(NamedTuple):
     batch_size: int
     accepted_ms: int
     versions: tuple[int, int]
+
+    def is_signed_over(self, root: bytes) -> bool:
+        """Return whether the signature is valid, over a batch with this root."""
+        return is_signed(self.key, signed_bytes(self.batch_size, root), self.signature)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from deedbook.ledger.bundle.standalone.form import Entry, read_entry, read_json
+from deedbook.ledger.bundle.standalone.form import read_entry, read_json
 from deedbook.ledger.bundle.standalone.page import when
 from deedbook.ledger.bundle.standalone.proofs import (
     JOINING,
@@ -18,7 +18,6 @@ from deedbook.ledger.bundle.standalone.proofs import (
     path_root,
     read_base64,
     read_checkpoint,
-    signed_bytes,
     split_proof,
     tree_root,
 )
@@ -59,7 +58,7 @@ class KeyChain:
         batch = [self.entries.get(at) for at in range(start, start + entry.batch_size)]
         leaves = [member.commitment for member in batch if member is not None]
         need(len(leaves) == entry.batch_size, f"the receipt lacks entries of the batch of entry {index}")
-        return is_entry_signed(entry, tree_root(leaves))
+        return entry.is_signed_over(tree_root(leaves))
 
     def follow(self, body: dict[str, Any], signer: bytes, root: bytes) -> bytes:
         """Apply an event to the keys; return the root key after it."""
@@ -85,11 +84,6 @@ class KeyChain:
         return is_own and is_signed(bytes.fromhex(token or ""), text, bytes.fromhex(proof))
 
 
-def is_entry_signed(entry: Entry, batch_root: bytes) -> bool:
-    """Return whether the signature of an entry is valid, over its batch with this root."""
-    return is_signed(entry.key, signed_bytes(entry.batch_size, batch_root), entry.signature)
-
-
 def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     """Return lines about the event that a receipt proves; the last is the verdict. Raises WrongError and others."""
     index, path, extra, note = split_proof(text)
@@ -108,8 +102,7 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     entry, batch_path = read_entry(content), hashes_in(read_base64(evidence["batch"]) if evidence["batch"] else b"")
     need(path_root(entry.leaf, index, size, path) == root, "its path does not lead to the checkpoint's root")
     batch_root = path_root(entry.commitment, entry.position, entry.batch_size, batch_path)
-    is_valid = is_entry_signed(entry, batch_root)
-    need(is_valid, "the author's signature is not valid", "SIGNATURE_INVALID")
+    need(entry.is_signed_over(batch_root), "the author's signature is not valid", "SIGNATURE_INVALID")
     body = read_json(entry.body)
     need(body["ledger"] == chain.ledger, "the entry is of another ledger", "WRONG_LEDGER")
     by_itself = f"self-asserted: compare the root key's fingerprint {chain.fingerprint}"
