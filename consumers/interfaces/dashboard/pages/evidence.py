@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from deedbook.consumers.interfaces.dashboard.page import PageContext
 from deedbook.consumers.reasoning.compressor.transfer import fetch
@@ -18,6 +19,8 @@ from deedbook.ledger.home.trust import actions_of
 from deedbook.projections.reasoning.delta import describe_change
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
+OpenPlaces: TypeAlias = Callable[[], Places]
+
 validations_shown_max: Final = 20
 reasonings_compared_max: Final = 8
 _IN_WORDS: Final = ("tasks", "criteria")
@@ -25,10 +28,10 @@ _CITATIONS: Final = ("reasoning", "result_reasoning")
 
 
 @contextmanager
-def project_places(context: PageContext) -> Iterator[Places]:
-    """Open the tree in which evidence is looked up: the one configured for validators, else the git work tree."""
-    with tree_of(_tree_of(context.settings)) as tree:
-        yield Places(context.view, tree)
+def project_places(context: PageContext) -> Iterator[OpenPlaces]:
+    """Yield what opens the tree in which evidence is looked up, on first use: the tree for validators, else git's."""
+    with ExitStack() as stack:
+        yield cache(lambda: Places(context.view, stack.enter_context(tree_of(_tree_of(context.settings)))))
 
 
 def _tree_of(settings: Settings) -> Path | None:
@@ -41,12 +44,9 @@ def _tree_of(settings: Settings) -> Path | None:
 
 def with_evidence(context: PageContext, handoff: Mapping[str, Any]) -> dict[str, Any]:
     """Return a handoff with its evidence: ``places`` of each task and criterion, ``looked`` of each reasoning."""
-    rows = [row for field in _IN_WORDS for row in handoff[field]]
-    citations = [citation for field in _CITATIONS for citation in handoff[field]]
-    is_cited = any(places_in(row["evidence"]) for row in rows) or _are_cited(citations)
-    with project_places(context) if is_cited else nullcontext() as places:
+    with project_places(context) as places:
         in_words = {
-            field: [{**row, "places": places.of_text(row["evidence"]) if places else []} for row in handoff[field]]
+            field: [{**row, "places": _cited_in(places, row["evidence"])} for row in handoff[field]]
             for field in _IN_WORDS
         }
         return {**handoff, **in_words, **{field: _looked(context, places, handoff[field]) for field in _CITATIONS}}
@@ -54,31 +54,28 @@ def with_evidence(context: PageContext, handoff: Mapping[str, Any]) -> dict[str,
 
 def with_places_of_findings(context: PageContext, findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return findings of a session, each with ``places``: those that its evidence cites."""
-    is_cited = any(places_in(text) for finding in findings for text in finding["evidence"])
-    with project_places(context) if is_cited else nullcontext() as places:
-        return [{**finding, "places": places.of_text(*finding["evidence"]) if places else []} for finding in findings]
+    with project_places(context) as places:
+        return [{**finding, "places": _cited_in(places, *finding["evidence"])} for finding in findings]
 
 
 def with_places(context: PageContext, citations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return citations, each with ``looked``: the answer of ``Places.of_graph`` (None: it cannot be read)."""
-    with project_places(context) if _are_cited(citations) else nullcontext() as places:
+    with project_places(context) as places:
         return _looked(context, places, citations)
 
 
-def _are_cited(citations: Sequence[Mapping[str, Any]]) -> bool:
-    return any(citation["measured"] for citation in citations)
+def _cited_in(places: OpenPlaces, *texts: str) -> list[dict[str, Any]]:
+    return places().of_text(*texts) if any(map(places_in, texts)) else []
 
 
-def _looked(
-    context: PageContext, places: Places | None, citations: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _looked(context: PageContext, places: OpenPlaces, citations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for citation in citations:
         looked = None
-        if places and citation["measured"]:
+        if citation["measured"]:
             ref = citation["reasoning_ref"]
-            validations = [] if places.folder else validations_of(context, ref)[1]
-            looked = places.of_graph(fetch(context.view, ref).memory, validations)
+            validations = [] if places().folder else validations_of(context, ref)[1]
+            looked = places().of_graph(fetch(context.view, ref).memory, validations)
         rows.append({**citation, "looked": looked})
     return rows
 

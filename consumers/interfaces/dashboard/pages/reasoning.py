@@ -56,7 +56,7 @@ def reasoning(context: PageContext) -> Page:
         delta = describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}
     reports, others, owners = validations_of(context, version["ref"])
     with project_places(context) as places:
-        checks = places.of_graph(received.memory, others)
+        checks = places().of_graph(received.memory, others)
     listed = {step["step"] for step in page} | {chosen}
     doubted = sorted(checks["assumptions"], key=lambda assumption: _DOUBT.get(assumption["status"], 2))
     recorded = _recorded_in(row["versions"], [step["step"] for step in steps], chosen)
