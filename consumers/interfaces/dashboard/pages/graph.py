@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.dashboard.layout import (
-    Drawing,
-    Edge,
-    Node,
-    beside_room,
-    layered,
-    lines_box,
-)
+from deedbook.consumers.interfaces.dashboard.layout import Drawing, Edge, Node, beside_room, layered, lines_box
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 
 events_shown_max: Final = 25
