@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from deedbook.ledger.events.authority import Protection, Role
+from deedbook.ledger.events.session import Calibration
 from deedbook.ledger.lifecycle.authority import InvitationEnd, KeyEnd, KeyType
 from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untrusted
 
@@ -118,9 +119,13 @@ class ClaimedHandoff(Answer, frozen=True, kw_only=True):
 
 
 class WorkingAgent(AgentLine, frozen=True, kw_only=True):
-    """An agent and its work; ``handoffs`` are the 20 newest that it claimed and has not completed."""
+    """An agent and its work; ``handoffs`` are the 20 newest that it claimed and has not completed.
+
+    ``calibration`` counts the reports of the last 30 days that it signed, by their label.
+    """
 
     keys: list[AgentKey]
     last: LastEvent | None
     open_sessions: int
     handoffs: list[ClaimedHandoff]
+    calibration: dict[Calibration, int]

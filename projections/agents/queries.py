@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
+from deedbook.ledger.events.session import Calibration
 from deedbook.ledger.lifecycle.authority import to_ms
 from deedbook.ledger.lifecycle.clock import Span
 from deedbook.projections.agents.answers import (
@@ -34,6 +35,12 @@ _IN_PROGRESS: Final = (
     "row_number() OVER (PARTITION BY receiver ORDER BY updated_index DESC) AS rank FROM handoffs "
     "WHERE status = 'in_progress') each WHERE rank <= 20 ORDER BY rank"
 )
+_JUDGED: Final = (
+    "SELECT author AS name, calibration_status, count(*) AS number FROM handoff_reports "
+    "WHERE imported IS NULL AND happened_ms >= ? GROUP BY author, calibration_status"
+)
+judged_ms: Final = 30 * 86_400_000
+"""The reports of this time count for the calibration of agents at work."""
 _CLAIMED: Final = """
     SELECT c.name, c.records, c.first_ms, c.last_ms, a.name IS NOT NULL AS is_registered,
         (SELECT count(*) FROM sessions s WHERE s.ai_id = c.name AND s.imported IS NOT NULL) AS sessions
@@ -116,6 +123,9 @@ def agents_at_work(context: QueryContext, args: AgentFilter) -> Page[WorkingAgen
     claimed: dict[str, list[ClaimedHandoff]] = {}
     for row in context.rows(_IN_PROGRESS):
         claimed.setdefault(row.pop("name"), []).append(ClaimedHandoff(**row))
+    judged: dict[str, dict[Calibration, int]] = {}
+    for row in context.rows(_JUDGED, (context.now_ms - judged_ms,)):
+        judged.setdefault(row["name"], {})[row["calibration_status"]] = row["number"]
     working = [
         WorkingAgent(
             **asdict(agent),
@@ -123,6 +133,7 @@ def agents_at_work(context: QueryContext, args: AgentFilter) -> Page[WorkingAgen
             last=last.get(agent.name),
             open_sessions=opened.get(agent.name, 0),
             handoffs=claimed.get(agent.name, []),
+            calibration=judged.get(agent.name, {}),
         )
         for agent in agents
     ]

@@ -64,7 +64,7 @@ class Choice(NamedTuple):
 
 
 # The answers to a review; its request never changes.
-ANSWERS: Final = (Choice("approve", "Let it act", "yes"), Choice("reject", "Do not let it act", "no"))
+ANSWERS: Final = (Choice("approve", "Yes, go ahead", "yes"), Choice("reject", "No, do not", "no"))
 
 
 class DisplayedContent(NamedTuple):

@@ -47,6 +47,7 @@ def acceptance(context: PageContext, problem: dict[str, Any] | None = None, stat
     ``items`` are the handoffs to read: their claims, ``sections``, and the hidden field ``packed``. ``left_out`` are
     those that this page does not offer, with the reason. The address names the handoffs (``pick-…``: ``is_picked``),
     the imported ones of the queue that pass its filters (``imported=1``), or those that claim to be over (``over=1``).
+    ``select=none`` selects none of them at first, for a person who accepts few.
     """
     names, total, following = _selected(context)
     items: list[dict[str, Any]] = []

@@ -224,9 +224,11 @@ def problem_of(context: PageContext, error: DeedbookError, decision: Decision) -
     """Return why nothing was signed, with the changes and events since the page was loaded."""
     kind, _, name = decision.displayed.stream.partition("/")
     log = context.ask("handoffs.show", id=name)["log"] if kind == "handoff" else []
+    is_shown = bool(error.details.get("changes"))
+    message = f"{name} has changed since you opened it: read the changes, then decide" if is_shown else error.message
     return {
         "code": error.code,
-        "message": error.message,
+        "message": message,
         "changes": error.details.get("changes", []),
         "events": [event for event in log if event["event_index"] >= decision.displayed.size],
     }

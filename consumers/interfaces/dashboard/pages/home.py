@@ -89,11 +89,16 @@ def _form(context: PageContext, item: dict[str, Any], note: str) -> dict[str, An
 
 
 def _following(items: list[dict[str, Any]], opened: dict[str, Any] | None) -> str | None:
-    """Return the item to open after a decision about the opened one: the next on the page, else the first."""
+    """Return the item to open after a decision about the opened one: the next on the page, else the first.
+
+    Imported items follow when no other is left, unless the opened one is imported itself.
+    """
     if opened is None:
         return None
     at = items.index(opened)
-    return next((item["key"] for item in items[at + 1 :] + items[:at] if item["id"] != opened["id"]), None)
+    others = [item for item in items[at + 1 :] + items[:at] if item["id"] != opened["id"]]
+    others.sort(key=lambda item: item["is_imported"] and not opened["is_imported"])
+    return next((item["key"] for item in others), None)
 
 
 def _in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ SECTIONS: Final = {
     "concluded": Section("Conclusions", "reasoning.list", rows.reasoning, _CONCLUDED, ("reasoning.concluded",), "tag"),
     "done": _handed("Handoffs done", "done"),
     "waiting": _handed("Handoffs waiting", "waiting"),
-    "decided": Section("Decisions", "decisions.list", rows.decision, {}, ("decision.made",), agent="author"),
+    "decided": Section("Recorded decisions", "decisions.list", rows.decision, {}, ("decision.made",), agent="author"),
     "reported": Section("Reports", "reports.list", rows.report, {}, ("report.generated",)),
 }
 

@@ -108,7 +108,7 @@ async function checkAll() {
   const outcomes = [...results.values()];
   if (outcomes.includes(false)) conclude("✕", "stop", "wrong", "This page proves nothing. Check the receipt with the command below, and tell whoever runs this server.");
   else if (outcomes.includes(null)) conclude("○", "wait", "signatures not checked", `The hashes are right. This browser has no Ed25519, so it did not check who signed them: use the command below.`);
-  else conclude("✓", "ok", "right", `Entry #${path.dataset.index} is in the log of ${size} entries, with exactly the text on this page.`);
+  else conclude("✓", "ok", "right", `Entry #${path.dataset.index} is in the log of ${Number(size).toLocaleString("en")} entries, with exactly the text on this page.`);
 }
 if (isHashable) checkAll();
 else conclude("○", "wait", "not checked", "This page came over plain http from another machine: there browsers offer no hash function. Use the command below.");

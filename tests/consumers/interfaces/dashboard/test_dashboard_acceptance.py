@@ -102,6 +102,15 @@ def test_single_ones_of_the_queue_are_selected_and_those_that_are_not_over_are_n
     assert (answer.status_code, rita.ledger.handoff("x").status) == (200, "verified")
 
 
+def test_none_is_selected_at_first_for_a_person_who_accepts_few(rita: Viewer) -> None:
+    page = rita.page("/accept", over=1)
+    assert page.count(" checked>") == 3
+    assert '<a href="/accept?over=1&amp;select=none">select none</a>' in page
+    page = rita.page("/accept", over=1, select="none")
+    assert " checked>" not in page
+    assert '<a href="/accept?over=1">select all</a>' in page
+
+
 def test_one_that_changed_meanwhile_is_not_signed_and_the_others_are(rita: Viewer) -> None:
     form = form_of(rita, "a", "b", "c")
     bring(rita, "b", "merged")  # imported again, with another claim

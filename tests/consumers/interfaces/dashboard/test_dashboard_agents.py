@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import msgspec
 
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.session import ReportGenerated, SessionStarted
+from deedbook.projections.agents import queries
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -46,6 +51,22 @@ def test_a_claimed_name_has_a_section_and_a_page_with_its_sessions_and_calibrati
     page = viewer.page("/a/%3Ci%3Eqwen%3C%2Fi%3E")
     assert "No agent of this ledger has this name" in page
     assert "Calibration, as 2 imported reports claim" in page
+
+
+def test_the_table_says_which_agents_were_overconfident_lately(viewer: Viewer) -> None:
+    for number, status in enumerate(("overconfident", "well_calibrated", "overconfident", "not_assessable")):
+        report = REPORT | {"task_summary": "t", "calibration_status": status}
+        for data in (SessionStarted(task="t", ai_id="b"), msgspec.convert(report, ReportGenerated)):
+            viewer.ledger.emit("bob", f"session/s{number}", data)
+    imported(viewer, "alice", 1)
+    rows = {row["name"]: row["calibration"] for row in viewer.data("/agents")["agents"]}
+    assert rows["bob"] == {"overconfident": 2, "well_calibrated": 1, "not_assessable": 1}
+    assert rows["alice"] == {}  # an imported report is nobody's own
+    assert "2 overconfident" in viewer.page("/agents")
+    with patch.object(queries, "judged_ms", 0):
+        viewer.ledger.clock.advance(1)
+        viewer.ledger.emit("alice", "session/s", SessionStarted(task="t", ai_id="a"))  # views have the log's time
+        assert not any(row["calibration"] for row in viewer.data("/agents")["agents"])
 
 
 def test_an_agent_with_a_claimed_name_is_not_mixed_with_it(viewer: Viewer) -> None:

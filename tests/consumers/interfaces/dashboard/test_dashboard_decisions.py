@@ -110,6 +110,7 @@ def test_what_was_amended_between_view_and_decision_is_shown_with_what_changed_a
     answer = rita.post("/h/x/decide", **form)
     refused(rita, answer, 409, "Not signed: version mismatch")
     assert re.search(r"<ins>.*delete all", answer.text)
+    assert "x has changed since you opened it: read the changes, then decide" in answer.text
     assert "Approve v2" in answer.text
     assert form["decision"] not in answer.text
     assert ">fine</textarea>" in answer.text
@@ -275,7 +276,7 @@ def test_the_opened_row_of_the_queue_has_the_form(rita: Viewer) -> None:
     assert [one["word"] for one in opened["choices"]] == ["approve", "ask", "reject", "log", "cancel"]
     assert opened["signs"] in rita.page("/", open="x")
     rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
-    assert "Let it act" in rita.page("/", open="r")
+    assert "Yes, go ahead" in rita.page("/", open="r")
 
 
 @pytest.mark.parametrize("name", ["a b", "全文检索", "x.json", "50%", "a&b='<i>", "v1-diff"])

@@ -62,6 +62,21 @@ def test_a_place_is_shown_as_it_was_signed_and_as_it_is_now(rita: Viewer) -> Non
     assert "<b>bold" not in page
 
 
+def test_a_signed_hash_of_another_text_than_the_quoted_one_is_not_called_a_change(rita: Viewer) -> None:
+    step = {
+        "step": 1,
+        "type": "observation",
+        "content": "14",
+        "evidence": EVIDENCE[1:2],
+        "evidence_digests": ["0" * 16],
+    }
+    record(rita, "misquoted", graph({"task": "t", "conclusion": "14", "steps": [step], "dependencies": {}}))
+    page = rita.page("/r/misquoted")
+    assert "hash differs" in page
+    assert "The line reads as its author quoted it, but the hash that they signed is of another text." in page
+    assert "nowhere else" not in page
+
+
 def test_a_file_that_is_put_right_is_as_signed_at_the_next_look(rita: Viewer, project: Path) -> None:
     (project / "config.yaml").write_text("days: 30\nreaders: 14\nthree\n")
     assert rita.data("/h/x")["reasoning"][0]["looked"]["counts"] == {"gone": 1, "not_checkable": 1, "as_signed": 2}

@@ -110,6 +110,15 @@ def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: View
     assert "已完成 &lt;i&gt;</span>; nobody here has confirmed it" in viewer.page("/", status="pending", over=1)
 
 
+def test_after_a_decision_imported_items_follow_when_no_other_is_left(viewer: Viewer) -> None:
+    viewer.ledger.emit("alice", "handoff/old", imported(viewer, "old"))
+    viewer.ledger.emit("alice", "handoff/older", imported(viewer, "older"))
+    for name in ("x", "y"):
+        viewer.ledger.hand_over(name)
+    following = {name: viewer.data("/", open=name)["following"] for name in ("x", "y", "old", "older")}
+    assert following == {"x": "y", "y": "x", "old": "older", "older": "x"}
+
+
 def test_the_queue_is_filtered_with_the_number_of_each(viewer: Viewer) -> None:
     for number in range(items_max + 2):
         viewer.ledger.hand_over(f"h{number:02}", title=f"Work {number}")
