@@ -27,7 +27,7 @@ from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.codec import check_strict, decode_base64, decode_strict, json_decoder
+from deedbook.ledger.format.codec import check_strict, decode_strict, encode_base64, json_decoder
 from deedbook.ledger.format.envelope import decode_entry, entry_leaf, split_hashes
 from deedbook.ledger.format.identity import ledger_id
 from deedbook.ledger.format.signatures import is_signed
@@ -173,8 +173,7 @@ def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> 
         raise Refused("USAGE", "the receipt does not contain its entry: give the entry's exact bytes with --event FILE")
     if given is not None:
         envelope: Any = check_strict(given)
-        bodies = [decode_base64(str(body), "body of the envelope") for body in envelope.get("bodies", ())]
-        if bodies != [decode_entry(evidence.entry).body]:
+        if envelope.get("bodies") != [encode_base64(decode_entry(evidence.entry).body)]:
             raise Corrupted("VERIFICATION_FAILED", "the receipt is of another event than the named one")
     return evidence.entry, evidence.batch
 

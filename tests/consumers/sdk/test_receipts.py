@@ -21,7 +21,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import CheckpointKeyRotated, KeyRotated
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.envelope import decode_entry, entry_leaf
+from deedbook.ledger.format.envelope import decode_entry, entry_leaf, to_dsse
 from deedbook.ledger.format.identity import write_key
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash, root_of
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, ROOT
@@ -233,6 +233,15 @@ def test_evidence_with_other_fields_or_types_is_refused_by_both(client: LocalCli
         chain += evidence["chain"][1:]
     with pytest.raises(Refused):
         check(msgspec.structs.replace(receipt, extra=msgspec.json.encode(evidence | change)), Anchors())
+
+
+@pytest.mark.parametrize("bodies", [5, None, [], [5], ["bm8="]])
+def test_an_envelope_without_the_body_of_the_receipt_is_refused(client: LocalClient, bodies: object) -> None:
+    receipt = take(client, 8)
+    envelope = to_dsse(decode_entry(client.entry(8)), [])
+    assert check_with_ours(receipt, Anchors(event=msgspec.json.encode(envelope))).event.index == 8
+    with pytest.raises(Corrupted):
+        check_with_ours(receipt, Anchors(event=msgspec.json.encode(envelope | {"bodies": bodies})))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
