@@ -37,7 +37,7 @@ from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.authority import AgentRegistered
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.envelope import decode_entry, event_id, pae
+from deedbook.ledger.format.envelope import decode_entry, event_id
 from deedbook.ledger.format.identity import Key, open_key, write_key, write_private
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
@@ -307,7 +307,7 @@ class Scene:
 
 def entry_id(data: bytes) -> str:
     """Return the id of a stored event."""
-    return event_id(pae(decode_entry(data).body))
+    return event_id(decode_entry(data).commitment)
 
 
 def checkpoint_of(home: Home, ledger: str, name: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home.location import FOLDER
 
 changed_files_max: Final = 1000
 _shown_max: Final = 6
@@ -33,7 +34,8 @@ def uncommitted(client: Client, handoff: Mapping[str, Any], artifacts: Sequence[
         if (index := handoff["claimed_index"]) is not None:
             own = {f"{handoff['id']}.md", f"{handoff['id']}.deed.json"}  # written again after the completion
             since_ms = read_event(index, client.entry(index)).accepted_ms
-            files.update(path for path in _changed(git, since_ms) if Path(path).name not in own)
+            changed = (Path(path) for path in _changed(git, since_ms))
+            files.update(str(path) for path in changed if path.name not in own and FOLDER not in path.parts)
         left = _not_in_head(git, sorted(path for path in files if not path.startswith(".."))[:changed_files_max])
     except DeedbookError:  # no git, no repository or no commit: nothing to compare with
         return []

@@ -1,8 +1,8 @@
 """Points in time as people write them.
 
 A point in time is ISO 8601 / RFC 3339 (without an offset UTC; a date alone means its midnight), the local midnight of
-"today", "yesterday" or "last monday", or a number of units before the caller's now ("7 days ago"). The extra ``dates``
-reads other words, in English or Chinese. A time in the future is refused, because it would find nothing.
+"today", "yesterday" or "last monday", or a number of units before the caller's now ("7 days ago", "7d"). The extra
+``dates`` reads other words, in English or Chinese. A time in the future is refused, because it would find nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "sat
 _UNFINISHED: Final = frozenset({"this week", "this month"})
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAY_MS: Final = 86_400_000
-_AGO: Final = re.compile(r"([0-9]{1,9}) (second|minute|hour|day|week)s? ago")
+_AGO: Final = re.compile(r"([0-9]{1,9})(?: (second|minute|hour|day|week)s? ago|([hdw]))")
 # A number with a letter ("9M") or a stray character is no time, though ``dateparser`` would guess one.
 _WORDS: Final = re.compile(r"(?=.*(?:[^\W\d_]{3}|[\u4e00-\u9fff]))[\w ,.:/'’-]+")
 _UNITS: Final = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("second", "minute", "hour", "day", "week")}
+_LETTERS: Final = {"h": "hour", "d": "day", "w": "week"}
 
 
 def parse_since(text: str, now: datetime, field: str = "since") -> int:
@@ -37,7 +38,7 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
         moment = iso_time(given) or _day(given.lower(), now) or _ago(given.lower(), now) or _in_words(given, now)
         if moment is not None:
             return to_ms(moment)
-    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
+    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday", "7 days ago" or 7d'
     message = f"{field} is not a time: {text[:since_max_chars]!r}; {advice}"
     raise Refused("INVALID_FIELD", message, field=field)
 
@@ -81,12 +82,12 @@ def _day(given: str, now: datetime) -> datetime | None:
 
 
 def _ago(given: str, now: datetime) -> datetime | None:
-    """Return the time of a text like "7 days ago"; None for other texts."""
+    """Return the time of a text like "7 days ago" or "7d"; None for other texts."""
     parts = _AGO.fullmatch(given)
     if parts is None:
         return None
     try:
-        return now - int(parts[1]) * _UNITS[parts[2]]
+        return now - int(parts[1]) * _UNITS[parts[2] or _LETTERS[parts[3]]]
     except OverflowError:  # before all times that there are
         return datetime.min.replace(tzinfo=UTC)
 

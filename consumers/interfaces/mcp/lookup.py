@@ -34,6 +34,7 @@ from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sdk.times import parse_since
+from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers.answer import UNDATED_MS, Answer, Untrusted
 from deedbook.projections.briefs.gates import check_level
@@ -216,7 +217,7 @@ class LookupTools(Tools):
 
 def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a row of a search with its texts cut to its share of the tokens."""
-    row = {name: value for name, value in row.items() if value not in (None, False) and name != "matches"}
+    row = {name: value for name, value in row.items() if value is not None and value is not False and name != "matches"}
     happened_ms, is_import = row.pop("happened_ms"), row["kind"] == "record.imported"
     if is_import and happened_ms != UNDATED_MS:
         row["claimed_at"] = time_text(happened_ms)
@@ -226,6 +227,8 @@ def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
     if correction := row.pop("correction", None):
         correction["at"] = time_text(correction.pop("happened_ms"))
         row["correction"] = shorten(correction, ("words",), _least_tokens * 2)
+    if row.get("title"):  # only a label of the thing
+        row["title"] = cut_to_tokens(row["title"], _least_tokens)
     rest = max(tokens - tokens_of(without(row, "excerpt")), _least_tokens)
     return shorten(row, ("excerpt",), min(_excerpt_tokens, rest))
 

@@ -575,6 +575,8 @@ def read_trusted(argument: str | None) -> str | None:
 
 def read_receipt(path: Path) -> bytes | None:
     """Return a receipt; None if the path is not that of one."""
+    if not path.is_file():  # opening a pipe would wait
+        return None
     try:
         with path.open("rb") as file:
             content = file.read(RECEIPT_MAX + 1)

@@ -170,7 +170,7 @@ def test_agents_own_reasoning_under_the_same_id_stays_his_own(importers: Importe
         others = Importers(ledger)
         ledger.emit("bob", f"reasoning/{name}", ReasoningStarted(task="mine"))
         assert others(file).added == 3
-        assert [one["imported"] is None for one in others.shown()] == [True, False]
+        assert {one["imported"] is None for one in others.shown()} == {True, False}
         others.reader.close()
 
 

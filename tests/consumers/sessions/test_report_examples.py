@@ -33,7 +33,7 @@ def test_example_1_generate_handoff_during_postflight() -> None:
         next_session_context=CONTEXT,
         artifacts_created=ARTIFACTS,
     )
-    assert handoff["report_id"].startswith("blake3:")
+    assert handoff["report_id"].startswith("event:")
     assert handoff["warnings"] == []
     for text in (*FINDINGS[2:4], *UNKNOWNS, *ARTIFACTS, "| KNOW | 0.70 | 0.95 | +0.25 | ✅ Improved |"):
         assert text in handoff["markdown"]

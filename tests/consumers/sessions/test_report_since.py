@@ -116,3 +116,8 @@ def test_a_range_ends_with_its_last_day(text: str, moment: str | None) -> None:
     expected = NOW - timedelta(hours=3) if text == "3 hours ago" else NOW
     assert end == int((datetime.fromisoformat(moment) if moment else expected).timestamp() * 1000)
     assert parse_until("yesterday", NOW) == parse_since("today", NOW)
+
+
+@pytest.mark.parametrize(("short", "long"), [("36h", "36 hours ago"), ("7d", "7 days ago"), ("2W", "2 weeks ago")])
+def test_a_number_with_a_letter_is_so_long_ago(short: str, long: str) -> None:
+    assert parse_since(short, NOW) == parse_since(long, NOW)

@@ -65,7 +65,7 @@ def test_files_are_stored_for_people_and_never_over_their_words(tmp_path: Path) 
 def test_what_the_database_stores_is_a_signed_report_of_its_session() -> None:
     storage = DatabaseHandoffStorage()
     assert storage.load_handoff("test-456") is None
-    assert storage.store_handoff("test-456", REPORT).startswith("blake3:")
+    assert storage.store_handoff("test-456", REPORT).startswith("event:")
     loaded = storage.load_handoff("test-456")
     assert loaded is not None
     assert (loaded["key_findings"], "Test task" in loaded["markdown"]) == (["Finding 1"], True)

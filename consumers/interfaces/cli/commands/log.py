@@ -50,7 +50,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
             event["author"],
             event["kind"],
             event["stream"],
-            " ".join(filter(None, (_marks(event), event["did"]))),
+            " ".join(filter(None, (_marks(event), event["text"] or event["did"]))),
         )
         for event in answer["items"]
     ]

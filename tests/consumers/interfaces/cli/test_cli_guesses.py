@@ -58,7 +58,7 @@ GUESSES: Final = [
     ("session stop", "deed session end"),
     ("session finding the cache is slow --as claude-code", 'deed session finding "the cache is slow"'),
     ("search -i foo", "deed search TEXT"),
-    ("log --since 7d", "deed search TEXT --since"),
+    ("log --after-date 7d", "deed log --since"),
     ("log -n 5", "--limit"),
     ("log --oneline", "--limit"),
     ("history", "deed log"),

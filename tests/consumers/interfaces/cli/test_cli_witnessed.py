@@ -77,6 +77,7 @@ def test_receipts_are_taken_and_checked_by_policy(alone: Deed, policy: Path, tmp
     assert "VALID (anchored by the policy)" in said
     assert " by 1 of 1 (3 entries)" in said
     emit_finding(alone, "session/work", "not witnessed")
+    path = tmp_path / "later"
     alone("receipt", 3, "-o", path)
     alone.refuses("NOT_WITNESSED", "receipt", "verify", path, "--policy", policy)
     assert "witnessed by 0 of 1" in alone("receipt", "verify", path, "--policy", policy, "--fail-open")

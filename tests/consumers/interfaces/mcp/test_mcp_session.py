@@ -29,7 +29,7 @@ def test_session_from_preflight_to_resuming_goes_through_mcp_alone(own_home: Pat
             recorded = await call("record_reasoning", session_id=name, task="Why it leaks", entries=REASONED)
             assert [one.get("step") for one in recorded.data["events"]][-5:] == [1, 2, 3, 4, None]
             closed = await call("record_reasoning", session_id=name, entries=[AFTER])
-            assert closed.data["report_id"].startswith("blake3:")
+            assert closed.data["report_id"].startswith("event:")
             made = await call(
                 "generate_handoff_report",
                 session_id=name,
