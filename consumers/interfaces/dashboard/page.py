@@ -156,7 +156,6 @@ def templates() -> jinja2.Environment:
         "line": sanitize_line,
         "link_pieces": link_pieces,
         "place_pieces": place_pieces,
-        "merged": lambda query, name, value: {**query, name: value},
         "number": "{:,}".format,
         "escape_text": escape_text,
         "fidelity": fidelity_text,
