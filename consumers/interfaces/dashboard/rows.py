@@ -5,13 +5,14 @@ Imported history has the name and the time that it claims (``claim`` says who im
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
+from deedbook.consumers.interfaces.dashboard.page import PageContext
 from deedbook.consumers.sdk.text import counted
 from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.answers.instants import to_ms
@@ -45,9 +46,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     compromised: int | None = None
 
 
-def items_of(answer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
-    """Return the items of a list, and the number of all matches; ``reports.list`` has names of its own for them."""
-    return (answer["reports"], answer["total_found"]) if "reports" in answer else (answer["items"], answer["total"])
+class Source(NamedTuple):
+    """A query whose items are rows: its fixed arguments, and the name of its argument for a chosen agent."""
+
+    query: str
+    row: Callable[[Mapping[str, Any]], Row]
+    arguments: Mapping[str, Any] = {}
+    agent: str = "agent"
+
+    def page(self, context: PageContext, agent: str | None, **filters: Any) -> dict[str, Any]:
+        """Return ``{"rows", "total", "next"}`` of a page."""
+        answer = context.ask(self.query, **self.arguments, **{self.agent: agent}, **filters)
+        # ``reports.list`` has names of its own for its items and their number.
+        names = ("reports", "total_found") if "reports" in answer else ("items", "total")
+        items, total = (answer[name] for name in names)
+        return {"rows": list(map(self.row, items)), "total": total, "next": answer["next"]}
 
 
 def ms_of(timestamp: str) -> int:
@@ -214,3 +227,8 @@ def compared_session(item: Mapping[str, Any]) -> Row:
         at_ms=item["happened_ms"],
         claim=_claim(item),
     )
+
+
+REPORTS: Final = Source("reports.list", report)
+REASONINGS: Final = Source("reasoning.list", reasoning, {"by_change": True})
+HANDOFFS: Final = Source("handoffs.list", handoff, {"history": "shown", "by_change": True})

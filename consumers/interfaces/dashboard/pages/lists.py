@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from deedbook.consumers.interfaces.dashboard import rows
 from deedbook.consumers.interfaces.dashboard.facets import read
@@ -13,41 +12,28 @@ rows_max: Final = 50
 
 
 class ThingList(NamedTuple):
-    """A list: its path, its title, its query with fixed arguments, the row of an item, and the facets that it has.
+    """A list: its path, its title, the source of its rows, and the facets that it has.
 
-    ``types`` are the events whose agents can be chosen, and ``agent`` the argument for the chosen one.
+    ``types`` are the events whose agents can be chosen.
     """
 
     path: str
     title: str
-    query: str
-    row: Callable[[Mapping[str, Any]], rows.Row]
+    source: rows.Source
     types: tuple[str, ...]
     fields: tuple[str, ...] = ("since", "until", "agent")
-    arguments: Mapping[str, Any] = {}
-    agent: str = "agent"
 
 
+_SESSIONS: Final = rows.Source("sessions.list", rows.session)
+_REVIEWS: Final = rows.Source("reviews.list", rows.review, {"newest": True}, agent="author")
+_TAGGED: Final = ("since", "until", "agent", "tag")
 LISTS: Final = {
-    "sessions": ThingList("/s", "Sessions", "sessions.list", rows.session, ("session.started", "finding.logged")),
-    "reports": ThingList("/reports", "Reports", "reports.list", rows.report, ("report.generated",)),
-    "reasonings": ThingList(
-        *("/r", "Reasonings", "reasoning.list", rows.reasoning, ("reasoning.started",)),
-        ("since", "until", "agent", "tag"),
-        {"by_change": True},
-    ),
-    "handoffs": ThingList(
-        *("/h", "Handoffs", "handoffs.list", rows.handoff, ("handoff.created",), ("since", "until", "agent", "tag")),
-        {"history": "shown", "by_change": True},
-    ),
-    "reviews": ThingList(
-        *("/reviews", "Reviews", "reviews.list", rows.review, ("review.requested",)),
-        arguments={"newest": True},
-        agent="author",
-    ),
+    "sessions": ThingList("/s", "Sessions", _SESSIONS, ("session.started", "finding.logged")),
+    "reports": ThingList("/reports", "Reports", rows.REPORTS, ("report.generated",)),
+    "reasonings": ThingList("/r", "Reasonings", rows.REASONINGS, ("reasoning.started",), _TAGGED),
+    "handoffs": ThingList("/h", "Handoffs", rows.HANDOFFS, ("handoff.created",), _TAGGED),
+    "reviews": ThingList("/reviews", "Reviews", _REVIEWS, ("review.requested",)),
 }
-
-
 PATHS: Final = {name: listed.path for name, listed in LISTS.items()}
 
 
@@ -60,16 +46,6 @@ def list_page(name: str, context: PageContext) -> Page:
     counts = context.ask("catalog.facets", types=list(listed.types), **filters)
     for value in (*counts["agents"], *counts["tags"]):
         value["number"] = None  # it counts events, and the list is of what they are about
-    filters[listed.agent] = filters.pop("agent")
-    answer = context.ask(listed.query, after=before, limit=rows_max, **filters, **listed.arguments)
-    items, total = rows.items_of(answer)
-    data = {
-        "name": name,
-        "rows": [listed.row(item) for item in items],
-        "total": total,
-        "next": answer["next"],
-        "before": before,
-        "facets": facets.form(counts),
-        "lists": PATHS,
-    }
+    page = listed.source.page(context, after=before, limit=rows_max, **filters)
+    data = page | {"name": name, "before": before, "facets": facets.form(counts), "lists": PATHS}
     return Page("list.html", listed.title, data)

@@ -6,7 +6,7 @@ the name that it claims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -30,44 +30,38 @@ day_ms: Final = 86_400_000
 
 
 class Section(NamedTuple):
-    """A section of the page: its title, its query with fixed arguments, and the row of an item.
+    """A section of the page: its title, and the source of its rows with the ``arguments`` of this section.
 
-    ``agent`` and ``tag`` name the arguments for these facets. A section without tags is left out if a tag is chosen.
-    ``kinds`` are the events whose text is that of its things.
+    ``tag`` names the argument for this facet. A section without tags is left out if a tag is chosen. ``kinds`` are the
+    events whose text is that of its things.
     """
 
     title: str
-    query: str
-    row: Callable[[Mapping[str, Any]], rows.Row]
-    arguments: Mapping[str, Any]
+    source: rows.Source
     kinds: tuple[str, ...]
     tag: str = ""
-    agent: str = "agent"
+    arguments: Mapping[str, Any] = {}
+
+
+_STATEMENTS: Final = rows.Source("sessions.statements", rows.statement)
 
 
 def _stated(title: str, type_: str, kind: str, **arguments: Any) -> Section:
-    return Section(title, "sessions.statements", rows.statement, {"type": type_, **arguments}, (kind,), "topic")
+    return Section(title, _STATEMENTS, (kind,), "topic", {"type": type_, **arguments})
 
 
+_DECISIONS: Final = rows.Source("decisions.list", rows.decision, agent="author")
 _OF_HANDOFFS: Final = ("handoff.created", "handoff.amended", "handoff.completed", "handoff.verified")
-
-
-def _handed(title: str, progress: str) -> Section:
-    arguments = {"progress": progress, "history": "shown", "by_change": True}
-    return Section(title, "handoffs.list", rows.handoff, arguments, _OF_HANDOFFS, "tag")
-
-
-_CONCLUDED: Final = {"status": "concluded", "by_change": True}
 SECTIONS: Final = {
     "learned": _stated("Learned", "finding", "finding.logged"),
     "failed": _stated("Dead ends", "dead_end", "dead_end.logged"),
     "open": _stated("Unknowns still open", "unknown", "unknown.logged", corrected=False),
     "closed": _stated("Unknowns closed", "unknown", "unknown.logged", corrected=True),
-    "concluded": Section("Conclusions", "reasoning.list", rows.reasoning, _CONCLUDED, ("reasoning.concluded",), "tag"),
-    "done": _handed("Handoffs done", "done"),
-    "waiting": _handed("Handoffs waiting", "waiting"),
-    "decided": Section("Recorded decisions", "decisions.list", rows.decision, {}, ("decision.made",), agent="author"),
-    "reported": Section("Reports", "reports.list", rows.report, {}, ("report.generated",)),
+    "concluded": Section("Conclusions", rows.REASONINGS, ("reasoning.concluded",), "tag", {"status": "concluded"}),
+    "done": Section("Handoffs done", rows.HANDOFFS, _OF_HANDOFFS, "tag", {"progress": "done"}),
+    "waiting": Section("Handoffs waiting", rows.HANDOFFS, _OF_HANDOFFS, "tag", {"progress": "waiting"}),
+    "decided": Section("Recorded decisions", _DECISIONS, ("decision.made",)),
+    "reported": Section("Reports", rows.REPORTS, ("report.generated",)),
 }
 
 KINDS: Final = sorted({kind for section in SECTIONS.values() for kind in section.kinds})
@@ -149,19 +143,12 @@ def _period(facets: Facets, now_ms: int) -> Period:
 
 def _section(context: PageContext, name: str, filters: Mapping[str, Any], *, is_alone: bool) -> dict[str, Any]:
     section = SECTIONS[name]
-    arguments = {field: filters[field] for field in ("since", "until", "entries")} | {section.agent: filters["agent"]}
+    arguments = {**section.arguments, **{field: filters[field] for field in ("since", "until", "agent", "entries")}}
     if section.tag:
         arguments[section.tag] = filters["tag"]
     after, limit = (context.number("before"), rows_of_one_max) if is_alone else (None, rows_max)
-    answer = context.ask(section.query, **section.arguments, **arguments, after=after, limit=limit)
-    items, total = rows.items_of(answer)
-    return {
-        "name": name,
-        "title": section.title,
-        "total": total,
-        "rows": [section.row(item) for item in items],
-        "next": answer["next"] if is_alone else None,
-    }
+    page = section.source.page(context, after=after, limit=limit, **arguments)
+    return page | {"name": name, "title": section.title, "next": page["next"] if is_alone else None}
 
 
 def _find(context: PageContext, text: str, filters: Mapping[str, Any]) -> dict[str, Any]:
