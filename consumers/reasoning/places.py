@@ -29,6 +29,9 @@ from deedbook.projections.reasoning.memory import ReasoningMemory
 page_read_max_bytes: Final = 16 * 1024**2
 """All files that one page looks into have at most this size together."""
 
+page_search_max_chars: Final = 32 * 1024**2
+"""Searches for moved text read at most so much for one page: about a second."""
+
 histories_max: Final = 5
 """For so many places of a page, earlier commits are searched for a text of which only the digest was signed."""
 
@@ -53,7 +56,7 @@ class Places:
         """Look up files in ``tree`` (None: nowhere), and refs in the ledger of ``view``."""
         self.folder = None if tree is None else str(tree.folder)
         self._reads = Reads(tree, partial(is_known, view))
-        self._reads.bytes_left = page_read_max_bytes
+        self._reads.bytes_left, self._reads.search_chars_left = page_read_max_bytes, page_search_max_chars
         self._histories_left = histories_max
 
     def of_graph(self, memory: ReasoningMemory, validations: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:

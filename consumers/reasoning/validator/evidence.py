@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from deedbook.consumers.reasoning.validator.reads import FileText, Reads, digest_of, searches_max
+from deedbook.consumers.reasoning.validator.reads import FileText, Reads, digest_of
 from deedbook.consumers.reasoning.validator.trees import REVISION, Parts, parts_of, tree_of, work_tree
 from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
@@ -352,10 +352,9 @@ def _elsewhere(evidence: Evidence, file: FileText, known: str, reads: Reads, her
     many = max(evidence.end - evidence.line, 0)
     if len(file.lines) * max(many + 1, 10) > lines_searched_max or not (known or evidence.form == "text"):
         return here
-    if not reads.whole.searches_left:
-        note = f"{here.note}; moved text was searched only for the first {searches_max} references"
+    if not reads.can_search(len(file.text or "") * (many + 1)):
+        note = f"{here.note}; moved text was not searched for, because earlier references used up the limit"
         return here._replace(note=note)
-    reads.whole.searches_left -= 1
     texts = ((number, file.cited(number, number + many) or "") for number in range(1, len(file.lines) - many + 1))
     places = {
         number: text

@@ -78,7 +78,16 @@ class Reads:
         self._listings: dict[Parts, Listing] = {}
         self.bytes_left = read_total_max_bytes
         self.searches_left = searches_max
+        self.search_chars_left = searches_max * file_size_max_bytes
         self.whole = within or self
+
+    def can_search(self, chars: int) -> bool:
+        """Return whether one more search, which compares so many characters, is within the limits, and count it."""
+        whole = self.whole
+        if not whole.searches_left or chars > whole.search_chars_left:
+            return False
+        whole.searches_left, whole.search_chars_left = whole.searches_left - 1, whole.search_chars_left - chars
+        return True
 
     def at(self, revision: str) -> Reads | None:
         """Return the reads of another commit of the same repository ("": this tree); None if it does not exist."""

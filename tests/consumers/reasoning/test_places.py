@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from graphs import graph
 
-from deedbook.consumers.reasoning.places import ONLY_PLACE, Places, places_in
+from deedbook.consumers.reasoning.places import ONLY_PLACE, Places, page_search_max_chars, places_in
 from deedbook.consumers.reasoning.validator.reads import digest_of
 from deedbook.consumers.reasoning.validator.trees import tree_of
 from deedbook.ledger.errors import Refused
@@ -132,6 +132,13 @@ def test_nothing_outside_of_the_tree_is_shown_nor_credentials_nor_much(tmp_path:
     assert [row["now"] for row in rows] == [None] * 5
     assert {row["freshness"] for row in rows} == {"not_checkable"}
     assert len(long["now"]) == 2_000
+
+
+def test_a_page_searches_large_files_only_a_little(tmp_path: Path) -> None:
+    """One search of seven megabytes takes 0.12 s, and a graph has room for thousands of references."""
+    (tmp_path / "large.txt").write_text("\n".join(["word " * 700] * 2_000))
+    rows = places(tmp_path, *(f"large.txt:1:word word word {number}" for number in range(20)))
+    assert sum("not searched" in row["note"] for row in rows) == 20 - page_search_max_chars // 7_000_000
 
 
 def test_a_secret_in_a_cited_line_is_not_shown(tmp_path: Path) -> None:
