@@ -14,8 +14,14 @@ function showStatus(style, text, live = document.getElementById("live")) {
 function isInUse(part) {
   return part.querySelector("form.decide, .pick:checked") || part.matches(":hover:not(#head, [data-polls])") || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
 }
+// A form stays as it was read. If its thing has another number of entries by now, it says so before anybody signs in vain.
+function warn(fresh) {
+  const entries = (form) => form?.elements.entries?.value;
+  for (const notice of document.querySelectorAll("form.decide .stale")) notice.hidden = entries(notice.closest("form")) === entries(fresh.getElementById(notice.closest("form").id));
+}
 function put(fresh) {
   document.title = fresh.title;
+  warn(fresh);
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
     if (!other || other.isEqualNode(part)) { pending.delete(part.id); continue; }

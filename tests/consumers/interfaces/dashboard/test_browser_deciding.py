@@ -173,6 +173,23 @@ def test_what_was_amended_since_it_was_displayed_is_not_approved_and_the_differe
     assert last(story, "stale").data.version == story.ask("handoffs.facts", id="stale")["version"]
 
 
+def test_open_form_says_that_its_handoff_has_changed_and_leads_to_the_new_version(
+    story: Ledger, browser: Browser
+) -> None:
+    hand_over(story, "moving", "Read it")
+    browser.open(f"{browser.url}/?open=moving")
+    browser.until_shown("Approve v1", "#decide-moving")
+    browser.until_shown("live", "#live")
+    hand_over(story, "beside", "Another")
+    browser.until_shown("1 new", "#live")
+    assert browser.text("#decide-moving .stale:not([hidden])") == ""
+    hand_over(story, "moving", "Read it", "Delete everything")
+    browser.until_shown("This has changed since you opened it", "#decide-moving .stale:not([hidden])")
+    browser.evaluate("document.querySelector('#decide-moving .stale a').click()")
+    browser.until_shown("Approve v2", "#decide-moving")
+    assert browser.text("#decide-moving .stale:not([hidden])") == ""
+
+
 def test_form_that_another_page_sends_is_refused_whatever_it_knows(story: Ledger, browser: Browser) -> None:
     """Another server on this machine gets our cookie sent along, and may have read the form: it is not our page."""
     hand_over(story, "forged", "Read it")
