@@ -122,6 +122,9 @@ class HandWritten:
             corr=None,
             text="",
             size=len(one.state),
+            type=body["kind"],
+            agent=body["author"],
+            happened_ms=0,
         )
         self.rows[EventRow].append(row)
         if sort == "session":

@@ -64,11 +64,14 @@ def finding(ledger: Ledger, name: str, number: int) -> bytes:
 
 
 def batches(ledger: Ledger, name: str, count: int, *, alone: bool = False) -> list[Submission]:
-    """Return signed batches, each on a stream of its own; with ``alone``, their events are submitted one by one."""
-    bodies = [session_bodies(ledger, f"{name}-{n}", BATCH) for n in range(count)]
-    if alone:
-        return [ledger.sign_bytes(AUTHOR, body) for batch in bodies for body in batch]
-    return [ledger.sign_bytes(AUTHOR, *batch) for batch in bodies]
+    """Return signed batches, each on a stream of its own.
+
+    With ``alone``, return as many events to submit one by one in any order: their streams are started here.
+    """
+    names = [f"{name}-{n}" for n in range(count)]
+    if not alone:
+        return [ledger.sign_bytes(AUTHOR, *session_bodies(ledger, each, BATCH)) for each in names]
+    return [submission for each in names for submission in singles(ledger, each, BATCH)]
 
 
 def singles(ledger: Ledger, name: str, count: int) -> list[Submission]:
