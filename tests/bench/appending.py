@@ -1,4 +1,4 @@
-"""Rows of appending: batches, a signature an event, single events, and many callers at once."""
+"""Rows of appending: batches, events submitted one by one, single events, and many callers at once."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def _signature_each(bench: Bench, ledger: Ledger) -> Iterator[Row]:
     sodium_all = rate_of_sodium(samples, CORES)
     budget = Budget("≥", 0.7)
     found = bench.paired(in_threads, sodium_all)
-    what = "append: a signature an event, verified in threads"
+    what = "append: events submitted one by one, verified in threads"
     yield Row(what, ratios(found), f"libsodium verifying in {CORES} threads", budget, "through the committer")
     found = bench.paired(in_line, sodium_one)
-    yield Row("append: a signature an event, in line", ratios(found), "libsodium verifying in 1 thread", budget)
+    yield Row("append: events submitted one by one, in line", ratios(found), "libsodium verifying in 1 thread", budget)
 
 
 def _single(bench: Bench, ledger: Ledger) -> Row:
