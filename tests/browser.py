@@ -306,6 +306,19 @@ def let_in(browser: Browser, home: Path, *, agent: str | None = None, project: P
 
 
 @contextmanager
+def served_by(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve a port of its own; yield where, without a path."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
 def static_page(page: bytes) -> Iterator[str]:
     """Serve one page at a port of its own, by the simplest server there is; yield where, without a path."""
 
@@ -320,11 +333,5 @@ def static_page(page: bytes) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Nobody reads it."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by(Handler) as url:
+        yield url

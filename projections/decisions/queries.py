@@ -97,6 +97,10 @@ def _passes(decision: Decision, args: DecisionList) -> bool:
         for field in ("status", "author", "contract", "superseded_by")
     ):
         return False
+    if args.since is not None and decision.made_ms < args.since:
+        return False
+    if args.until is not None and decision.made_ms >= args.until:
+        return False
     if args.paths is None:
         return True
     own = keys_of(decision.paths)

@@ -53,3 +53,14 @@ def test_list_of_decisions_says_what_is_signed_and_leaves_out_what_is_not(alone:
     assert page["total"] == 2
     (past,) = alone.data("decisions", "--path", "src", "--as-of", 2)["items"]
     assert (past["id"], past["status"]) == ("use-tabs", "standing")
+
+
+def test_decision_that_an_edited_view_moves_in_time_is_not_in_that_period(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    alone("decide", "Use tabs", "--path", "src", "--as", "a")
+    (now,) = alone.data("decisions")["items"]
+    with sqlite3.connect(alone.home / "views.db") as views:
+        assert views.execute("UPDATE decisions SET made_ms = 1").rowcount == 1
+    views.close()
+    assert alone.data("decisions", "--until", "1980-01-01")["items"] == []
+    assert [row["made_ms"] for row in alone.data("decisions")["items"]] == [now["made_ms"]]

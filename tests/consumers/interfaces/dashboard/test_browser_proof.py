@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from browser import Browser, Shown, let_in
+from browser import Browser, Shown, let_in, served_by
 from firefox import Firefox
 from story_pages import live_copy
 
@@ -77,14 +76,8 @@ def changed(url: str, change: Change) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Nobody reads it."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by(Handler) as address:
+        yield address
 
 
 def other(digits: str) -> str:
