@@ -52,11 +52,11 @@ demo: $(INSTALLED)-demo
 test: install tools
 	$(BIN)/python -m pytest -n 3 --dist worksteal -q
 
-# What tests call and no wheel brings: strace, tmux, Chromium with its driver, Firefox and a Chinese font are installed where
+# What tests call and no wheel brings: strace, tmux, SoftHSM, Chromium with its driver, Firefox and a Chinese font are installed where
 # that is allowed; tests that lack one, or Node with npm (whose packages they install from locks), are not run and say so.
 # Lists of packages may be missing or old: then they are renewed, once. What loads has a time limit, and is not tried again
 # after it; what unpacks has none: killed, it leaves a machine that installs nothing more.
-TOOLS := strace:strace tmux:tmux chromium:chromium chromedriver:chromium-driver firefox-esr:firefox-esr
+TOOLS := strace:strace tmux:tmux softhsm2-util:softhsm2 chromium:chromium chromedriver:chromium-driver firefox-esr:firefox-esr
 APT := timeout -k 5 300 env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::http::Timeout=20 -o DPkg::Lock::Timeout=60
 tools:
 	@apt() { test -z "$$is_late" && { $(APT) "$$@" || { test $$? != 124 || is_late=yes; false; }; }; }; \
@@ -66,7 +66,7 @@ tools:
 	for one in $(TOOLS); do \
 	  command -v $${one%:*} >/dev/null || install $${one#*:} >/dev/null 2>&1 </dev/null || \
 	    echo "$${one%:*} is missing (apt-get install $${one#*:}): its tests are not run (failing disks by strace, a real" \
-	      "terminal by tmux, pages in real browsers by chromium and firefox)"; \
+	      "terminal by tmux, keys in a token by softhsm2, pages in real browsers by chromium and firefox)"; \
 	done; \
 	! command -v fc-list >/dev/null || fc-list :lang=zh | grep -q . || install fonts-noto-cjk >/dev/null 2>&1 </dev/null || \
 	  echo "no font has Chinese (apt-get install fonts-noto-cjk): pages are tested without it"
@@ -141,7 +141,7 @@ LOCK := uv pip compile --universal --generate-hashes --no-emit-index-url --no-em
 DEMO := pyproject.toml --extra server --extra web
 IMAGE := $(DEMO) --extra dates --extra mcp --extra postgres --extra prov --extra tokens
 lock:
-	$(LOCK) $(IMAGE) --group dev -o locks/develop.lock
+	$(LOCK) $(IMAGE) --extra hsm --group dev -o locks/develop.lock
 	$(LOCK) $(IMAGE) -c locks/develop.lock -o locks/image.lock
 	$(LOCK) $(DEMO) -c locks/develop.lock -o locks/demo.lock
 	$(LOCK) --group pyproject.toml:build -c locks/develop.lock -o locks/build.lock

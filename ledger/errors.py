@@ -82,6 +82,11 @@ CODES: dict[str, Code] = {
     "KEY_LOCKED": Code(Exit.GATED, False, "The key is sealed with a passphrase. The passphrase is missing or wrong."),
     "KEY_FILE_MISSING": Code(Exit.NOT_FOUND, False, "There is no key file for this agent."),
     "KEY_FILE_MODE": Code(Exit.GATED, False, "Other users can read the key file."),
+    "SUBJECT_KEY_MISSING": Code(Exit.NOT_FOUND, False, "The key of this sealed content is not here."),
+    "SUBJECT_KEY_WRONG": Code(Exit.GATED, False, "The subject's key here is not the one that sealed this content."),
+    "SUBJECT_KEY_FIXED": Code(Exit.GATED, False, "The key service gives no key away and takes none."),
+    "SUBJECT_ERASED": Code(Exit.GATED, False, "The subject was erased: its sealed content cannot be read any more."),
+    "KEY_SERVICE_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The service that has the subjects' keys cannot be used."),
     "AUTHOR_MISMATCH": Code(Exit.GATED, False, "The author named in the event does not own the signing key."),
     "WRONG_LEDGER": Code(Exit.CONFLICT, False, "The event was made for another ledger."),
     # Order and retries.
