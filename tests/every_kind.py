@@ -17,6 +17,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS, authority, decision, handoff, imported, question, reasoning, review, session
 from deedbook.ledger.events import tot as thoughts
 from deedbook.ledger.events.blob import BLOB_STORED
+from deedbook.ledger.events.subject import SubjectErased
 from deedbook.ledger.home.home import CHECKPOINT
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.projections.answers.reader import Reader
@@ -172,6 +173,7 @@ def _administer(ledger: ViewLedger) -> None:
     emit = partial(_emit, ledger)
     ended = ledger.delegate("bob", key_named("bob's session"))
     emit("bob", "agent/bob", authority.KeyRevoked(key=ended.public.hex(), reason="The session is over"))
+    emit(ROOT, "subject/customer-4711", SubjectErased(reason="The customer asked for it"))
     invite(ledger, "dora")
     emit(ROOT, "agent/dora", authority.AgentInvitationRevoked(name="dora"))
     join(ledger, invite(ledger, "n2", "node"))

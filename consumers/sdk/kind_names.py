@@ -65,6 +65,7 @@ KindName: TypeAlias = Literal[
     "session.ended",
     "session.started",
     "snapshot.taken",
+    "subject.erased",
     "tool.used",
     "tot.backtracked",
     "tot.decompose_task",

@@ -26,14 +26,16 @@ from deedbook.ledger.admission.rules import MACHINES
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import TermStarted
-from deedbook.ledger.events.blob import blobs_of
+from deedbook.ledger.events.blob import blobs_of, sealed_in
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import HandoffAmended
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.subject import sealed_too_late
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import idempotency_key
 from deedbook.ledger.log.log import Log, PendingEntries
@@ -250,7 +252,9 @@ class Gate:
         return decided.accepted
 
     def _final_check(self, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
-        """Make the checks that a replay does not make: the needed blobs are here, and the author's quota suffices.
+        """Make the checks that a replay does not make.
+
+        The author's quota suffices, the needed blobs are here, and no new content is sealed for an erased subject.
 
         Blobs are deleted only under the write lock that is held here (``ledger.log.expiry``), so they stay.
         """
@@ -267,6 +271,14 @@ class Gate:
             for position, candidate in enumerate(checked.candidates)
             for ref in blobs_of(candidate.data)
             if self._log.blobs.find(ref) is None
+        }
+        refusals |= {
+            position: sealed_too_late(reference.subject)
+            for position, candidate in enumerate(checked.candidates)
+            for reference in sealed_in(candidate.data)
+            if not isinstance(candidate.data, HandoffAmended)  # it may keep what was sealed before
+            and (record := layer.stream(f"subject/{reference.subject}")) is not None
+            and record.state is not None
         }
         if refusals:
             raise refusal_of(refusals, len(checked.candidates))

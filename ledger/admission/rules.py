@@ -14,7 +14,18 @@ from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle import decision, handoff, question, reasoning, record, review, session, snapshot, tot
+from deedbook.ledger.lifecycle import (
+    decision,
+    handoff,
+    question,
+    reasoning,
+    record,
+    review,
+    session,
+    snapshot,
+    subject,
+    tot,
+)
 from deedbook.ledger.lifecycle.authority import Agents, has_role
 from deedbook.ledger.lifecycle.machine import StateMachine, check_roles
 from deedbook.ledger.log.keys import dependents_key
@@ -76,6 +87,7 @@ _ALL_MACHINES: Final[tuple[StateMachine[Any], ...]] = (
     review.MACHINE,
     session.MACHINE,
     snapshot.MACHINE,
+    subject.MACHINE,
 )
 MACHINES: Final = {machine.family: machine for machine in _ALL_MACHINES}
 """The state machine of each family whose rules are a table in ``proto/rules``."""

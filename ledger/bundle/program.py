@@ -23,7 +23,7 @@ import msgspec
 from msgspec import inspect
 
 from deedbook.ledger.events import KINDS
-from deedbook.ledger.events.blob import ARTIFACT_FIELDS, BLOB_FIELDS
+from deedbook.ledger.events.blob import ARTIFACT_FIELDS, BLOB_FIELDS, SEALABLE_FIELDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.format.codec import encode_canonical
@@ -39,7 +39,8 @@ def schemas() -> bytes:
     """Return the tables as canonical JSON: the fields of each kind, in a subset of JSON Schema, and the rules.
 
     ``blobs`` has the path of the field that names a blob, for each kind that is incomplete without it, and
-    ``artifacts`` the path of the texts that may name a kept artifact.
+    ``artifacts`` the path of the texts that may name a kept artifact. ``sealable`` has the paths of the texts that may
+    be sealed references.
     """
     ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
     mapped = {kind: mapped_types(kind) for kind in MAPPED}
@@ -56,6 +57,7 @@ def schemas() -> bytes:
         "kinds": {name: [kind.stream, kind.data.__name__] for name, kind in KINDS.items()},
         "blobs": {name: BLOB_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in BLOB_FIELDS},
         "artifacts": {name: ARTIFACT_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in ARTIFACT_FIELDS},
+        "sealable": {name: SEALABLE_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in SEALABLE_FIELDS},
         "mapped": {kind: [data.__name__ for data in pair] for kind, pair in mapped.items()},
         "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }

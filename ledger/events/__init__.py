@@ -51,6 +51,8 @@ class Kind(msgspec.Struct, frozen=True):
         """The type of the ID in the stream's name; None if the name has no ID."""
         if self.stream == "handoff":  # its id is a file name, and other handoffs depend on it by that id
             return _load("handoff", "HandoffId")
+        if self.stream == "subject":
+            return _load("subject", "SubjectName")
         return None if self.stream == "ledger" else str  # there is one stream ``ledger``
 
 
@@ -126,6 +128,7 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
             "question.settled": "QuestionSettled",
         },
     ),
+    ("subject", "subject", {"subject.erased": "SubjectErased"}),
     ("review", "review", {"review.requested": "ReviewRequested", "review.answered": "ReviewAnswered"}),
     (
         "tot",

@@ -13,12 +13,13 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.handoff import HandoffAmended, HandoffCompleted, HandoffCreated
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffCompleted, HandoffCreated, ReceiverNotes
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.reasoning import ReasoningValidated
-from deedbook.ledger.events.session import ReportGenerated, ToolUsed
+from deedbook.ledger.events.session import DeadEndLogged, FindingLogged, ReportGenerated, ToolUsed, UnknownLogged
 from deedbook.ledger.events.tot import SearchComplete
 from deedbook.ledger.limits import blob_size_max_bytes
+from deedbook.ledger.seal.reference import SealedReference, read_reference
 
 BLOB_STORED: Final = "blob.stored"
 
@@ -56,6 +57,23 @@ ARTIFACT_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
 Every other ref may also name an event, a graph or a version.
 """
 
+_OF_CONTENT: Final = (
+    ("task",),
+    ("tasks",),
+    ("criteria",),
+    ("context",),
+    # Not ``artifacts``: they name blobs, which the ledger must see. Seal the content of the blob itself.
+    *(("notes", name) for name in ReceiverNotes.__struct_fields__ if name != "artifacts"),
+)
+SEALABLE_FIELDS: Final[dict[type[EventData], tuple[tuple[str, ...], ...]]] = {
+    HandoffCreated: _OF_CONTENT,
+    HandoffAmended: _OF_CONTENT,
+    FindingLogged: (("finding",), ("evidence",)),
+    UnknownLogged: (("unknown",),),
+    DeadEndLogged: (("approach",), ("why_failed",)),
+}
+"""The paths of the texts that may be sealed references (``ledger.seal.reference``), which need their sealed blobs."""
+
 _KEPT: Final = re.compile(r"kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 
 
@@ -67,7 +85,14 @@ def blobs_of(data: EventData) -> list[str]:
         refs += _texts_at(data, path)
     if (path := ARTIFACT_FIELDS.get(kind)) is not None:
         refs += [match[1] for text in _texts_at(data, path) if (match := _KEPT.search(text))]
-    return refs
+    return refs + [reference.ref for reference in sealed_in(data)]
+
+
+def sealed_in(data: EventData) -> list[SealedReference]:
+    """Return the sealed references among the texts of an event, the first of each blob."""
+    paths = SEALABLE_FIELDS.get(type(data), ())
+    references = [read_reference(text) for path in paths for text in _texts_at(data, path)]
+    return list({reference.ref: reference for reference in references[::-1] if reference is not None}.values())[::-1]
 
 
 def _texts_at(data: EventData, path: Iterable[str]) -> list[str]:

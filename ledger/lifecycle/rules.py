@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.ledger.format.codec import read_json
 
-FAMILIES: Final = ("decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot")
+FAMILIES: Final = ("decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "subject")
 NONE: Final = "none"
 """The state of a stream without any event that counts."""
 ADMIN: Final = "admin"

@@ -31,7 +31,12 @@ class SealedReference(msgspec.Struct, frozen=True):
     position: int
 
     def __str__(self) -> str:
-        return f"sealed:{self.subject}:{self.ref}/{self.position}"
+        return f"{self.short}:{self.ref}/{self.position}"
+
+    @property
+    def short(self) -> str:
+        """The short reference, for lists: it only names the subject."""
+        return f"sealed:{self.subject}"
 
 
 def read_reference(text: str) -> SealedReference | None:

@@ -41,6 +41,7 @@ _PHRASES: Final = {
     "session.ended": "ended the session",
     "session.started": "began a session",
     "snapshot.taken": "took a snapshot",
+    "subject.erased": "erased a subject",
     "tool.used": "used a tool",
     "tot.started": "began to search",
     "unknown.logged": "does not know",

@@ -60,7 +60,7 @@ _CUT: Final = "…"
 
 # The sorts of streams on which events carry human text.
 Sort: TypeAlias = Literal[
-    "decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "tot"
+    "decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "subject", "tot"
 ]
 SORTS: Final = get_args(Sort)
 # Longer queries do not require all words: a phrase of n words costs n look-ups at each of its positions.

@@ -12,9 +12,21 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from deedbook.ledger.events import KINDS, decision, handoff, question, reasoning, review, session, snapshot, tot
+from deedbook.ledger.events import (
+    KINDS,
+    decision,
+    handoff,
+    question,
+    reasoning,
+    review,
+    session,
+    snapshot,
+    subject,
+    tot,
+)
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.seal.reference import read_reference
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.reports.compressed import shorten
 
@@ -36,7 +48,8 @@ def texts_of(data: EventData, name: str) -> list[str]:
 def first_words(data: EventData) -> str:
     """Return the beginning of an event's text, on one line, by which a person recognizes it in a list; "" without text.
 
-    An imported record begins with its mapped text, because its author and its source have fields of their own.
+    An imported record begins with its mapped text, because its author and its source have fields of their own. Of a
+    sealed text, it is the short reference.
     """
     if isinstance(data, RecordImported):
         mapped = read_mapped(data)
@@ -48,7 +61,9 @@ def first_words(data: EventData) -> str:
     else:
         of = TEXTS_OF.get(type(data))
         texts = () if of is None else of(data)
-    return next((shorten(line, first_words_max_chars) for text in texts if (line := one_line(text))), "")
+    line = next((line for text in texts if (line := one_line(text))), "")
+    reference = read_reference(line)
+    return shorten(line, first_words_max_chars) if reference is None else reference.short
 
 
 def _imported(data: RecordImported) -> Iterable[str]:
@@ -134,6 +149,7 @@ TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     question.QuestionSettled: _remark,
     review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
     review.ReviewAnswered: _remark,
+    subject.SubjectErased: _remark,
     tot.TotStarted: lambda data: (data.problem,),
     tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
     tot.EvaluationResults: lambda data: [

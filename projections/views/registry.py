@@ -14,7 +14,7 @@ from deedbook.projections.views.projection import Projection
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
 # versions are not in the folds, so that a reader can check whether the views are up to date without loading any fold.
 VIEW_VERSIONS: Final = {
-    "catalog": 11,
+    "catalog": 12,
     "agents": 11,
     "reasoning": 13,
     "briefs": 5,
@@ -28,7 +28,7 @@ VIEW_VERSIONS: Final = {
     "questions": 1,
     "thoughts": 9,
     "records": 3,
-    "search": 8,
+    "search": 9,
 }
 
 # Only their own queries and `deed project` bring these views up to date: full-text search costs a quarter of all

@@ -14,7 +14,7 @@ from deedbook.ledger.errors import CODES
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.events.imported import MAPPED
-from deedbook.ledger.lifecycle import decision, handoff, question, reasoning, record, review, session, snapshot
+from deedbook.ledger.lifecycle import decision, handoff, question, reasoning, record, review, session, snapshot, subject
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.ledger.lifecycle.machine import StateMachine
 from deedbook.ledger.lifecycle.rules import ADMIN, FAMILIES, NONE, rules_of
@@ -23,7 +23,7 @@ from deedbook.projections.handoffs.waits import WAITS, Wait
 
 MACHINES: Final[dict[str, StateMachine[Any]]] = {
     module.MACHINE.family: module.MACHINE
-    for module in (decision, handoff, question, reasoning, record, review, session, snapshot)
+    for module in (decision, handoff, question, reasoning, record, review, session, snapshot, subject)
 }
 ROOT: Final = Path(__file__).parents[2]
 STATUSES: Final = [name for name, state in rules_of("handoff").states.items() if name != NONE and state.status is None]

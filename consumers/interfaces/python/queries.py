@@ -1090,7 +1090,18 @@ class SearchQueries(QueryFamily):
         type: str | None = None,
         tag: str | None = None,
         sort: builtins.list[
-            Literal["decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "tot"]
+            Literal[
+                "decision",
+                "handoff",
+                "question",
+                "reasoning",
+                "record",
+                "review",
+                "session",
+                "snapshot",
+                "subject",
+                "tot",
+            ]
         ]
         | None = None,
         kinds: builtins.list[str] | None = None,
@@ -1125,7 +1136,18 @@ class SearchQueries(QueryFamily):
         type: str | None = None,
         tag: str | None = None,
         sort: builtins.list[
-            Literal["decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "tot"]
+            Literal[
+                "decision",
+                "handoff",
+                "question",
+                "reasoning",
+                "record",
+                "review",
+                "session",
+                "snapshot",
+                "subject",
+                "tot",
+            ]
         ]
         | None = None,
         kinds: builtins.list[str] | None = None,

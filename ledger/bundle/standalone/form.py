@@ -40,6 +40,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A string (without an end, it goes on to the end of the text), or a bracket outside of strings.
 TOKENS = re.compile(rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))|[\[\]{}]')
 KEPT = re.compile(r"kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
+SEALED = re.compile(r"sealed:[a-z0-9][a-z0-9_-]{0,62}:(blake3:[0-9a-f]{64})/(?:0|[1-9][0-9]{0,3})")
 NAMES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
 NAMES |= {type(None): "null"}
 
@@ -199,13 +200,15 @@ def texts_at(path: list[str] | None, data: Any) -> list[str]:
 
 
 def blobs_in(tables: Any, kind: str, data: dict[str, Any]) -> list[str]:
-    """Return the blobs that data needs: those of ``blobs``, and the kept artifacts in the texts of ``artifacts``.
+    """Return the blobs that data needs: those of ``blobs``, kept ``artifacts``, and those of ``sealable`` texts.
 
     An imported record may say that only the digest of its original is here.
     """
     refs = [] if data.get("only_digest") is True else texts_at(tables.blobs.get(kind), data)
     kept = [KEPT.search(text) for text in texts_at(tables.artifacts.get(kind), data)]
-    return refs + [match[1] for match in kept if match]
+    paths = tables.sealable.get(kind, [])
+    sealed = [SEALED.fullmatch(text) for path in paths for text in texts_at(path, data)]
+    return refs + [match[1] for match in kept if match] + list(dict.fromkeys(match[1] for match in sealed if match))
 
 
 class Kinds:
@@ -220,6 +223,7 @@ class Kinds:
         self.kinds: dict[str, list[str]] = tables["kinds"]
         self.blobs: dict[str, list[str]] = tables["blobs"]
         self.artifacts: dict[str, list[str]] = tables["artifacts"]
+        self.sealable: dict[str, list[list[str]]] = tables["sealable"]
         self.mapped: dict[str, list[str]] = tables["mapped"]
         self.ids: dict[str, Any] = tables["ids"]
         self.rules: dict[str, Any] = tables["rules"]

@@ -1,4 +1,4 @@
-"""The rules of handoffs, decisions, questions, reviews, sessions, reasonings, snapshots and records.
+"""The rules of handoffs, decisions, questions, reviews, sessions, reasonings, snapshots, subjects and records.
 
 The rules are tables (``schemas.json``, "rules"), which the published page ``proto/rules/README.md`` explains. This part
 has the order of the checks, what a stream remembers, and one method for each condition that the tables name.
@@ -536,6 +536,10 @@ class Decision:
     def author_is_owner_or_reviewer(self) -> bool:
         """The author is the owner, or is a reviewer or human."""
         return self.author == self.state.owner or bool(self.authority.roles_of(self.author) & REVIEWERS)
+
+    def author_is_root_or_human(self) -> bool:
+        """The author is root, or has the role of a human."""
+        return self.author == "root" or "human" in self.authority.roles_of(self.author)
 
     def is_not_announced(self) -> bool:
         """The handoff is not announced."""

@@ -32,6 +32,7 @@ STREAMS: Final = {
     "review": 2,
     "snapshot": 2,
     "record": 1,
+    "subject": 2,
 }
 SELDOM: Final = {"record.imported", "handoff.logged", "handoff.rejected", "handoff.cancelled", "handoff.superseded"}
 SELDOM |= {"handoff.amended", "session.ended"}  # after most of these, little else can be done with a stream

@@ -587,6 +587,7 @@ const CONDITIONS: Record<string, (decision: Decision) => boolean> = {
   replacement_is_another: ({ data, name }) => data.by !== name,
   replacement_exists: (decision) => decision.exists(`${decision.event.stream.split("/")[0]}/${decision.data.by}`),
   author_is_owner_or_reviewer: ({ ledger, author, state }) => author === state.owner || ledger.hasRole(author, REVIEWING),
+  author_is_root_or_human: ({ ledger, author }) => author === "root" || ledger.hasRole(author, ["human"]),
   is_not_announced: ({ state }) => !state.is_announced,
   receiver_is_named: ({ data, state }) => data.to === state.receiver,
   target_exists: ({ data, event, ledger }) => ledger.streamOf(data.target) === event.stream,
