@@ -21,7 +21,8 @@ clock_forward_max_ms: Final = 30 * 86_400_000  # From one entry to the next; fur
 batch_events_max: Final = 256
 batch_size_max_bytes: Final = 900 * 1024
 
-# Reserved by authors, who do not know yet how large the fields around ``data`` will be: stream, causes, names, times.
+# Reserved by authors, who do not know yet how large the fields around ``data`` will be: stream, causes, names, times,
+# salt.
 envelope_reserve_bytes: Final = 3 * 1024
 data_size_max_bytes: Final = body_size_max_bytes - envelope_reserve_bytes
 

@@ -11,7 +11,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from building import Actors, key_named
+from building import SALT, Actors, body_fields, key_named
 from credentials import DATABASE, GITHUB, pem
 
 from deedbook.ledger.client.author import Draft, sign
@@ -53,10 +53,10 @@ def body(
     actors: Actors, data: bytes = FINDING, *, kind: str = "finding.logged", stream: str = STREAM, **fields: object
 ) -> bytes:
     """Return a body whose ``data`` is exactly these bytes; ``fields`` replace or add others."""
-    head: dict[str, object] = {"at": actors.clock.text(), "author": "alice", "causes": [], "ledger": actors.id}
-    parts = [f"{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in (head | fields).items()]
-    parts += [b'"data":' + data, b'"kind":"%b"' % kind.encode(), b'"stream":%b' % json.dumps(stream).encode()]
-    return b"{" + b",".join(sorted(parts)) + b"}"
+    known = {"at": actors.clock.text(), "ledger": actors.id} | fields
+    parts = {name: json.dumps(value).encode() for name, value in body_fields(kind, stream, {}, **known).items()}
+    parts["data"] = data
+    return b"{" + b",".join(b'"%b":%b' % (name.encode(), text) for name, text in sorted(parts.items())) + b"}"
 
 
 def start_session(actors: Actors) -> None:
@@ -273,6 +273,7 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
     "body: local time": _with_head("INVALID_FIELD", at="2026-02-12T10:00:00+01:00"),
     "body: a day that does not exist": _with_head("INVALID_FIELD", at="2026-02-30T10:00:00Z"),
     "body: a newline after a name": _with_head("INVALID_FIELD", author="alice\n"),
+    "body: a short salt": _with_head("INVALID_FIELD", salt=SALT[:21]),
     "body: a malformed cause": _with_head("INVALID_FIELD", causes=["event:12"]),
     "body: 65 causes": _with_head("INVALID_FIELD", causes=[VERSION] * 65),
     "body: another ledger": _with_head("WRONG_LEDGER", ledger="0" * 32),

@@ -16,7 +16,7 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.admission.gate import Gate
-from deedbook.ledger.client.author import Draft, draft_and_sign, sign
+from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Protection, Role
@@ -65,6 +65,8 @@ MAP_SIZE: Final = 256 * 1024**2
 AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "rita": ["human", "reviewer"]}
 
 
+# Real authors draw a salt for each event. Here all events have this one, so that the same steps give the same bytes.
+SALT: Final = "c2FsdCBvZiBhbGwgdGVzdA"
 NO_EVENT: Final = "blake3:" + "0" * 64
 NO_RESULT: Final = "sha256:" + "0" * 64
 
@@ -108,6 +110,12 @@ def work_tree(main: Path, tree: Path) -> Path:
 def key_named(name: str) -> Key:
     """Return the same key for the same name, in every run."""
     return Key(blake3(name.encode()).digest())
+
+
+def body_fields(kind: str, stream: str, data: dict[str, Any], /, **fields: Any) -> dict[str, Any]:
+    """Return the fields of a body that no ledger has encoded; ``fields`` replace or add others."""
+    fixed = {"ledger": "0" * 32, "author": "alice", "at": "2026-02-12T10:00:00.000Z", "salt": SALT, "causes": []}
+    return {"kind": kind, "stream": stream, "data": data} | fixed | fields
 
 
 class Clock:
@@ -195,9 +203,13 @@ class Actors:
         data = KeyDelegated(key=key.public.hex(), proof=proof, expires_at=self.clock.text(seconds), **scope)
         return Draft(stream=f"agent/{name}", data=data)
 
+    def body_of(self, author: str, draft: Draft) -> bytes:
+        """Return the body that an author signs, made now by the clock."""
+        return body_of(draft, ledger=self.id, author=author, at=self.clock.text(), salt=SALT)
+
     def sign(self, author: str, *drafts: Draft, key: Key | None = None) -> Submission:
-        """Return the signed submission of drafts, made now by the clock."""
-        return draft_and_sign(drafts, key or self.keys[author], ledger=self.id, author=author, at=self.clock.text())
+        """Return the signed submission of drafts."""
+        return sign([self.body_of(author, draft) for draft in drafts], key or self.keys[author])
 
     def sign_bytes(self, author: str, *bodies: bytes) -> Submission:
         """Return the signed submission of bodies exactly as they are."""

@@ -18,7 +18,7 @@ from building import AGENTS, Actors
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import export, export_bundle
-from deedbook.ledger.client.author import Draft, body_of
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.reads import Page
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.session import SessionStarted
@@ -112,8 +112,7 @@ class Forge(Actors):
 
     def body(self, author: str, stream: str, data: EventData | dict[str, Any], **draft: Any) -> bytes:
         """Return what an author would sign."""
-        made = Draft(stream=stream, data=data, **draft)
-        return body_of(made, ledger=self.id, author=author, at=self.clock.text())
+        return self.body_of(author, Draft(stream=stream, data=data, **draft))
 
     def batch(self, author: str, *bodies: bytes, key: Key | None = None) -> list[tuple[bytes, bytes, bytes]]:
         """Return body, key and the one signature of each event of a batch."""

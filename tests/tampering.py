@@ -11,7 +11,7 @@ from building import Ledger
 from faults import chances, times
 
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
-from deedbook.ledger.client.author import Draft, body_of
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import (
@@ -68,7 +68,7 @@ def entries_of(ledger: Ledger) -> list[bytes]:
 def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str | None = None) -> bytes:
     """Return an entry as the gate would store it, whatever the rules say; signed with the key of ``key``."""
     draft = Draft(stream=stream, data=data)  # type: ignore[arg-type]
-    body = body_of(draft, ledger=ledger.id, author=author, at=ledger.clock.text())
+    body = ledger.body_of(author, draft)
     signer = ledger.keys[key or author]
     with ledger.log.snapshot() as snapshot:
         assert snapshot.head is not None

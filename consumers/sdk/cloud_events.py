@@ -10,7 +10,7 @@ A CloudEvent is derived, unsigned and not stored. To prove the event, a receiver
 | `subject` | the stream |
 | `time`, `recordedtime` | the author's claimed time; the ledger's time (an extension of CloudEvents) |
 | `sequence` | the index in the log with 19 digits, so that texts sort as numbers (an extension of CloudEvents) |
-| `dataschema`, `data` | the URI of the kind's published schema; the signed body, without defaults |
+| `data` | the signed body without salt and defaults; with a salt, it matches the published schema of the kind |
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ def cloud_event(event: Event) -> dict[str, Any]:
         "recordedtime": clock_text(event.accepted_ms),
         "sequence": f"{event.index:019}",
         "datacontenttype": "application/json",
-        "dataschema": f"urn:deedbook:schema:{event.kind}",
         "data": body,
     }
 

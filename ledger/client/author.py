@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 # The roles of which an agent needs one for the part that a field gives it. A service could receive work, but people who
 # misspell a name do not mean one.
 _PARTS: Final = {"to": {"agent", "reviewer", "human"}, "reviewer": {"reviewer", "human"}}
+_SALT: Final = b'"salt":"'
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,19 +55,25 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def new_salt() -> str:
+    """Return a salt for the body of one event: 16 random bytes in base64url without padding."""
+    return urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+
+
 def kind_of(draft: Draft) -> str:
     """Return the kind of a draft: ``kind`` if its data is a dict, else the kind of its data's type."""
     return draft.kind if isinstance(draft.data, dict) else KIND_OF[type(draft.data)]
 
 
-def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
-    """Return the canonical bytes of ``draft``, which its author signs."""
+def body_of(draft: Draft, *, ledger: str, author: str, at: str, salt: str) -> bytes:
+    """Return the canonical bytes of ``draft``, which its author signs. Each event needs a ``new_salt`` of its own."""
     body: dict[str, Any] = {
         "ledger": ledger,
         "kind": kind_of(draft),
         "stream": draft.stream,
         "author": author,
         "at": at,
+        "salt": salt,
         "causes": draft.causes,
         "data": draft.data,
     }
@@ -88,11 +97,31 @@ def sign(bodies: Sequence[bytes], key: Key) -> Submission:
 
 def draft_and_sign(drafts: Sequence[Draft], key: Key, *, ledger: str, author: str, at: str | None = None) -> Submission:
     """Return the signed submission of ``drafts``. All have the time ``at`` (default: now)."""
-    return sign(_bodies_of(drafts, ledger=ledger, author=author, at=at or now()), key)
+    return _sign_distinct(_bodies_of(drafts, ledger=ledger, author=author, at=at or now()), key)
 
 
 def _bodies_of(drafts: Sequence[Draft], *, ledger: str, author: str, at: str) -> list[bytes]:
-    return [body_of(draft, ledger=ledger, author=author, at=at) for draft in drafts]
+    return [body_of(draft, ledger=ledger, author=author, at=at, salt=new_salt()) for draft in drafts]
+
+
+def _sign_distinct(bodies: Sequence[bytes], key: Key) -> Submission:
+    """Return the submission of bodies that ``body_of`` made.
+
+    Raises Refused: as ``sign``, and ``PARTIAL_RETRY`` when two differ only in their salt. To the gate these are two
+    events, but somebody who submits the same content twice at one time repeats it by mistake.
+    """
+    submission = sign(bodies, key)
+    contents: set[bytes] = set()
+    refusals: dict[int, Refused] = {}
+    for position, body in enumerate(bodies):
+        start = body.rindex(_SALT)  # the keys are sorted, so no object follows it
+        content = body[:start] + body[body.index(b",", start) :]
+        if content in contents:
+            refusals[position] = Refused("PARTIAL_RETRY", "the submission contains the same event twice")
+        contents.add(content)
+    if refusals:
+        raise refusal_of(refusals, len(bodies))
+    return submission
 
 
 class Author:
@@ -174,7 +203,7 @@ class Author:
                     for position, draft in enumerate(drafts)
                 ]
             )
-        return sign(bodies, self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts]))
+        return _sign_distinct(bodies, self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts]))
 
     def _bodies_of(self, drafts: Sequence[Draft]) -> list[bytes]:
         return _bodies_of(drafts, ledger=self.client.ledger, author=self.name, at=now())

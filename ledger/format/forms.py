@@ -14,6 +14,8 @@ import msgspec
 
 REF_PATTERN: Final = r"^(event|blake3|sha256):[0-9a-f]{64}\Z"
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
+# 16 bytes in base64url without padding. The last character holds two bits, so the other four must be zero.
+SALT_PATTERN: Final = r"^[A-Za-z0-9_-]{21}[AQgw]\Z"
 DAY_PATTERN: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 TIME_PATTERN: Final = DAY_PATTERN + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z\Z"
 
@@ -73,6 +75,7 @@ _WORDS: Final = {
     REF_PATTERN: "a reference must be `event:`, `blake3:` or `sha256:` and 64 hex digits",
     NAME_PATTERN: "an agent's name must be 1 to 63 of a-z, 0-9, _ and -, and begin with a letter or digit",
     TIME_PATTERN: "a time must look like 2026-01-31T12:00:00Z",
+    SALT_PATTERN: "a salt must be 16 random bytes in base64url without padding: 22 characters",
     LINE_PATTERN: "a line must not contain line breaks or control characters: use spaces instead",
     LABEL_PATTERN: "a label must not contain line breaks, control characters or invisible characters: remove them",
     STATEMENT_PATTERN: "the text is blank: write something",

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from deedbook.ledger.admission.check import check
-from deedbook.ledger.client.author import sign
+from deedbook.ledger.client.author import new_salt, sign
 from deedbook.ledger.format.codec import encode_sorted
-from tests.building import Ledger
+from tests.building import Ledger, body_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,14 +90,4 @@ def fill(ledger: Ledger, events: int, *, alone: bool = False) -> None:
 
 def _body(ledger: Ledger, kind: str, name: str, data: dict[str, Any]) -> bytes:
     # All text here is ASCII and there are no floats: then the sorted form is the canonical one.
-    return encode_sorted(
-        {
-            "ledger": ledger.id,
-            "kind": kind,
-            "stream": f"session/{name}",
-            "author": AUTHOR,
-            "at": "2026-02-12T10:00:00.000Z",
-            "causes": [],
-            "data": data,
-        }
-    )
+    return encode_sorted(body_fields(kind, f"session/{name}", data, ledger=ledger.id, author=AUTHOR, salt=new_salt()))

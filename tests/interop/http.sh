@@ -31,8 +31,11 @@ call() {
 
 # submit KIND STREAM DATA: sign an event, send it, and print the index of its entry.
 submit() {
-  printf '{"at":"%s","author":"%s","causes":[],"data":%s,"kind":"%s","ledger":"%s","stream":"%s"}' \
-    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$name" "$3" "$1" "$ledger" "$2" > "$work/body"
+  local salt
+  # Base64url without padding. OpenSSL writes standard base64.
+  salt=$(openssl rand -base64 16 | tr '+/' '-_' | tr -d '=')
+  printf '{"at":"%s","author":"%s","causes":[],"data":%s,"kind":"%s","ledger":"%s","salt":"%s","stream":"%s"}' \
+    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$name" "$3" "$1" "$ledger" "$salt" "$2" > "$work/body"
   # One event: its commitment is the root.
   { printf '\0DSSEv1 %d %s %d ' "${#event_type}" "$event_type" "$(wc -c < "$work/body")"; cat "$work/body"; } |
     openssl dgst -sha256 -binary > "$work/commitment"

@@ -11,7 +11,7 @@ import bundles
 import inside
 import pytest
 from blake3 import blake3
-from building import Ledger
+from building import Ledger, body_fields
 from served import bus_seed, public_key, write_bus_key
 from serving import ServeProcess
 
@@ -54,8 +54,7 @@ def deed(*words: object) -> None:
 
 def body(ledger: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
     """Return the content of an event by the agent."""
-    head = {"ledger": ledger, "kind": kind, "stream": STREAM, "author": AGENT}
-    return head | {"at": "2026-02-12T09:30:00.000Z", "causes": [], "data": data}
+    return body_fields(kind, STREAM, data, ledger=ledger, author=AGENT)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from building import SALT
 from node_packages import program
 
-from deedbook.ledger.format.forms import STREAM_PATTERN
+from deedbook.ledger.format.forms import SALT_PATTERN, STREAM_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,3 +74,15 @@ def test_a_kinds_schema_takes_the_streams_that_the_gate_takes(kind: str) -> None
     taken = [re.search(STREAM_PATTERN, stream) is not None and stream.startswith("handoff/") for stream in STREAMS]
     assert taken == [True, True, False, False, True, False, False, False, False]
     assert _in_javascript([schema["properties"]["stream"]["pattern"]], STREAMS) == [taken]
+
+
+def test_the_bodys_schema_takes_the_salts_that_the_gate_takes() -> None:
+    schema = json.loads((PROTO / "schemas" / "body.json").read_text("utf-8"))
+    assert "salt" in schema["required"]
+    bodies = json.loads((PROTO / "vectors" / "invalid_bodies.json").read_bytes())["cases"]
+    wrong = [json.loads(bytes.fromhex(case["hex"])).get("salt") for case in bodies if "salt" in case["name"]]
+    salts = [SALT, *(salt for salt in wrong if isinstance(salt, str))]
+    taken = [re.search(SALT_PATTERN, salt) is not None for salt in salts]
+    assert taken == [True] + [False] * (len(salts) - 1)
+    assert len(salts) > 6
+    assert _in_javascript([schema["properties"]["salt"]["pattern"]], salts) == [taken]

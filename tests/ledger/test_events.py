@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 import pytest
+from building import body_fields
 from event_examples import EXAMPLES, KEY, PROOF, REF
 from given import fact
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 TABLES = SimpleNamespace(**json.loads(schemas()))
 FREE_KINDS = {name for name, kind in KINDS.items() if kind.data.is_free}
-HEAD = {"ledger": "0" * 32, "author": "alice", "at": "2026-02-12T10:00:00.000Z", "causes": []}
 
 
 def text_of(kind: str, data: dict[str, Any], **fields: Any) -> bytes:
@@ -40,7 +40,7 @@ def text_of(kind: str, data: dict[str, Any], **fields: Any) -> bytes:
     if data.get("mapped_kind") in KINDS:
         sort = KINDS[data["mapped_kind"]].stream
     stream = sort if sort == "ledger" else f"{sort}/s1"
-    return encode_canonical(HEAD | {"kind": kind, "stream": stream, "data": data} | fields)
+    return encode_canonical(body_fields(kind, stream, data, **fields))
 
 
 def code_of(text: bytes) -> tuple[str, Any]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64decode
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from building import Ledger
+from building import SALT, Ledger
 from client_suite import ClientSuite, signed_finding
 
-from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.errors import DeedbookError
-from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.log.log import Log
 
@@ -113,3 +115,31 @@ def test_waiting_read_of_a_watched_log_checks_it_again_when_entries_are_announce
         ledger.emit("alice", "session/s2", SessionStarted())
         client.log.announce()
         assert [index for index, _ in page.result(10).entries] == [start]
+
+
+def test_author_draws_a_salt_for_each_body(ledger: Ledger) -> None:
+    with ledger.client() as client:
+        author = Author(client, "alice", lambda _: ledger.keys["alice"])
+        drafts = [Draft(stream=f"session/s{number}", data=SessionStarted()) for number in range(2)]
+        bodies = [body for _ in range(2) for body in author.sign(*drafts).bodies]
+    salts = [decode_body(body)[0].salt for body in bodies]
+    assert len({*salts}) == 4
+    assert SALT not in salts
+    assert all(len(urlsafe_b64decode(salt + "==")) == 16 for salt in salts)
+
+
+def test_author_refuses_the_same_content_twice_in_one_submission(ledger: Ledger) -> None:
+    started = Draft(stream="session/s1", data=SessionStarted())
+    logged, other = (Draft(stream="session/s1", data=FindingLogged(finding=text)) for text in ("one", '"salt":"other'))
+    before = ledger.head()
+    with ledger.client() as client:
+        author = Author(client, "alice", lambda _: ledger.keys["alice"])
+        with pytest.raises(Refused) as refused:
+            author.emit(started, other, logged, other)
+        assert (refused.value.code, [each["position"] for each in refused.value.details["events"]]) == (
+            "PARTIAL_RETRY",
+            [3],
+        )
+        assert ledger.head() == before
+        author.emit(started, other, logged)
+        author.emit(other)  # later, the same content is another event

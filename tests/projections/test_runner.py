@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from bad_inputs import body
 from folding import digests_of
 from view_ledger import ViewLedger
 
@@ -394,5 +395,4 @@ def test_what_sqlite_gives_back_in_another_form_is_no_difference(
 
 def finding_of(ledger: ViewLedger, impact: bytes) -> bytes:
     """Return the body of a finding whose impact is written so."""
-    return b"""{"at":"2026-02-12T10:00:00Z","author":"alice","causes":[],"data":{"finding":"f","impact":%b},\
-"kind":"finding.logged","ledger":"%b","stream":"session/zero"}""" % (impact, ledger.id.encode())
+    return body(ledger, b'{"finding":"f","impact":%b}' % impact, stream="session/zero")

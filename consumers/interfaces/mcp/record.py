@@ -281,9 +281,7 @@ def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> 
             return batch, author.emit(*batch.drafts)
         except Refused as refusal:
             again = planned() if left else batch
-            # Without a key two calls may sign the same session start in the same millisecond: that is no repeat.
-            is_repeated = refusal.code in _AGAIN and any(draft.idem for draft in batch.drafts)
-            if is_repeated or again.drafts == batch.drafts:
+            if refusal.code in _AGAIN or again.drafts == batch.drafts:
                 raise batch.located(refusal) from refusal
             batch = again
     raise AssertionError("the last plan is accepted or refused")

@@ -6,6 +6,7 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from building import body_fields
 from event_examples import EXAMPLES
 
 from deedbook.ledger.events import KINDS
@@ -67,8 +68,7 @@ def bodies() -> list[dict[str, Any]]:
     made = []
     for kind, data in EXAMPLES.items():
         family = KINDS[data.get("mapped_kind") or kind if kind == "record.imported" else kind].stream
-        body = {"ledger": "0" * 32, "kind": kind, "stream": family if family == "ledger" else f"{family}/x"}
-        made.append(body | {"author": "alice", "at": "2026-02-12T10:00:00Z", "causes": [], "data": data})
+        made.append(body_fields(kind, family if family == "ledger" else f"{family}/x", data))
     return made
 
 

@@ -28,7 +28,7 @@ from tampering import flipped
 
 from deedbook.consumers.auditor import signatures
 from deedbook.ledger.bundle import Bundle
-from deedbook.ledger.client.author import Draft, body_of, sign
+from deedbook.ledger.client.author import sign
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated
@@ -150,12 +150,8 @@ def test_ref_counts_wherever_and_however_it_is_spelled(stream: str | None, tmp_p
     forge = filled(4)
     ref, other = forge.put_blob(b"file 0"), forge.put_blob(b"file 1")
     escaped = "\\u0062" + ref[1:]
-    text = body_of(
-        Draft(stream=SESSION, data=FindingLogged(finding=f"see report.txt (kept: {other})", evidence=[ref])),
-        ledger=forge.id,
-        author="alice",
-        at="2026-02-12T10:00:00Z",
-    ).replace(ref.encode(), escaped.encode())
+    finding = FindingLogged(finding=f"see report.txt (kept: {other})", evidence=[ref])
+    text = forge.body("alice", SESSION, finding).replace(ref.encode(), escaped.encode())
     forge.submit(sign([text], forge.keys["alice"]))
     path = forge.export(tmp_path / "escaped.tar", stream)
     blobs = {name for name, _ in members_of(path) if name.startswith("blobs/")}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
+from event_examples import PROTO
 from faults import chances, times
 from json_mutations import bodies, mutated_text
 from judges import program
@@ -39,6 +41,19 @@ def is_read_alone(kinds: Any, text: bytes) -> bool:
 def test_example_of_each_kind_is_read_by_both() -> None:
     kinds = program().Kinds(schemas())
     assert set(kinds.kinds) == set(KINDS)
+
+
+def test_refused_bodies_are_refused_with_the_same_code() -> None:
+    kinds = program().Kinds(schemas())
+    cases = json.loads((PROTO / "vectors" / "invalid_bodies.json").read_bytes())["cases"]
+    codes = {}
+    for case in cases:
+        entry = Entry(1, bytes.fromhex(case["hex"]), bytes(32), 1, bytes(64), 0, 1, 0, 1, 1)
+        try:
+            kinds.read(0, program().read_entry(entry.encode()))
+        except program().FAULTS as fault:
+            codes[case["name"]] = fault.code
+    assert codes == {case["name"]: case["code"] for case in cases}
 
 
 def test_changed_bodies_are_read_alike() -> None:

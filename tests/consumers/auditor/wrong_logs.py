@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from building import SALT
 from forge import SESSION
 from forged_steps import (
     ASKED,
@@ -79,6 +80,11 @@ WHAT_AN_EVENT_IS: Final = (
     odd("a day is in the calendar", "INVALID_FIELD", '"at":"20', '"at":"2026-02-30T10:00:00Z","corr":"20'),
     odd("a cause is a ref", "INVALID_FIELD", '"causes":[]', '"causes":["blake3:1"]'),
     odd("a name is of its form", "INVALID_FIELD", '"author":"alice"', '"author":"alice\\n"'),
+    odd("a body has a salt", "INVALID_FIELD", f'"salt":"{SALT}",', ""),
+    odd("a salt has 22 characters, not 21", "INVALID_FIELD", SALT, SALT[:21]),
+    odd("a salt has 22 characters, not 23", "INVALID_FIELD", SALT, SALT + "A"),
+    odd("a salt is base64url", "INVALID_FIELD", SALT, "+/" + SALT[2:]),
+    odd("a salt has one encoding", "INVALID_FIELD", SALT, SALT[:21] + "B"),
     odd("a stream's name has an end", "TOO_LARGE", f'"stream":"{SESSION}"', '"stream":"session/' + "x" * 400 + '"'),
     WrongLog(
         "a body is no larger than its limit",

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { Bus } from "./bus.js";
 import { keyOf } from "./ed25519.js";
-import { decodeEntry, signEvents } from "./wire.js";
+import { decodeEntry, newSalt, signEvents } from "./wire.js";
 
 const reaches = (left: number[]): boolean =>
   left.length < 2 ? Math.abs((left[0] ?? 0) - 24) < 1e-9 : left.some((a, i) => left.some((b, j) => {
@@ -23,7 +23,8 @@ for (let page: any = { next_index: 0 }; ; ) {
   for (const { body, commitment } of page.entries.map(([, entry]: [number, string]) => decodeEntry(Buffer.from(entry, "base64")))) {
     const { stream, data: { task_id, payload } } = JSON.parse(body.toString());
     const data = { from: "evaluator", to: "explorer", type: "evaluation_results", task_id, payload: { evaluations: payload.candidates.map(judge) } };
-    const event = { ledger, kind: "tot.evaluation_results", stream, author: agent, at: new Date().toISOString(), causes: [`event:${commitment.toString("hex")}`], data };
+    const head = { ledger, kind: "tot.evaluation_results", stream, author: agent, at: new Date().toISOString(), salt: newSalt() };
+    const event = { ...head, causes: [`event:${commitment.toString("hex")}`], data };
     await bus.submit(signEvents(keyOf(Buffer.from(seed, "hex")), [event]).envelope);
   }
 }

@@ -9,7 +9,7 @@ import { readFileSync } from "node:fs";
 
 import { keyOf } from "./ed25519.js";
 import { checkHandedOn } from "./receipt.js";
-import { need, signEvents } from "./wire.js";
+import { need, newSalt, signEvents } from "./wire.js";
 
 const attempts_max = 5;
 const [url, keyFile, evidence] = process.argv.slice(2);
@@ -33,7 +33,8 @@ async function call(path: string, options: RequestInit = {}): Promise<Response> 
 const ask = async (path: string): Promise<any> => ((await (await call(path)).json()) as { data: any }).data;
 
 async function submit(kind: string, stream: string, data: object): Promise<void> {
-  const signed = signEvents(key, [{ ledger, kind, stream, author: name, at: new Date().toISOString(), causes: [], data }]);
+  const head = { ledger, kind, stream, author: name, at: new Date().toISOString(), salt: newSalt() };
+  const signed = signEvents(key, [{ ...head, causes: [], data }]);
   const body = JSON.stringify(signed.envelope);
   const answer = await call("/v1/entries", { method: "POST", headers: { "content-type": "application/json" }, body });
   const [accepted] = ((await answer.json()) as { data: { accepted: { index: number; id: string }[] } }).data.accepted;

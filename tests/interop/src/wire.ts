@@ -1,5 +1,7 @@
 // Bodies, signatures, ids and entries (proto/README.md, sections 1 to 6).
 
+import { randomBytes } from "node:crypto";
+
 import { blake3 } from "@noble/hashes/blake3.js";
 
 import { type Key, sign, verify } from "./ed25519.js";
@@ -63,6 +65,9 @@ export interface Signed {
   signature: string;
   envelope: Envelope;
 }
+
+/** The salt of a body, which each event has for itself. */
+export const newSalt = (): string => randomBytes(16).toString("base64url");
 
 /** A submission of events as DSSE JSON. */
 export function signEvents(key: Key, events: unknown[]): Signed {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from building import START_MS, key_named
+from building import START_MS, ids_of, key_named
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -109,6 +109,18 @@ def test_same_idempotency_key_and_content_at_another_time_returns_the_first_rece
     before = ledger.head()
     again = ledger.submit(finding(ledger, idem="k"))[0]
     assert (again.index, again.id, again.accepted_ms, again.is_repeat) == (first.index, first.id, START_MS, True)
+    assert ledger.head() == before
+
+
+def test_same_idempotency_key_and_content_with_another_salt_returns_the_first_receipt(ledger: Ledger) -> None:
+    from bad_inputs import body
+
+    first = ledger.submit(ledger.sign_bytes("alice", body(ledger, idem="k")))[0]
+    before = ledger.head()
+    other = ledger.sign_bytes("alice", body(ledger, idem="k", salt="A" * 22))
+    again = ledger.submit(other)[0]
+    assert (again.index, again.id, again.is_repeat) == (first.index, first.id, True)
+    assert ids_of(other) != [first.id]
     assert ledger.head() == before
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import tot_story as story
-from building import Ledger, key_named
+from building import Ledger, body_fields, key_named
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events import tot as kinds
@@ -124,16 +124,11 @@ def test_message_of_the_wrong_shape_is_refused(
     ids = story.play(ledger, story.STORY[:position])
     one = story.STORY[position]
     data = {name: value for name, value in (msgspec.to_builtins(one.data) | fields).items() if value is not None}
-    body = {
-        "ledger": ledger.id,
-        "kind": f"tot.{msgspec.to_builtins(one.data)['type']}",
-        "stream": STREAM,
-        "author": story.agent(one.role),
-        "at": ledger.clock.text(),
-        "causes": [ids[cause] for cause in one.causes],
-        "data": data,
-    }
-    submission = ledger.sign_bytes(story.agent(one.role), encode_canonical(body))
+    author, causes = story.agent(one.role), [ids[cause] for cause in one.causes]
+    kind = f"tot.{msgspec.to_builtins(one.data)['type']}"
+    head = {"ledger": ledger.id, "author": author, "at": ledger.clock.text(), "causes": causes}
+    body = body_fields(kind, STREAM, data, **head)
+    submission = ledger.sign_bytes(author, encode_canonical(body))
     assert code_of(lambda: ledger.submit(submission), ledger) == code
 
 

@@ -15,7 +15,7 @@ from forged_steps import WrongLog
 from wrong_authority import WHAT_THE_LEDGER_SAYS, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_HOLDS_WHICH_ROLE, WHO_REGISTERS
 from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
 
-from deedbook.ledger.client.author import Draft, body_of
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Begun(Ledger):
 
     def body(self, author: str, stream: str, data: EventData, **draft: str) -> bytes:
         """Return what an author would sign."""
-        return body_of(Draft(stream=stream, data=data, **draft), ledger=self.id, author=author, at=self.clock.text())
+        return self.body_of(author, Draft(stream=stream, data=data, **draft))
 
     def raw(self, author: str, body: bytes) -> None:
         """Submit an event of exactly these bytes, well signed."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import inside
 import pytest
 from bad_inputs import BAD_DATA, BAD_INPUTS, REPRESENTATIVES
-from building import Ledger
+from building import Ledger, body_fields
 from calling import Deed, Place, Serving, call, environment
 
 from deedbook.consumers.interfaces.cli.app import App
@@ -88,9 +88,9 @@ def test_every_line_of_a_refused_batch_is_named(
     alone_asked: Deed, arranged: tuple[Actors, Path], tmp_path: Path
 ) -> None:
     actors = arranged[0]
-    head = {"ledger": actors.id, "author": "alice", "at": actors.clock.text(), "causes": [], "stream": "session/s1"}
+    head = {"ledger": actors.id, "at": actors.clock.text()}
     findings: list[dict[str, object]] = [{"finding": "good"}, {"finding": ""}, {"finding": "good"}, {"mood": 1}]
-    bodies = [json.dumps(head | {"kind": "finding.logged", "data": data}).encode() for data in findings]
+    bodies = [json.dumps(body_fields("finding.logged", "session/s1", data, **head)).encode() for data in findings]
     file = tmp_path / "batch"
     file.write_bytes(actors.sign_bytes("alice", *bodies).encode())
     said = alone_asked.run("submit", file)

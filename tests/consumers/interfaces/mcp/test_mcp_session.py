@@ -217,9 +217,8 @@ def test_name_that_another_begins_with_is_never_taken_for_it(own_home: Path) -> 
     call_tools(own_home, work)
 
 
-@pytest.mark.parametrize("at", [None, "2026-11-22T00:00:00.000Z"])
 def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
-    own_home: Path, monkeypatch: pytest.MonkeyPatch, at: str | None
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two calls plan the first step of one reasoning and start one session: the later one goes on behind the other."""
     both = threading.Barrier(2)
@@ -233,8 +232,6 @@ def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
         return batch
 
     monkeypatch.setattr(record, "plan", plan_together)
-    if at is not None:  # in the same millisecond: both sign the same start of the session
-        monkeypatch.setattr("deedbook.ledger.client.author.now", lambda: at)
 
     async def work(call: Caller) -> None:
         steps = [
