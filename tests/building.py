@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 from blake3 import blake3
 
+from deedbook.ledger.admission.erasure import erase, finish_erasures
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Protection, Role
+from deedbook.ledger.events.authority import AgentRegistered, EntryRedacted, KeyDelegated, LedgerCreated, Protection, Role
 from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import (
@@ -328,6 +329,19 @@ class Ledger(Actors):
         with self.log.snapshot() as snapshot:
             at = index if index >= 0 else snapshot.size + index
             return read_event(at, snapshot.entry(at))
+
+    def redaction(self, index: int, reason: str = "it holds a password", **changes: Any) -> EntryRedacted:
+        """Return the data with which root or two humans erase the body of an entry."""
+        with self.log.snapshot() as snapshot:
+            erased = erase(snapshot, index)
+        fields = {"entry": index, "event": erased.event.id, "remnant": erased.remnant, "reason": reason}
+        return EntryRedacted(**fields | changes)
+
+    def redact(self, index: int, author: str = ROOT) -> Accepted:
+        """Erase the body of an entry, also in the file of the log."""
+        accepted = self.emit(author, "ledger", self.redaction(index))
+        finish_erasures(self.log)
+        return accepted
 
     def handoff(self, name: str) -> HandoffState:
         """Return where a handoff stands."""

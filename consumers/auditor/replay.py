@@ -17,14 +17,14 @@ from deedbook.consumers.auditor.report import ReplayOutcome
 from deedbook.consumers.auditor.signatures import Batches, Signatures
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
-from deedbook.ledger.admission.replay import Replay, read_candidate, refusal_text
+from deedbook.ledger.admission.replay import Replay, read_candidate, read_entry, refusal_text, unconfirmed_refusal
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.blob import blobs_of
-from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.remnant import digest_of, read_stored
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf
+from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf, holds_remnant
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier
 from deedbook.ledger.log import keys
 
@@ -66,6 +66,7 @@ class LogReplay(Replay):
         self._roots_at = frozenset(roots_at)
         self._observe = observe
         self._version = 0
+        self._erased_since: dict[int, tuple[Entry, Candidate]] = {}
         self.size = 0
 
     @property
@@ -127,13 +128,20 @@ class LogReplay(Replay):
         )
 
     def rehash(self, entries: Sequence[bytes]) -> None:
-        """Add the next entries to the tree only, because an earlier audit verified them; ``resume`` follows."""
+        """Add the next entries to the tree only, because an earlier audit verified them; ``resume`` follows.
+
+        The tree commits to what was in the place of a remnant, so an entry that is erased now must be named, too.
+        """
+        for index, data in enumerate(entries, self.size):
+            if holds_remnant(data):
+                self._note_erased(index, data)
         self._extend_tree([entry_leaf(data) for data in entries], len(entries))
 
     def resume(self, cached: CachedReplay, reread: Mapping[int, bytes]) -> None:
         """Continue after entries whose rehashed root matched; ``reread`` has those of ``cached.reread_indexes``."""
         for index in cached.authority:
-            self.count(index, *decode_body(decode_entry(reread[index]).body))
+            stored = read_stored(decode_entry(reread[index]).body)
+            self.count(index, stored.body, stored.data)
         for index in range(cached.batch_at, cached.size):
             entry = decode_entry(reread[index])
             self._batches.add(index, entry)
@@ -145,15 +153,31 @@ class LogReplay(Replay):
         memory.streams = array("Q", cached.streams)
         self.start_layers()
         self.signed_by = {key: array("Q", indexes) for key, indexes in cached.signed_by.items()}
+        for index, (entry, candidate) in self._erased_since.items():
+            record = self.state.record(keys.redaction_key(index))
+            if record is None or record.done is None or record.done.erasure.remnant != digest_of(entry.body):
+                self.find_erased(index, entry, candidate)
         self._times.go_on(cached.clock, cached.size - 1)
         self._version, self._verified_before, self.blobs = cached.version, cached.verified, cached.blobs
         self._findings.notes, self._findings.notes_total = [*cached.notes], cached.notes_total
+
+    def _note_erased(self, index: int, data: bytes) -> None:
+        try:
+            entry, candidate = read_entry(data)
+        except Refused as refusal:
+            self._findings.problem(index, refusal.code, refusal.message)
+            return
+        if candidate.remnant is not None:
+            self._erased_since[index] = (entry, candidate)
 
     def finish(self) -> None:
         """Wait for all signatures; then the report is complete."""
         self._batches.end()
         self._times.end()
         self._signatures.close()
+        for index in self.unconfirmed():
+            refusal = unconfirmed_refusal(index)
+            self._report(index, refusal.code, refusal.message)
         if self.lost_from is not None:
             message = f"entry {self.lost_from} is lost: rule violations after it are only notes"
             self._findings.note(self.lost_from, "VERIFICATION_FAILED", message)

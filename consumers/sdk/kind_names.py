@@ -14,6 +14,8 @@ KindName: TypeAlias = Literal[
     "dead_end.retracted",
     "decision.made",
     "decision.withdrawn",
+    "entry.redacted",
+    "entry.redaction_proposed",
     "finding.logged",
     "finding.retracted",
     "handoff.amended",

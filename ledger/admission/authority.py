@@ -1,4 +1,4 @@
-"""The rules of agents, roles and keys: which agent may change them. Replayable, like all of ``admission.rules``.
+"""The rules of agents, roles, keys and redactions: who may change them. Replayable, like all of ``admission.rules``.
 
 - An admin registers or invites agents, grants roles, revokes keys and removes agents. An agent revokes its own keys.
   An invited agent registers itself, once, with exactly the name and roles of the invitation.
@@ -25,6 +25,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.identity import joining, ledger_id, possession, verify
 from deedbook.ledger.lifecycle import authority as registry
+from deedbook.ledger.lifecycle import redaction
 from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES, GateState
 from deedbook.ledger.lifecycle.machine import check_roles
 from deedbook.ledger.log import keys
@@ -355,6 +356,15 @@ def _rule(check: Callable[[Event, Layer], None]) -> Rule:
     return rule
 
 
+def _redaction(event: Event, state: Layer, _: StreamState | None) -> None:
+    """Root or two humans erase a body. The gate alone can check what is left of it (``admission.erasure``)."""
+    data = typed(event, authority.Redaction)
+    if event.author != registry.ROOT or isinstance(data, authority.RedactionProposed):
+        require_role(event, state, "human")
+    key = keys.redaction_key(data.entry)
+    state.put(key, redaction.after(state.record(key), event, state))
+
+
 OF_KIND: Final[dict[str, Rule]] = {
     "ledger.created": _rule(_created),
     "ledger.history_reset": _rule(_history_reset),
@@ -371,4 +381,6 @@ OF_KIND: Final[dict[str, Rule]] = {
     "key.rotated": _rule(_key_rotated),
     "key.compromised": _rule(_key_compromised),
     "checkpoint_key.rotated": _rule(_checkpoint_key_rotated),
+    "entry.redaction_proposed": _redaction,
+    "entry.redacted": _redaction,
 }

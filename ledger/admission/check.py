@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from deedbook.ledger.errors import AS_A_BLOB, Refused
 from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.format.envelope import Submission, check_shape, commitment_to, event_id, signed_bytes
+from deedbook.ledger.format.envelope import Remnant, Submission, check_shape, commitment_to, event_id, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.secrets.scanner import scan_bodies
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Candidate(msgspec.Struct, frozen=True):
     """An event with valid bytes: its body decoded, the commitment to it computed, its signature verified.
 
-    Only a gate searches for a ``secret``. A replay makes candidates without it.
+    Only a gate searches for a ``secret``. A replay makes candidates without it. Only a replay has candidates whose body
+    was erased: ``body``, ``data`` and ``raw`` are then those of the ``remnant``.
     """
 
     body: Body
@@ -33,6 +34,7 @@ class Candidate(msgspec.Struct, frozen=True):
     commitment: bytes
     raw: bytes
     secret: Secret | None = None
+    remnant: Remnant | None = None
 
     @property
     def id(self) -> str:

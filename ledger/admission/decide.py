@@ -15,7 +15,7 @@ from deedbook.ledger.admission.check import Candidate, CheckedSubmission, refusa
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import AgentRegistered, ClockSet, HistoryReset
+from deedbook.ledger.events.authority import AgentRegistered, ClockSet, HistoryReset, Redaction
 from deedbook.ledger.events.body import Body, Event, make_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, Submission, head_of
@@ -94,25 +94,28 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
 def _accepted_ms(checked: CheckedSubmission, group: Layer, system_ms: int) -> int:
     """Return the time of a new submission's entries: the ledger's clock, or the time that root sets.
 
-    Raises Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when one event of several sets the clock.
+    Raises Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when one event of several must be alone.
     """
     if group.now_ms is not None and isinstance(checked.candidates[0].data, HistoryReset):
         # A restored copy may be old. By signing the history reset, root also confirms the clock.
         return ledger_now(group.now_ms, next_ms(None, system_ms))
-    settings = [candidate.data for candidate in checked.candidates if isinstance(candidate.data, ClockSet)]
-    if not settings:
+    for candidate in checked.candidates:
+        check_alone(candidate.data, len(checked.candidates))
+    setting = checked.candidates[0].data
+    if not isinstance(setting, ClockSet):
         return next_ms(group.now_ms, system_ms)
-    check_set_alone(settings[0], len(checked.candidates))
-    set_ms = to_ms(settings[0].time)
+    set_ms = to_ms(setting.time)
     if checked.candidates[0].body.author == ROOT:  # the rule refuses every other author, whatever the time
         check_set(set_ms, system_ms)
     return set_ms
 
 
-def check_set_alone(data: EventData, count: int) -> None:
-    """Refuse an event that sets the clock together with others. Raises Refused: ``INVALID_FIELD``."""
+def check_alone(data: EventData, count: int) -> None:
+    """Refuse an event that sets the clock or erases a body together with others. Raises Refused: ``INVALID_FIELD``."""
     if count > 1 and isinstance(data, ClockSet):
         raise Refused("INVALID_FIELD", "submit ledger.clock_set alone: all events of a batch have one time")
+    if count > 1 and isinstance(data, Redaction):
+        raise Refused("INVALID_FIELD", "submit a redaction alone: what it erases must be in the log before it")
 
 
 def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
@@ -133,7 +136,15 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     ``NOT_AUTHORIZED`` for ``allow_secret``, at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
     """
     body = candidate.body
-    event = make_event(body, candidate.data, index=layer.size, event_id=candidate.id, key=key, accepted_ms=accepted_ms)
+    event = make_event(
+        body,
+        candidate.data,
+        index=layer.size,
+        event_id=candidate.id,
+        key=key,
+        accepted_ms=accepted_ms,
+        remnant=candidate.remnant,
+    )
     if candidate.id in layer.indexes:
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):

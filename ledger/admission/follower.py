@@ -8,16 +8,20 @@ everything after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.erasure import erase_as_named, finish_erasures
 from deedbook.ledger.admission.gate import Transaction, first_head, records_cached_max
 from deedbook.ledger.admission.replay import Replay, read_entry
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.events.authority import ClockSet
+from deedbook.ledger.events.authority import ClockSet, EntryRedacted
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, signed_bytes
+from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 from deedbook.ledger.log.keys import id_key
@@ -71,7 +75,14 @@ class LogFollower:
         return signed
 
     def take(self, start: int, signed: Sequence[SignedEntry]) -> None:
-        """Append the result of ``read`` for ``start``, in one commit. Raises as ``append``."""
+        """Append the result of ``read`` for ``start``, each redaction in a commit of its own. Raises as ``append``."""
+        alone = [at for at, (_, _, candidate) in enumerate(signed) if isinstance(candidate.data, EntryRedacted)]
+        ends = sorted({*alone, *(at + 1 for at in alone), len(signed)} - {0})
+        for first, end in pairwise([0, *ends]):
+            self._take(start + first, signed[first:end])
+
+    def _take(self, start: int, signed: Sequence[SignedEntry]) -> None:
+        finish_erasures(self._log)
         with self._log.writing() as (txn, snapshot):
             if snapshot.size != start:
                 message = (
@@ -102,10 +113,22 @@ class LogFollower:
             pending.leaves.append(entry.leaf(candidate.commitment))
             pending.id_keys.append(id_key(candidate.body.stream, candidate.id))
             pending.accepted_ms = entry.accepted_ms
+            if isinstance(candidate.data, EntryRedacted):
+                pending.erased = _erased(snapshot, read_event(index, entry))
         layer = replay.state
         pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
         pending.authority_version = layer.authority_version
         return layer, pending
+
+
+def _erased(snapshot: Snapshot, event: Event[EntryRedacted]) -> dict[int, bytes]:
+    index = event.data.entry
+    if index < snapshot.size and is_remnant(decode_entry(snapshot.entry(index)).body):
+        return {}  # the other copy sent it without its body
+    try:
+        return {index: erase_as_named(snapshot, event).entry.encode()}
+    except Refused as refusal:
+        raise _unfit(event.index, str(refusal)) from refusal
 
 
 def _check_unit(start: int, unit: list[SignedEntry]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -22,20 +23,24 @@ from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
-from deedbook.ledger.admission.rules import MACHINES
+from deedbook.ledger.admission.erasure import check_confirmed, erase_as_named, finish_erasures
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS, MACHINES
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
-from deedbook.ledger.events.authority import TermStarted
+from deedbook.ledger.events.authority import EntryRedacted, Redaction, TermStarted
 from deedbook.ledger.events.blob import blobs_of, sealed_in
-from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.body import Event, make_event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended
+from deedbook.ledger.events.remnant import digest_of, read_stored
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id
+from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, head_of, is_remnant, read_remnant
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
+from deedbook.ledger.lifecycle import redaction
 from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.lifecycle.subject import sealed_too_late
+from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import idempotency_key
 from deedbook.ledger.log.log import Log, PendingEntries
@@ -76,6 +81,9 @@ class RecordVerifier:
                     raise _differs("the term")
             case b"a" | b"k" | b"v" if record is not None:
                 self._check_agent(snapshot, key, record)
+            case b"r":
+                if record != _redaction_of(snapshot, int.from_bytes(key[1:], "big")):
+                    raise _differs("a redaction")
             case b"i" if record is not None:
                 _check_idempotency(snapshot, key, record.index, record.digest)
             case _:  # an open set: records not derived from one stream, and missing ones, which grant nothing
@@ -113,6 +121,18 @@ class RecordVerifier:
             raise _differs(f"agent {name}")
 
 
+def _redaction_of(snapshot: Snapshot, index: int) -> RedactionRecord | None:
+    record: RedactionRecord | None = None
+    if index < snapshot.size and is_remnant(body := decode_entry(snapshot.entry(index)).body):
+        is_of_authority = head_of(body).kind in AUTHORITY_KINDS
+        found = FoundRemnant(Erasure(read_remnant(body).redacted, digest_of(body)), is_of_authority)
+        record = RedactionRecord(found=found)
+    for event in _events(snapshot, "ledger"):
+        if isinstance(event.data, Redaction) and event.data.entry == index:
+            record = redaction.after(record, event, snapshot)
+    return record
+
+
 def _last_term(snapshot: Snapshot) -> Term | None:
     terms = [event for event in _events(snapshot, "ledger") if isinstance(event.data, TermStarted)]
     return Term(terms[-1].data.term, terms[-1].data.node, terms[-1].index) if terms else None
@@ -140,7 +160,7 @@ def _check_idempotency(snapshot: Snapshot, key: bytes, index: int, digest: bytes
     if index < snapshot.size:
         event, entry = _read(snapshot, index)
         is_key = event.idem is not None and idempotency_key(event.author, event.idem) == key
-        if is_key and idempotency_digest(entry.body) == digest:
+        if is_key and idempotency_digest(read_stored(entry.body).raw) == digest:
             return
     raise _differs("an idempotency key")
 
@@ -153,7 +173,7 @@ def _differs(what: str) -> Corrupted:
 def check_head(snapshot: Snapshot) -> None:
     """Compare the head's time and authority version with those of the last entry.
 
-    Raises Corrupted: they differ.
+    Raises Corrupted: they differ, or an entry lost its body without a redaction.
     """
     head = snapshot.head
     if head is None:
@@ -161,6 +181,7 @@ def check_head(snapshot: Snapshot) -> None:
     last = decode_entry(snapshot.entry(head.size - 1))
     if (last.accepted_ms, last.authority_version) != (head.accepted_ms, head.authority_version):
         raise _differs("the ledger's head")
+    check_confirmed(snapshot)
 
 
 records_cached_max = 50_000
@@ -204,7 +225,11 @@ class Gate:
         return answer
 
     def admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
-        """Admit a group of checked submissions in one commit, and return the answers in the same order."""
+        """Admit a group of checked submissions in one commit, and return the answers in the same order.
+
+        If the file still holds an erased body, because a process was killed, it is rewritten first.
+        """
+        finish_erasures(self._log)
         try:
             with self._log.writing() as (txn, snapshot):
                 if self._publish is None:
@@ -240,7 +265,7 @@ class Gate:
         self, checked: CheckedSubmission, layer: Layer, system_ms: int, pending: PendingEntries, base: Transaction
     ) -> list[Accepted] | DeedbookError:
         try:
-            decided = decide(checked, layer, system_ms, self._final_check if self._quota else None)
+            decided = decide(checked, layer, system_ms, partial(self._final_check, base))
         except (Refused, Unavailable, Corrupted) as refusal:
             # A spent quota, unreadable blobs or an edited record concern this submission only.
             return refusal
@@ -249,16 +274,20 @@ class Gate:
         pending.entries += decided.entries
         pending.leaves += decided.leaves
         pending.id_keys += [keys.id_key(event.stream, event.id) for event in decided.events]
+        pending.erased |= base.erased
         return decided.accepted
 
-    def _final_check(self, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
+    def _final_check(self, base: Transaction, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
         """Make the checks that a replay does not make.
 
-        The author's quota suffices, the needed blobs are here, and no new content is sealed for an erased subject.
+        A redaction fits its entry, the author's quota suffices, the needed blobs are here, and no new content is sealed
+        for an erased subject.
 
         Blobs are deleted only under the write lock that is held here (``ledger.log.expiry``), so they stay.
         """
-        assert self._quota is not None  # noqa: S101 - else nobody asks
+        base.check_redactions(checked, accepted_ms)
+        if self._quota is None:
+            return
         author = checked.candidates[0].body.author
         if author not in EXEMPT:
             key = keys.quota_key(author)
@@ -308,6 +337,7 @@ class Transaction(Base):
         super().__init__()
         self._verifier = verifier or RecordVerifier()
         self._snapshot = snapshot
+        self.erased: dict[int, bytes] = {}
         self._cache = cache
         self._glanced = {} if glanced is None else glanced
         if (head := snapshot.head) is not None:
@@ -338,6 +368,25 @@ class Transaction(Base):
     def key_at(self, index: int) -> bytes:
         """Return the key that signed the entry at ``index``."""
         return decode_entry(self._snapshot.entry(index)).key
+
+    def check_redactions(self, checked: CheckedSubmission, accepted_ms: int) -> None:
+        """Check a redaction against the entry that it names, and keep this entry without its body in ``erased``.
+
+        Raises Refused: as ``erase_as_named``.
+        """
+        for candidate in checked.candidates:
+            if isinstance(candidate.data, Redaction):
+                event = make_event(
+                    candidate.body,
+                    candidate.data,
+                    index=self.size,
+                    event_id=candidate.id,
+                    key=checked.submission.key,
+                    accepted_ms=accepted_ms,
+                )
+                erased = erase_as_named(self._snapshot, event)
+                if isinstance(candidate.data, EntryRedacted):
+                    self.erased[erased.index] = erased.entry.encode()
 
     def first_answer(self, index: int, pending: PendingEntries) -> Accepted:
         """Return the answer that the first submission of the event at ``index`` got, perhaps in this group."""

@@ -22,18 +22,20 @@ import msgspec
 
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
-from deedbook.ledger.admission.decide import apply, check_set_alone, check_versions, count_refused, go_on_from
+from deedbook.ledger.admission.decide import apply, check_alone, check_versions, count_refused, go_on_from
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import LedgerCreated
-from deedbook.ledger.events.body import Body, decode_body
+from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.remnant import digest_of, read_stored
 from deedbook.ledger.format.envelope import Entry, decode_entry
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.lifecycle.authority import compromised_at
+from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord
 from deedbook.ledger.limits import body_size_max_bytes
-from deedbook.ledger.log.keys import stream_key
+from deedbook.ledger.log.keys import redaction_key, stream_key
 from deedbook.ledger.log.records import StreamRecord
 
 
@@ -85,7 +87,7 @@ class Replay:
         refused, misplaced = None, None
         layer.size = index
         try:
-            check_set_alone(candidate.data, entry.batch_size)
+            check_alone(candidate.data, entry.batch_size)
             apply(candidate, entry.key, layer, now_ms)
         except Refused as refusal:
             refused = refusal
@@ -96,10 +98,28 @@ class Replay:
         except Refused as refusal:
             misplaced = refusal
             go_on_from(entry, stream, layer)  # so a damaged entry is reported once, not for all after it
+        if candidate.remnant is not None:
+            self.find_erased(index, entry, candidate)
         layer.merge_down()
         if refused is None:
             self.signed_by.setdefault(entry.key, array("Q")).append(index)
         return ReplayedEntry(refused, misplaced)
+
+    def find_erased(self, index: int, entry: Entry, candidate: Candidate) -> None:
+        """Note an entry whose body is erased: a later entry must name what is left of it."""
+        found = FoundRemnant(Erasure(candidate.id, digest_of(entry.body)), candidate.body.kind in AUTHORITY_KINDS)
+        self._layer.put(redaction_key(index), RedactionRecord(found=found))
+        self._layer.merge_down()
+
+    def redactions(self) -> dict[int, RedactionRecord]:
+        """Return what is known of redactions, by the index of the entry that they erase."""
+        letter = redaction_key(0)[:1]
+        records = self._source.records_of(letter) | self.state.records_of(letter)
+        return {int.from_bytes(key[1:], "big"): record for key, record in sorted(records.items())}
+
+    def unconfirmed(self) -> list[int]:
+        """Return the indexes of the erased entries that no redaction names."""
+        return [index for index, record in self.redactions().items() if record.found is not None]
 
     def count(self, index: int, body: Body, data: EventData) -> None:
         """Count an entry; ``step`` calls this."""
@@ -119,6 +139,12 @@ class Replay:
                 reports = ((index, compromised_at(key_of, key.hex(), index)) for index in indexes)
                 compromised |= {index: report for index, report in reports if report is not None}
         return dict(sorted(compromised.items()))
+
+
+def unconfirmed_refusal(index: int) -> Refused:
+    """Return the error for an erased entry that no redaction names."""
+    message = f"the body of entry {index} is missing, and no later entry.redacted names what is left of it"
+    return Refused("VERIFICATION_FAILED", message, index=index)
 
 
 def refusal_text(refusal: Refused, candidate: Candidate) -> str:
@@ -141,8 +167,8 @@ def read_candidate(entry: Entry) -> Candidate:
     if len(entry.body) > body_size_max_bytes:
         message = f"the body has {len(entry.body)} bytes, and the limit is {body_size_max_bytes}"
         raise Refused("TOO_LARGE", message)
-    body, content = decode_body(entry.body)
-    return Candidate(body, content, entry.commitment, entry.body)
+    stored = read_stored(entry.body)
+    return Candidate(stored.body, stored.data, entry.commitment, stored.raw, remnant=stored.remnant)
 
 
 class MissingEntries(msgspec.Struct, frozen=True):
@@ -223,6 +249,9 @@ class PartialReplay(Replay):
         unsure_since = min((gap.since for gap in self.missing), default=None)
         for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
             self.refused.setdefault(index, self.doubtful.pop(index))
+        is_authority_whole = all(gap.stream is not None for gap in self.missing)
+        for index in self.unconfirmed():
+            (self.refused if is_authority_whole else self.doubtful).setdefault(index, unconfirmed_refusal(index))
 
     def _refuse(self, index: int, code: str, message: str) -> None:
         self.refused.setdefault(index, Refused(code, message))

@@ -45,6 +45,10 @@ class Base:
         """
         return self.record(key)
 
+    def records_of(self, _letter: bytes) -> dict[bytes, Any]:
+        """Return the records under the state keys that begin with a letter. Only a replay asks for them."""
+        raise NotImplementedError
+
     def index_of(self, _stream: str, _event_id: str) -> int | None:
         """Return the index of an event of a stream, or None. New events are in the layers above."""
         return None
@@ -80,6 +84,10 @@ class MemoryState(Base):
                 return self._other(key)
             record = self._decoded[key] = decode_record(key, data)
         return record
+
+    def records_of(self, letter: bytes) -> dict[bytes, Any]:
+        """Return the records under the state keys that begin with a letter."""
+        return {key: decode_record(key, data) for key, data in self.packed.items() if key.startswith(letter)}
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
@@ -140,6 +148,10 @@ class Layer:
     def glance(self, key: keys.Key[R]) -> R | None:
         """Return the record as ``Base.glance`` does: perhaps not verified, so no basis for a decision."""
         return self.records.get(key) or self._below_records.get(key) or self.below.glance(key)
+
+    def records_of(self, letter: bytes) -> dict[bytes, Any]:
+        """Return the records of this layer, without those below, under the state keys that begin with a letter."""
+        return {key: record for key, record in self.records.items() if key.startswith(letter)}
 
     def put(self, key: keys.Key[R], record: R) -> None:
         """Set the record under a state key."""

@@ -167,7 +167,8 @@ class LocalReader(Resource):
         If entries from ``start`` on exist already, return at once, matching or not: a caller may read up to an index.
         """
         deadline = time.monotonic() + min(wait_s, limits.poll_wait_max_s)
-        read_transaction, has_waited, size_max_bytes = -1, False, limits.range_size_max_bytes
+        has_waited, size_max_bytes = False, limits.range_size_max_bytes
+        read_transaction: object = None
         while time.monotonic() < deadline:
             announced, last = self._log.announced, self._log.tables.last_transaction()
             if last != read_transaction:
@@ -176,7 +177,7 @@ class LocalReader(Resource):
                 if raw and (not has_waited or any(is_selected(data, kinds, stream) for data in raw)):
                     return start
                 start += len(raw)
-                read_transaction = -1 if raw else last
+                read_transaction = None if raw else last
             else:
                 has_waited = True
                 if announced is not None:  # one watcher in this process announces new entries to all readers

@@ -66,6 +66,8 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
             "ledger.history_reset": "HistoryReset",
             "ledger.clock_set": "ClockSet",
             "ledger.term_started": "TermStarted",
+            "entry.redaction_proposed": "RedactionProposed",
+            "entry.redacted": "EntryRedacted",
         },
     ),
     ("imported", "record", {"record.imported": "RecordImported"}),

@@ -1,12 +1,16 @@
-"""The kinds of authority: the ledger's creation, resets, clock and terms; invitations, agents, roles and keys."""
+"""The kinds of authority: the ledger's creation, resets, clock, terms and redactions; agents, roles and keys."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Literal
+
+import msgspec
 
 from deedbook.ledger.events.fields import (
+    BlobId,
     Count,
     EventData,
+    EventId,
     Label,
     Line,
     Name,
@@ -15,7 +19,10 @@ from deedbook.ledger.events.fields import (
     Signature,
     Time,
     TreeHash,
+    Version,
 )
+
+redacted_blobs_max: Final = 64
 
 Role = Literal["agent", "reviewer", "admin", "human", "service", "node"]
 
@@ -195,3 +202,25 @@ class AgentRemoved(EventData, frozen=True):
 
     agent: Name
     reason: Line = "no reason given"
+
+
+class Redaction(EventData, frozen=True):
+    """Names the entry ``entry`` with the event ``event``, whose body is to be erased, and what is left of the body.
+
+    ``remnant`` is the SHA-256 of the remnant that every holder of the log stores in place of the body. ``blobs`` are
+    erased with it.
+    """
+
+    entry: Count
+    event: EventId
+    remnant: Version
+    reason: Line
+    blobs: Annotated[list[BlobId], msgspec.Meta(max_length=redacted_blobs_max)] = []
+
+
+class RedactionProposed(Redaction, frozen=True):
+    """A human proposes to erase the body of an entry. Nothing is erased until another human does it."""
+
+
+class EntryRedacted(Redaction, frozen=True):
+    """Erases the body of an entry. Root may do so alone, a human if another human has proposed exactly the same."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.fields import BlobId, EventData
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCompleted, HandoffCreated, ReceiverNotes
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.reasoning import ReasoningValidated
@@ -23,15 +23,11 @@ from deedbook.ledger.seal.reference import SealedReference, read_reference
 
 BLOB_STORED: Final = "blob.stored"
 
-BlobRef = Annotated[
-    str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z", description="A blob's id: the BLAKE3 of its bytes.")
-]
-
 
 class BlobStored(EventData, frozen=True):
     """The author stores the blob ``ref`` of ``size`` bytes. The stream is ``blob/`` + the digest in ``ref``."""
 
-    ref: BlobRef
+    ref: BlobId
     size: Annotated[int, msgspec.Meta(ge=0, le=blob_size_max_bytes)]
 
 

@@ -33,6 +33,8 @@ from deedbook.ledger.limits import causes_max, stream_name_max_bytes
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from deedbook.ledger.format.envelope import Remnant
+
     D_co = TypeVar("D_co", covariant=True, default=Any)
 else:  # Python 3.13 has a default itself; at run time nobody asks for it
     from typing import TypeVar
@@ -77,6 +79,12 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     allow_secret: bool = False
 
 
+class Erased(msgspec.Struct, frozen=True):
+    """What is kept of an erased body beside its fields: the ``version`` of the handoff that it set."""
+
+    version: str | None = None
+
+
 class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
     """A decoded event with its index in the log, for rules and folds.
 
@@ -84,6 +92,7 @@ class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
     changes (a new version is a new kind), so the class has all fields that any such event ever had.
 
     ``key`` is the signing key in hex, ``accepted_ms`` the ledger's time (Unix ms), ``at`` the author's claimed time.
+    ``erased`` is there if its body was erased: then its texts are replaced by a mark.
     """
 
     index: int
@@ -101,6 +110,7 @@ class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
     expect: int | None = None
     idem: str | None = None
     allow_secret: bool = False
+    erased: Erased | None = None
 
     @property
     def name(self) -> str:
@@ -235,8 +245,17 @@ def _check_day(at: str) -> None:
         raise Refused("INVALID_FIELD", f"the day {at[:10]} does not exist, at $.at", path="$.at") from error
 
 
-def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: bytes, accepted_ms: int) -> Event:
-    """Return the event of ``body`` at ``index``."""
+def make_event(
+    body: Body,
+    data: EventData,
+    *,
+    index: int,
+    event_id: str,
+    key: bytes,
+    accepted_ms: int,
+    remnant: Remnant | None = None,
+) -> Event:
+    """Return the event of ``body`` at ``index``, which is that of the ``remnant`` if the event was erased."""
     return Event(
         index=index,
         id=event_id,
@@ -253,6 +272,7 @@ def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: b
         expect=body.expect,
         idem=body.idem,
         allow_secret=body.allow_secret,
+        erased=None if remnant is None else Erased(remnant.version),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deedbook.ledger.events.body import Event, decode_body, make_event
+from deedbook.ledger.events.body import Event, make_event
+from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id
 
 
@@ -12,7 +13,13 @@ def read_event(index: int, data: bytes | Entry) -> Event:
     Raises Refused: the bytes are not an entry of a known kind.
     """
     entry = data if isinstance(data, Entry) else decode_entry(data)
-    body, content = decode_body(entry.body)
+    stored = read_stored(entry.body)
     return make_event(
-        body, content, index=index, event_id=event_id(entry.commitment), key=entry.key, accepted_ms=entry.accepted_ms
+        stored.body,
+        stored.data,
+        index=index,
+        event_id=event_id(entry.commitment),
+        key=entry.key,
+        accepted_ms=entry.accepted_ms,
+        remnant=stored.remnant,
     )

@@ -11,6 +11,11 @@ from deedbook.ledger.format import forms
 from deedbook.ledger.limits import json_integer_max
 
 Ref = Annotated[str, msgspec.Meta(pattern=forms.REF_PATTERN, description="A content reference: algorithm and digest.")]
+EventId = Annotated[str, msgspec.Meta(pattern=forms.EVENT_ID_PATTERN, description="The id of an event.")]
+BlobId = Annotated[
+    str, msgspec.Meta(pattern=forms.BLOB_ID_PATTERN, description="A blob's id: the BLAKE3 of its bytes.")
+]
+Version = Annotated[str, msgspec.Meta(pattern=forms.VERSION_PATTERN, description="A SHA-256 digest.")]
 Name = forms.Name
 Time = Annotated[str, msgspec.Meta(pattern=forms.TIME_PATTERN, description="RFC 3339, UTC, ending in Z.")]
 PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z", description="An Ed25519 public key in hex.")]

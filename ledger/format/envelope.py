@@ -6,6 +6,9 @@ over their commitments. The log stores *entries*. Its tree hashes each entry in 
 commitment in place of the body: signatures, receipts and checkpoints stay valid without the body. An entry with any
 other encoding is refused.
 
+If the body was erased, an entry holds a *remnant* in its place: the id, and the body without its texts
+(``events.remnant``). Its bare form is still the same.
+
 Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``proto/README.md``.
 """
 
@@ -20,6 +23,7 @@ from msgspec.structs import replace
 
 from deedbook.ledger.errors import AS_A_BLOB, Refused
 from deedbook.ledger.format.codec import (
+    UNREADABLE,
     decode_base64,
     decode_packed,
     decode_strict,
@@ -28,6 +32,7 @@ from deedbook.ledger.format.codec import (
     json_decoder,
     msgpack_decoder,
 )
+from deedbook.ledger.format.forms import EVENT_ID_PATTERN, VERSION_PATTERN
 from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, root_of_path, tree_size_max
 from deedbook.ledger.limits import (
     batch_events_max,
@@ -44,6 +49,45 @@ ED25519: Final = 1
 
 _EVENT_PREFIX: Final = f"DSSEv1 {len(EVENT_TYPE)} {EVENT_TYPE} ".encode()
 _BATCH_PREFIX: Final = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} ".encode()
+
+
+_REMNANT_PREFIX: Final = b'{"redacted":"event:'
+
+
+class Remnant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an entry holds in place of an erased body: the id of the event, and ``body``, the body without its texts.
+
+    ``version`` is the version of the handoff that the erased body set, which cannot be computed without its texts.
+    """
+
+    redacted: Annotated[str, msgspec.Meta(pattern=EVENT_ID_PATTERN)]
+    body: msgspec.Raw
+    version: Annotated[str, msgspec.Meta(pattern=VERSION_PATTERN)] | None = None
+
+    def encode(self) -> bytes:
+        """Return its bytes. They begin as no body can, because a body has no such field."""
+        return msgspec.json.encode(self)
+
+
+def is_remnant(stored: bytes) -> bool:
+    """Return whether the bytes in the place of an entry's body are a remnant."""
+    return stored.startswith(_REMNANT_PREFIX)
+
+
+def holds_remnant(entry: bytes) -> bool:
+    """Return whether an entry's bytes may hold a remnant, without decoding them."""
+    return _REMNANT_PREFIX in entry
+
+
+def read_remnant(stored: bytes) -> Remnant:
+    """Return the remnant in ``stored``. Raises Refused: ``INVALID_FORMAT`` if it is encoded in another way."""
+    try:
+        remnant = _remnant_decoder.decode(stored)
+    except UNREADABLE as error:
+        raise Refused("INVALID_FORMAT", f"what is left of an erased body cannot be read: {error}") from error
+    if remnant.encode() != stored:
+        raise Refused("INVALID_FORMAT", "what is left of an erased body is not in its one encoding")
+    return remnant
 
 
 def pae(body: bytes) -> bytes:
@@ -81,15 +125,18 @@ class BodyHead(msgspec.Struct, frozen=True):
 
 
 _head_decoder = json_decoder(BodyHead)
+_remnant_decoder = json_decoder(Remnant)
 
 
 def head_of(body: bytes) -> BodyHead:
-    """Return the head of an admitted body. Raises the exceptions of ``codec.UNREADABLE`` if it is damaged."""
-    return _head_decoder.decode(body)
+    """Return the head of an admitted body or its remnant. Raises the exceptions of ``codec.UNREADABLE`` if damaged."""
+    return _head_decoder.decode(_remnant_decoder.decode(body).body if is_remnant(body) else body)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One stored event: the author's bytes, key and signature, its position in its batch, the ledger's time and counts.
+
+    ``body`` is a remnant if the body was erased.
 
     A *batch* is the events of one submission; ``sig`` covers ``signed_bytes`` of all its ``batch_size`` events.
     ``accepted_ms`` (Unix) decreases along the log only at a ``ledger.clock_set`` (``lifecycle.clock``).
@@ -110,7 +157,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def commitment(self) -> bytes:
-        """The commitment to the body."""
+        """The commitment to the body, also if the body was erased."""
+        if is_remnant(self.body):
+            return bytes.fromhex(read_remnant(self.body).redacted.removeprefix("event:"))
         return commitment_to(self.body)
 
     def encode(self) -> bytes:
@@ -178,6 +227,8 @@ def decode_entry(data: bytes) -> Entry:
         raise Refused("INVALID_FORMAT", "the entry's batch position or time is out of range")
     if not (1 <= entry.stream_version <= tree_size_max and 1 <= entry.authority_version <= tree_size_max):
         raise Refused("INVALID_FORMAT", "the entry's stream version or authority version is out of range")
+    if is_remnant(entry.body):
+        read_remnant(entry.body)
     return entry
 
 

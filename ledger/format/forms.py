@@ -13,6 +13,9 @@ from typing import Annotated, Final
 import msgspec
 
 REF_PATTERN: Final = r"^(event|blake3|sha256):[0-9a-f]{64}\Z"
+EVENT_ID_PATTERN: Final = r"^event:[0-9a-f]{64}\Z"
+BLOB_ID_PATTERN: Final = r"^blake3:[0-9a-f]{64}\Z"
+VERSION_PATTERN: Final = r"^sha256:[0-9a-f]{64}\Z"
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
 # 16 bytes in base64url without padding. The last character holds two bits, so the other four must be zero.
 SALT_PATTERN: Final = r"^[A-Za-z0-9_-]{21}[AQgw]\Z"

@@ -38,6 +38,7 @@ from deedbook.ledger.events.authority import (
     KeyRotated,
     LedgerCreated,
     Protection,
+    Redaction,
     RoleGranted,
     RoleRevoked,
     TermStarted,
@@ -335,7 +336,7 @@ def _changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:
         case CheckpointKeyRotated():
             yield from _ended(map(before.key, checkpoints.of(NODE)), event, "replaced", data.reason)
             yield _key(event, CHECKPOINT, data.key, "checkpoint")
-        case ClockSet() | HistoryReset() | TermStarted():
+        case ClockSet() | HistoryReset() | TermStarted() | Redaction():
             return
         case _:  # event data is an open set
             raise NotImplementedError(f"{event.kind} is an event of authority, and this function has no case for it")

@@ -240,7 +240,7 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
         receiver=data.to or "",
         reviewer=reviewer,
         status="pending",
-        version=compute_version(sender, data),
+        version=event.erased.version if event.erased and event.erased.version else compute_version(sender, data),
         depends_on=tuple(data.depends_on),
         unlock_at=data.unlock_at,
         tasks=("open",) * len(data.tasks),
@@ -339,6 +339,8 @@ another"
 def _only_reviewer_changes(question: Question[HandoffState]) -> Unmet | None:
     state, data = question.state, question.data
     assert state is not None  # noqa: S101 - the row is from states of a handoff that exists
+    if question.event.erased is not None:  # its version, which a redaction cannot change, was compared at admission
+        return None
     same = replace(data, reviewer=state.reviewer)
     # If the content has no day of creation, views show the day of its event.
     if state.version in {compute_version(state.sender, content) for content in (same, replace(same, created=None))}:

@@ -7,6 +7,8 @@ another process writes meanwhile, ``reading`` fails at its end, because LMDB may
 **While the environment is open**, every transaction first checks that the file is still the opened one, and not
 shorter. If another file took its name, we would write into a file that nobody else can open. This check cannot see
 changes within a transaction: if the file is cut while we read a page of it, the process still dies.
+
+**A rewritten file** (``log.rewriting``) is another file that says it was made from ours: we open it and go on.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -62,16 +65,23 @@ class Environment:
         self.path = path.absolute()
         self._file = self.path / FILE
         self.setting = setting
-        if not create and not os.path.lexists(path / FILE):
+        self._names, self.map_size = tuple(tables), map_size
+        self._users, self._turn, self._nested = 0, threading.Condition(), threading.local()
+        if create:
+            finish_swap(self.path)
+        elif not os.path.lexists(path / FILE) and not finish_swap(self.path):
             raise log_not_found(path)
-        with translate_errors(path, setting):
+        self._open(create=create)
+
+    def _open(self, *, create: bool = False) -> None:
+        with translate_errors(self.path, self.setting):
             check_data_file(self._file, may_be_new=create)
             self.is_read_only = is_read_only(self.path)
             if create and not self.is_read_only:
                 _allocate_lock_file(self.path)
             self.env = lmdb.open(
-                str(path),
-                map_size=map_size,
+                str(self.path),
+                map_size=self.map_size,
                 max_dbs=8,
                 max_readers=limits.readers_max,
                 metasync=True,
@@ -87,7 +97,7 @@ class Environment:
                 self.env.reader_check()
                 opened = self._file.stat()
                 self._opened, self._file_bytes = (opened.st_dev, opened.st_ino), opened.st_size
-                self.tables = {name: self._table(name) for name in tables}
+                self.tables = {name: self._table(name) for name in self._names}
             except BaseException:
                 self.env.close()  # else this process could not open it again
                 raise
@@ -103,8 +113,7 @@ class Environment:
         Raises Corrupted: ``HISTORY_CHANGED`` if an older file was written over this one. Unavailable: ``STORE_IN_USE``
         if the environment is read without a lock, and another process wrote meanwhile.
         """
-        with translate_errors(self.path, self.setting):
-            self._check_present()
+        with translate_errors(self.path, self.setting), self._using():
             last = self._last_transaction  # read first: another thread may begin a later one before we do
             with self.env.begin() as txn:
                 if (number := txn.id()) < last:
@@ -131,10 +140,60 @@ class Environment:
         if self.is_read_only:
             message = f"{self.path} is read-only here: write as a user who may write to it, or with --server"
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(self.path))
-        with translate_errors(self.path, self.setting):
+        with translate_errors(self.path, self.setting), contextlib.ExitStack() as stack:
+            while True:
+                stack.enter_context(self._using())
+                txn = stack.enter_context(self.env.begin(write=True))
+                if self._identity() == self._opened:
+                    break
+                stack.pop_all().close()  # the file was rewritten while we waited for our turn
+            yield txn
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        """Count a transaction of this process; if the file was rewritten, first wait for the others and open it."""
+        depth = getattr(self._nested, "depth", 0)
+        with self._turn:
+            if depth == 0 and self._identity() not in (self._opened, None):
+                self._turn.wait_for(lambda: self._users == 0)
+                self._open_rewritten()
             self._check_present()
-            with self.env.begin(write=True) as txn:
-                yield txn
+            self._users += 1
+        self._nested.depth = depth + 1
+        try:
+            yield
+        finally:
+            self._nested.depth = depth
+            with self._turn:
+                self._users -= 1
+                self._turn.notify_all()
+
+    def _open_rewritten(self) -> None:
+        """Open the file that has taken the place of ours, if it was made from ours."""
+        before = self._opened
+        if self._identity() == before:
+            return  # another thread has opened it meanwhile
+        self.env.close()
+        self._open()
+        with self.env.begin() as txn:
+            if before not in self.predecessors(txn):
+                self._opened = before  # as at every later transaction
+                raise self._replaced()
+
+    def predecessors(self, _txn: lmdb.Transaction) -> list[tuple[int, int]]:
+        """Return the device and inode numbers of the files from which this one was rewritten."""
+        return []
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Return the numbers of the file that now has the name of ours; None if there is none."""
+        try:
+            present = self._file.stat()
+        except FileNotFoundError:
+            finish_swap(self.path)
+            if not self._file.exists():
+                return None
+            present = self._file.stat()
+        return present.st_dev, present.st_ino
 
     def get(self, txn: lmdb.Transaction, table: lmdb._Database, key: bytes) -> bytes | None:
         """Return the value under ``key``, or None. It is bytes, because no transaction here is opened with buffers."""
@@ -157,14 +216,14 @@ class Environment:
                     return
                 yield key, value
 
-    def last_transaction(self) -> int:
-        """Return the number of the last write transaction that readers can see. It changes with every commit.
+    def last_transaction(self) -> tuple[tuple[int, int], int]:
+        """Return the file and the number of the last write transaction that readers can see: each commit changes them.
 
         ``env.info()`` already has the number of a transaction that is still being synced. A waiter that stored this
         number would read the log without the transaction, and not read again (measured: one waiting read in forty).
         """
         with self.reading() as txn:
-            return txn.id()
+            return self._opened, txn.id()
 
     def used_ratio(self) -> float:
         """Return the used part of the map, 0 to 1; above ``limits.map_alarm_ratio`` the operator must act."""
@@ -189,12 +248,37 @@ class Environment:
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(file))
         if (present.st_dev, present.st_ino) != self._opened:
             # We would acknowledge entries in a file without a name, and nobody else would ever see them.
-            message = f"{file} was replaced while it was open: start this process again, and run `deed doctor`"
-            raise Corrupted("HISTORY_CHANGED", message, path=str(file))
+            raise self._replaced()
         if present.st_size < known_bytes:
             message = f"{file} was cut to {present.st_size} bytes while it was open: stop its processes, and {RESTORE}"
             raise Corrupted("CORRUPTED", message, path=str(file), size=present.st_size)
         self._file_bytes = present.st_size
+
+    def _replaced(self) -> Corrupted:
+        message = f"{self._file} was replaced while it was open: start this process again, and run `deed doctor`"
+        return Corrupted("HISTORY_CHANGED", message, path=str(self._file))
+
+
+def finish_swap(path: Path) -> bool:
+    """Finish what a process that was killed while it swapped a rewritten environment left; return whether it is there.
+
+    ``path.new`` is complete once ``path`` has gone to ``path.old`` (``log.rewriting``).
+    """
+    old, new = old_path(path), new_path(path)
+    if not os.path.lexists(path) and os.path.lexists(old):
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            new.rename(path)
+    return os.path.lexists(path / FILE)
+
+
+def new_path(path: Path) -> Path:
+    """Return where a rewritten environment is built."""
+    return path.with_name(path.name + ".new")
+
+
+def old_path(path: Path) -> Path:
+    """Return where an environment lies after it was rewritten, until it is deleted."""
+    return path.with_name(path.name + ".old")
 
 
 def is_read_only(path: Path) -> bool:

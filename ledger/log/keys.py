@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.home.quota import QuotaUsage
     from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
     from deedbook.ledger.lifecycle.gate_state import GateState
+    from deedbook.ledger.lifecycle.redaction import RedactionRecord
     from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
 
     R = TypeVar("R")
@@ -60,8 +61,16 @@ TERM_KEY: Final = cast("Key[Term]", b"t")
 SHARED_KEY: Final = cast("Key[ClusterRecord]", b"m")
 
 
-# No entry explains these records: the counts of gates, and the record of a node. So a replay does not compare them.
-NOT_REPLAYED: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
+REWRITE_KEY: Final = b"w"
+"""Marks a log whose file still holds an erased body, until ``log.rewriting`` has rewritten it."""
+
+
+PREDECESSORS_KEY: Final = b"p"
+
+
+# No entry explains these records: the counts of gates, the record of a node, and the history of the file. So a replay
+# does not compare them.
+NOT_REPLAYED: Final = frozenset({QUOTA_PREFIX, SHARED_KEY, REWRITE_KEY, PREDECESSORS_KEY})
 
 
 @lru_cache(streams_cached_max)
@@ -100,6 +109,11 @@ def dependents_key(handoff: str) -> Key[int]:
 def skipped_key(index: int) -> bytes:
     """Return the state key that marks an entry as refused by its rule; the value is the error code."""
     return SKIPPED_PREFIX + index_key(index)
+
+
+def redaction_key(index: int) -> Key[RedactionRecord]:
+    """Return the state key of the redaction of an entry."""
+    return cast("Key[RedactionRecord]", b"r" + index_key(index))
 
 
 def idempotency_key(author: str, idem: str) -> Key[IdempotencyRecord]:

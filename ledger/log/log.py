@@ -18,9 +18,10 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.log.blobs import Blobs
-from deedbook.ledger.log.keys import HEAD_KEY, SHARED_KEY, index_key
+from deedbook.ledger.log.keys import HEAD_KEY, REWRITE_KEY, SHARED_KEY, index_key
 from deedbook.ledger.log.reader import LogReader
 from deedbook.ledger.log.records import ClusterRecord
+from deedbook.ledger.log.rewriting import remove_old
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
@@ -47,6 +48,7 @@ class Log(LogReader):
         disagree.
         """
         super().__init__(folder, map_size=map_size, create=create)
+        remove_old(self.tables.path)
         self.appender = Appender(self.tables)
         self._folder, self._blobs_map_size = folder, blobs_map_size
         self._blobs: Blobs | None = None
@@ -92,12 +94,16 @@ class Log(LogReader):
 
 
 class PendingEntries(msgspec.Struct):
-    """The additions of one write transaction: entries in order with their leaf hashes and ids, and changed state."""
+    """The changes of one write transaction: entries in order with their leaf hashes and ids, and changed state.
+
+    ``erased`` are earlier entries by index, as they are stored without their bodies.
+    """
 
     entries: list[bytes] = []
     leaves: list[bytes] = []
     id_keys: list[bytes] = []
     state: dict[bytes, bytes] = {}
+    erased: dict[int, bytes] = {}
     accepted_ms: int = 0
     authority_version: int = 0
 
@@ -128,6 +134,9 @@ class Appender:
             accepted_ms=pending.accepted_ms,
             authority_version=pending.authority_version,
         )
+        for index, entry in pending.erased.items():
+            txn.put(index_key(index), entry, db=self._tables.entries)
+            txn.put(REWRITE_KEY, msgspec.msgpack.encode(index), db=self._tables.state)
         for key, value in sorted(pending.state.items()):
             txn.put(key, value, db=self._tables.state)
         txn.put(HEAD_KEY, msgspec.msgpack.encode(new_head), db=self._tables.state)

@@ -10,10 +10,13 @@ from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.home.quota import QuotaUsage
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.lifecycle.gate_state import GateState
+from deedbook.ledger.lifecycle.redaction import RedactionRecord
 from deedbook.ledger.log.keys import (
     CHECKPOINT_KEYS_KEY,
     GATE_STATE_KEY,
+    PREDECESSORS_KEY,
     QUOTA_PREFIX,
+    REWRITE_KEY,
     SHARED_KEY,
     SKIPPED_PREFIX,
     TERM_KEY,
@@ -31,7 +34,7 @@ def decode_record(key: bytes, stored: bytes) -> Any:
     return _decoder_of(key[:1])(stored)
 
 
-TYPES: Final[dict[bytes, type]] = {
+TYPES: Final[dict[bytes, Any]] = {
     b"s": StreamRecord,
     b"a": AgentRecord,
     b"k": KeyRecord,
@@ -40,9 +43,12 @@ TYPES: Final[dict[bytes, type]] = {
     TERM_KEY: Term,
     CHECKPOINT_KEYS_KEY: CheckpointKeys,
     GATE_STATE_KEY: GateState,
+    b"r": RedactionRecord,
     b"n": str,
     b"d": int,
     SHARED_KEY: ClusterRecord,
+    REWRITE_KEY: int,
+    PREDECESSORS_KEY: list[tuple[int, int]],
     QUOTA_PREFIX: QuotaUsage,
     SKIPPED_PREFIX: str,
 }

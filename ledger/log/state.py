@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.redaction import RedactionRecord
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.read import EntrySnapshot
 from deedbook.ledger.log.record_codec import decode_record
@@ -20,6 +21,18 @@ class Snapshot(EntrySnapshot):
     def is_skipped(self, index: int) -> bool:
         """Return whether a repair has marked the entry as refused by its rule."""
         return self._get(self._tables.state, keys.skipped_key(index)) is not None
+
+    def needs_rewriting(self) -> bool:
+        """Return whether the file of the log still holds an erased body."""
+        return self._get(self._tables.state, keys.REWRITE_KEY) is not None
+
+    def not_replayed(self, letters: frozenset[bytes]) -> dict[bytes, bytes]:
+        """Return the records that no entry explains, by their first letters, and the head."""
+        return {key: data for letter in (*letters, keys.HEAD_KEY) for key, data in self._records(letter)}
+
+    def redactions(self) -> dict[int, RedactionRecord]:
+        """Return the redactions of entries, proposed or done, by the index of the entry."""
+        return {int.from_bytes(key[1:], "big"): decode_record(key, data) for key, data in self._records(b"r")}
 
     def record(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key (see ``log.keys``), or None."""

@@ -22,7 +22,7 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import UNREADABLE, msgpack_decoder
 from deedbook.ledger.format.merkle import SubtreeReader
 from deedbook.ledger.log.environment import Environment
-from deedbook.ledger.log.keys import HEAD_KEY
+from deedbook.ledger.log.keys import HEAD_KEY, PREDECESSORS_KEY
 
 if TYPE_CHECKING:
     import lmdb
@@ -46,6 +46,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 head_decoder: Final = msgpack_decoder(Head)
+predecessors_decoder: Final = msgpack_decoder(list[tuple[int, int]])
+_NAMES: Final = ("entries", "ids", "state", "tiles")
 
 
 class HashCache(msgspec.Struct, frozen=True):
@@ -64,10 +66,17 @@ class Tables(Environment):
 
     def __init__(self, folder: Path, *, map_size: int = limits.map_size_bytes, create: bool = False) -> None:
         """Open the log in ``folder``; with ``create``, create it if it is missing. Raises as ``Environment``."""
-        names = ("entries", "ids", "state", "tiles")
-        super().__init__(folder / DATABASE, names, map_size=map_size, setting="map_size_bytes", create=create)
-        self.entries, self.ids, self.state, self.tiles = (self.tables[name] for name in names)
+        super().__init__(folder / DATABASE, _NAMES, map_size=map_size, setting="map_size_bytes", create=create)
+
+    def _open(self, *, create: bool = False) -> None:
+        super()._open(create=create)
+        self.entries, self.ids, self.state, self.tiles = (self.tables[name] for name in _NAMES)
         self.hash_cache = HashCache(None, {}, {})
+
+    def predecessors(self, txn: lmdb.Transaction) -> list[tuple[int, int]]:
+        """Return the device and inode numbers of the files from which this one was rewritten, the first one first."""
+        data = self.get(txn, self.state, PREDECESSORS_KEY)
+        return [] if data is None else predecessors_decoder.decode(data)
 
     def read_head(self, txn: lmdb.Transaction) -> Head | None:
         """Return the head, or None in a log without entries.

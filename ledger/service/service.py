@@ -82,7 +82,7 @@ class LogWatcher:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._grown = asyncio.Event()
-        self._transaction = -1
+        self._transaction: object = None
         self.size = 0
 
     def look(self) -> None:

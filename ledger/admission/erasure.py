@@ -1,0 +1,167 @@
+"""Erases bodies: what the gate checks before it admits a redaction, and the rewriting of the log after it.
+
+The transaction that appends ``entry.redacted`` also puts the remnant in the place of the erased entry, so a log never
+has the one without the other. The file still holds the body in pages that LMDB freed. The log is marked, and whoever
+writes next rewrites it first, also after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from deedbook.ledger.admission.replay import Replay, read_entry, unconfirmed_refusal
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS, MACHINES
+from deedbook.ledger.admission.state import MemoryState
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.authority import Redaction
+from deedbook.ledger.events.blob import blobs_of
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.remnant import digest_of, remnant_of, sets_content
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant
+from deedbook.ledger.lifecycle import handoff, tot
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.limits import range_events_max, range_size_max_bytes
+from deedbook.ledger.log.keys import NOT_REPLAYED, REWRITE_KEY, skipped_key
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.rewriting import rewrite
+from deedbook.ledger.log.state import Snapshot
+
+
+class ErasedEntry(msgspec.Struct, frozen=True):
+    """An entry without its body, ready to be stored; ``blobs`` are those that the body names."""
+
+    index: int
+    entry: Entry
+    event: Event
+    blobs: list[str]
+
+    @property
+    def remnant(self) -> str:
+        """The digest of its remnant."""
+        return digest_of(self.entry.body)
+
+
+def erase(snapshot: Snapshot, index: int) -> ErasedEntry:
+    """Return entry ``index`` of the log without its body.
+
+    Raises Refused: ``NOT_FOUND``; ``NOTHING_CHANGED`` if it is erased or has no text; ``TRANSITION_NOT_ALLOWED`` if its
+    texts decide whether later entries are valid.
+    """
+    entry = decode_entry(snapshot.entry(index))
+    if is_remnant(entry.body):
+        raise Refused("NOTHING_CHANGED", f"the body of entry {index} is already erased", index=index)
+    event = read_event(index, entry)
+    version = _state_after(snapshot, event).version if sets_content(event.data) else None
+    erased = replace(entry, body=remnant_of(entry, version))
+    if _outcomes(snapshot, event) != _outcomes(snapshot, event, read_event(index, erased)):
+        message = f"entry {index} ({event.kind}) cannot be erased: the rules compare later entries with its texts"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, index=index, kind=event.kind)
+    return ErasedEntry(index, erased, event, blobs_of(event.data))
+
+
+def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:
+    """Return the entry that a redaction names without its body.
+
+    Raises Refused: as ``erase``; ``INVALID_FIELD`` if the redaction does not fit the entry; ``NOT_AUTHORIZED`` if it is
+    not by root and the entry is one of authority.
+    """
+    data = event.data
+    erased = erase(snapshot, data.entry)
+    if erased.event.id != data.event:
+        message = f"entry {data.entry} is event {erased.event.id}, not {data.event}"
+        raise Refused("INVALID_FIELD", message, path="$.data.event")
+    if erased.remnant != data.remnant:
+        message = f"what would be left of entry {data.entry} has the digest {erased.remnant}: sign this one"
+        raise Refused("INVALID_FIELD", message, path="$.data.remnant")
+    if not set(data.blobs) <= set(erased.blobs):
+        raise Refused("INVALID_FIELD", f"entry {data.entry} names no such blob", path="$.data.blobs")
+    if event.author != ROOT and erased.event.kind in AUTHORITY_KINDS:
+        message = f"only {ROOT} may erase an entry of authority: add `--as {ROOT}`"
+        raise Refused("NOT_AUTHORIZED", message, name=event.author)
+    return erased
+
+
+def finish_erasures(log: Log, progress: Callable[[int, int], None] = lambda _done, _total: None) -> None:
+    """Rewrite the file of a log that still holds an erased body; else do nothing.
+
+    Raises Unavailable: ``STORE_FULL``. Corrupted: the log is damaged. It is then as before, and still marked.
+    """
+
+    def compute(snapshot: Snapshot) -> dict[bytes, bytes]:
+        return _replayed_state(snapshot, progress) | snapshot.not_replayed(NOT_REPLAYED - {REWRITE_KEY})
+
+    with log.snapshot() as snapshot:
+        if not snapshot.needs_rewriting():
+            return
+    rewrite(log, compute)
+
+
+def check_confirmed(snapshot: Snapshot) -> None:
+    """Check that a redaction names each entry without a body.
+
+    Raises Corrupted: ``VERIFICATION_FAILED``: the log was copied from one that lost a body in another way, or the copy
+    ended before the redaction.
+    """
+    for index, record in snapshot.redactions().items():
+        if record.found is not None:
+            refusal = unconfirmed_refusal(index)
+            raise Corrupted(refusal.code, refusal.message, index=index)
+
+
+def _replayed_state(snapshot: Snapshot, progress: Callable[[int, int], None]) -> dict[bytes, bytes]:
+    """Return the state of the log, replayed from its entries: records may hold erased texts, too."""
+    memory = MemoryState()
+    replay, index = Replay(memory), 0
+    while index < snapshot.size:
+        page = snapshot.entries(index, limit=range_events_max, size_max_bytes=range_size_max_bytes)
+        if not page:
+            raise Corrupted("CORRUPTED", f"entry {index} is missing: run `deed fsck`", index=index)
+        for data in page:
+            entry, candidate = read_entry(data)
+            replayed = replay.step(index, entry, candidate)
+            if replayed.refused is not None and not snapshot.is_skipped(index):
+                raise Corrupted("CORRUPTED", f"entry {index} is not valid: run `deed fsck`", index=index)
+            if replayed.refused is not None:
+                memory.packed[skipped_key(index)] = encode_packed(replayed.refused.code)
+            memory.remember(candidate.id, candidate.body.stream, index)
+            index += 1
+        memory.take(replay.state)
+        replay.start_layers()
+        progress(index, snapshot.size)
+    return memory.packed
+
+
+def _outcomes(snapshot: Snapshot, event: Event, erased: Event | None = None) -> list[Any]:
+    """Return whether each event of a stream counts, and the states after it without texts; one event may be erased."""
+    family = event.stream.partition("/")[0]
+    decide = tot.transition if family == "tot" else MACHINES[family].decide if family in MACHINES else None
+    if decide is None:
+        return []
+    outcomes: list[Any] = []
+    state: Any = None
+    for index, _ in snapshot.stream_indexes(event.stream):
+        following = erased if erased is not None and index == event.index else read_event(index, snapshot.entry(index))
+        with suppress(Refused):
+            state = decide(state, following)
+            outcomes.append(index)
+    return [*outcomes, replace(state, reason="") if isinstance(state, handoff.HandoffState) else state]
+
+
+def _state_after(snapshot: Snapshot, event: Event) -> handoff.HandoffState:
+    """Return the state of a handoff after an event that sets its content."""
+    state: handoff.HandoffState | None = None
+    for index, _ in snapshot.stream_indexes(event.stream):
+        if index > event.index:
+            break
+        with suppress(Refused):
+            state = handoff.MACHINE.decide(state, read_event(index, snapshot.entry(index)))
+    if state is None:
+        raise Corrupted("CORRUPTED", f"{event.stream} has no valid entry: run `deed fsck`")
+    return state

@@ -1,0 +1,90 @@
+"""The redaction of one entry: proposed by a human, done by root or by another human, and found in the log.
+
+A log may hold an erased entry long before the event that names it. Until a replay comes to that event, the entry is
+*unconfirmed*: whoever replays must not call the log valid if it stays so.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import EntryRedacted, Redaction
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.authority import ROOT, Agents, compromised_at
+
+
+class Erasure(msgspec.Struct, frozen=True, array_like=True):
+    """An erased entry: the id of its event, the digest of its remnant, and the blobs that are erased with it."""
+
+    event: str
+    remnant: str
+    blobs: tuple[str, ...] = ()
+
+
+class FoundRemnant(msgspec.Struct, frozen=True, array_like=True):
+    """A remnant in the log that no event has named yet. Only root names that of an entry of authority."""
+
+    erasure: Erasure
+    is_of_authority: bool
+
+
+class SignedErasure(msgspec.Struct, frozen=True, array_like=True):
+    """An erasure that the entry ``index`` proposes or orders, by its author with this key (hex)."""
+
+    erasure: Erasure
+    index: int
+    by: str
+    key: str
+
+
+class RedactionRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of the redaction of one entry.
+
+    ``found`` is the remnant that the log holds and that no event has named yet.
+    """
+
+    found: FoundRemnant | None = None
+    proposal: SignedErasure | None = None
+    done: SignedErasure | None = None
+
+
+def after(before: RedactionRecord | None, event: Event[Redaction], agents: Agents) -> RedactionRecord:
+    """Return the record after a proposal or a redaction by root or a human.
+
+    Raises Refused: ``NOTHING_CHANGED`` if the entry is erased already; ``INVALID_FIELD`` if it is not an earlier one;
+    ``NOT_AUTHORIZED`` if a human redacts what no other human has proposed.
+    """
+    data, record = event.data, before or RedactionRecord()
+    if data.entry >= event.index:
+        message = f"entry {data.entry} is not an earlier entry of this log"
+        raise Refused("INVALID_FIELD", message, path="$.data.entry")
+    if record.done is not None:
+        message = f"the body of entry {data.entry} was already erased by entry {record.done.index}"
+        raise Refused("NOTHING_CHANGED", message, index=record.done.index)
+    signed = SignedErasure(Erasure(data.event, data.remnant, tuple(data.blobs)), event.index, event.author, event.key)
+    if not isinstance(data, EntryRedacted):
+        return replace(record, proposal=signed)
+    if event.author != ROOT:
+        _check_proposed(record.proposal, signed, data.entry, agents)
+    if record.found is not None and not _names(signed, record.found):
+        return record  # the entry stays unconfirmed
+    return replace(record, found=None, done=signed)
+
+
+def _names(signed: SignedErasure, found: FoundRemnant) -> bool:
+    is_same = (signed.erasure.event, signed.erasure.remnant) == (found.erasure.event, found.erasure.remnant)
+    return is_same and (signed.by == ROOT or not found.is_of_authority)
+
+
+def _check_proposed(proposal: SignedErasure | None, signed: SignedErasure, entry: int, agents: Agents) -> None:
+    if proposal is None or compromised_at(agents.key, proposal.key, proposal.index) is not None:
+        message = f"a human erases the body of entry {entry} only with another one, who must first propose it"
+        raise Refused("NOT_AUTHORIZED", message, name=signed.by)
+    if proposal.by == signed.by:
+        message = f"{proposal.by} proposed to erase the body of entry {entry}: another human must do it"
+        raise Refused("NOT_AUTHORIZED", message, name=signed.by)
+    if proposal.erasure != signed.erasure:
+        message = f"{proposal.by} proposed something else in entry {proposal.index}: propose it again"
+        raise Refused("NOT_AUTHORIZED", message, name=signed.by, index=proposal.index)

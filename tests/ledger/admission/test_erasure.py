@@ -1,0 +1,228 @@
+"""Erasing bodies: who may, what stays, what every copy of the log then holds, and that no file holds the body."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger
+from event_examples import EXAMPLES, PROTO
+
+from deedbook.ledger.admission.erasure import finish_erasures
+from deedbook.ledger.admission.follower import LogFollower
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.admission.replay import PartialReplay
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.authority import RedactionProposed, RoleRevoked
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.handoff import HandoffCancelled
+from deedbook.ledger.events.remnant import ERASED, _erased_body, read_stored
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry, is_remnant
+from deedbook.ledger.log.log import Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "correct-horse-battery-staple"
+
+
+def entries_of(log: Log) -> list[bytes]:
+    """Return all entries of a small log."""
+    with log.snapshot() as snapshot:
+        return snapshot.entries(0, limit=1000, size_max_bytes=2**22)
+
+
+def records_of(log: Log) -> dict[bytes, bytes]:
+    """Return the state of a log without what no entry explains."""
+    with log.tables.reading() as txn:
+        return {key: value for key, value in log.tables.items(txn, log.tables.state, b"") if key[:1] not in b"wpqm"}
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    """Return the files below a folder that hold a text."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and text.encode() in path.read_bytes()]
+    return [str(path.relative_to(folder)) for path in found]
+
+
+def replayed(entries: list[bytes]) -> PartialReplay:
+    """Return the replay of a whole log, as a reader makes it."""
+    part = PartialReplay()
+    batch_path: list[bytes] = []
+    for index, data in enumerate(entries):
+        part.feed(index, data, batch_path, is_verified=True)
+    part.finish()
+    return part
+
+
+def log_secret(ledger: Ledger) -> int:
+    """Log a finding with a secret among others, and return its index."""
+    ledger.emit("alice", "session/s", SessionStarted())
+    ledger.emit("alice", "session/s", FindingLogged(finding="before"))
+    secret = ledger.emit("alice", "session/s", FindingLogged(finding=f"the password is {SECRET}"))
+    for number in range(40):
+        ledger.emit("alice", "session/s", FindingLogged(finding=f"after {number} " + "x" * 300))
+    return secret.index
+
+
+def test_after_root_erased_a_finding_no_file_holds_it_and_every_proof_holds(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    with ledger.log.snapshot() as snapshot:
+        size, root, path = snapshot.size, snapshot.root(), snapshot.inclusion_proof(index)
+        entry = decode_entry(snapshot.entry(index))
+    assert files_with(ledger.home.path, SECRET)
+    ledger.redact(index)
+    assert files_with(ledger.home.path, SECRET) == []
+    with ledger.log.snapshot() as snapshot:
+        erased = decode_entry(snapshot.entry(index))
+        assert (snapshot.frontier(size).root(), snapshot.inclusion_proof(index, size)) == (root, path)
+    assert (erased.commitment, erased.leaf(), erased.sig) == (entry.commitment, entry.leaf(), entry.sig)
+    event = ledger.event(index)
+    assert event.data == FindingLogged(finding=ERASED)
+    assert (event.kind, event.stream, event.author, event.erased is not None) == (
+        "finding.logged",
+        "session/s",
+        "alice",
+        True,
+    )
+    ledger.emit("alice", "session/s", FindingLogged(finding="and the log goes on"))
+
+
+def test_log_stays_valid_and_its_state_is_the_one_that_a_replay_gives(ledger: Ledger, tmp_path: Path) -> None:
+    data = ledger.hand_over("h", task=f"use {SECRET}", criteria=["it works"])
+    ledger.approve("h", data)
+    ledger.claim("h")
+    ledger.emit("alice", "handoff/h", HandoffCancelled(reason=f"because of {SECRET}"))
+    version = ledger.handoff("h").version
+    created, cancelled = (index_of(ledger, kind) for kind in ("handoff.created", "handoff.cancelled"))
+    for index in (created, cancelled):
+        ledger.redact(index)
+    assert ledger.handoff("h").version == version
+    assert ledger.handoff("h").reason == ERASED
+    assert SECRET not in str(records_of(ledger.log))
+    assert replayed(entries_of(ledger.log)).refused == {}
+    (tmp_path / "copy").mkdir()
+    with Log(tmp_path / "copy", create=True, map_size=2**26) as copy:
+        LogFollower(copy).append(0, entries_of(ledger.log))
+        assert records_of(copy) == records_of(ledger.log)
+
+
+def index_of(ledger: Ledger, kind: str) -> int:
+    """Return the index of the first event of a kind."""
+    return next(index for index in range(ledger.head()[0]) if ledger.event(index).kind == kind)
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["copied before", "copied after"])
+def test_copy_of_the_log_erases_the_same(ledger: Ledger, tmp_path: Path, *, is_whole: bool) -> None:
+    index = log_secret(ledger)
+    before = entries_of(ledger.log)
+    ledger.redact(index)
+    entries = [*before, *entries_of(ledger.log)[len(before) :]] if is_whole else entries_of(ledger.log)
+    (tmp_path / "copy").mkdir()
+    with Log(tmp_path / "copy", create=True, map_size=2**26) as copy:
+        assert LogFollower(copy).append(0, entries) == len(entries)
+        finish_erasures(copy)
+        assert entries_of(copy) == entries_of(ledger.log)
+        assert records_of(copy) == records_of(ledger.log)
+    assert files_with(tmp_path / "copy", SECRET) == []
+
+
+def test_two_humans_erase_together_and_nobody_else(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    ledger.register("hana", "human")
+    data = ledger.redaction(index)
+    fields = msgspec.structs.asdict(data)
+    proposal = RedactionProposed(**fields)
+    for author in ("alice", "rita", "hana"):
+        refused = ledger.refusal_of(lambda author=author: ledger.emit(author, "ledger", data))
+        assert refused.code == "NOT_AUTHORIZED"
+    assert ledger.refusal_of(lambda: ledger.emit("alice", "ledger", proposal)).code == "NOT_AUTHORIZED"
+    ledger.emit("rita", "ledger", proposal)
+    assert not is_remnant(decode_entry(entries_of(ledger.log)[index]).body)
+    assert ledger.refusal_of(lambda: ledger.emit("rita", "ledger", data)).code == "NOT_AUTHORIZED"
+    ledger.emit("hana", "ledger", data)
+    assert is_remnant(decode_entry(entries_of(ledger.log)[index]).body)
+    assert replayed(entries_of(ledger.log)).refused == {}
+
+
+def test_humans_do_not_erase_an_entry_of_authority(ledger: Ledger) -> None:
+    ledger.register("hana", "human")
+    index = ledger.emit("root", "agent/bob", RoleRevoked(agent="bob", role="agent", reason=SECRET)).index
+    data = ledger.redaction(index)
+    proposal = RedactionProposed(**msgspec.structs.asdict(data))
+    assert ledger.refusal_of(lambda: ledger.emit("rita", "ledger", proposal)).code == "NOT_AUTHORIZED"
+    ledger.redact(index)
+    assert files_with(ledger.home.path, SECRET) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"entry": 10_000}, "INVALID_FIELD"),
+        ({"event": "event:" + "0" * 64}, "INVALID_FIELD"),
+        ({"remnant": "sha256:" + "0" * 64}, "INVALID_FIELD"),
+        ({"blobs": ["blake3:" + "0" * 64]}, "INVALID_FIELD"),
+    ],
+)
+def test_redaction_that_does_not_fit_its_entry_is_refused(ledger: Ledger, changes: dict[str, Any], code: str) -> None:
+    index = log_secret(ledger)
+    data = ledger.redaction(index, **changes)
+    assert ledger.refusal_of(lambda: ledger.emit("root", "ledger", data)).code == code
+
+
+def test_entry_is_erased_once_and_an_entry_without_texts_not_at_all(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    again = ledger.redaction(index, "for another reason")
+    ledger.redact(index)
+    assert ledger.refusal_of(lambda: ledger.emit("root", "ledger", again)).code == "NOTHING_CHANGED"
+    assert ledger.refusal_of(lambda: ledger.redact(index)).code == "NOTHING_CHANGED"
+    assert ledger.refusal_of(lambda: ledger.redact(1)).code == "NOTHING_CHANGED"
+
+
+def test_redaction_must_be_alone_in_its_submission(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    batch = ledger.sign("root", *(Draft(stream="ledger", data=ledger.redaction(index, reason)) for reason in "ab"))
+    assert ledger.refusal_of(lambda: ledger.submit(batch)).code == "INVALID_FIELD"
+
+
+def test_erased_entry_that_nobody_named_is_refused_by_every_reader(ledger: Ledger, tmp_path: Path) -> None:
+    index = log_secret(ledger)
+    whole = entries_of(ledger.log)
+    ledger.redact(index)
+    hostile = [*whole[:index], entries_of(ledger.log)[index], *whole[index + 1 :]]
+    assert [*replayed(hostile).refused] == [index]
+    (tmp_path / "copy").mkdir()
+    with Log(tmp_path / "copy", create=True, map_size=2**26) as copy:
+        LogFollower(copy).append(0, hostile)
+        with pytest.raises(Corrupted, match="no later entry.redacted names"):
+            Gate(copy).submit(ledger.sign("alice", Draft(stream="session/s", data=FindingLogged(finding="more"))))
+
+
+def test_remnant_with_words_of_others_is_refused(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    ledger.redact(index)
+    entry = decode_entry(entries_of(ledger.log)[index])
+    forged = msgspec.structs.replace(entry, body=entry.body.replace(ERASED.encode(), b"I approve everything"))
+    hostile = [*entries_of(ledger.log)[:index], forged.encode()]
+    assert [*replayed(hostile).refused] == [index]
+
+
+@pytest.mark.parametrize("kind", sorted(EXAMPLES))
+def test_what_is_left_of_each_kind_is_read_again(kind: str) -> None:
+    body, data = decode_body((PROTO / "examples" / f"{kind}.json").read_bytes())
+    for mark in (ERASED, "*"):
+        raw = _erased_body(body, data, mark)
+        again, left = decode_body(raw)
+        assert _erased_body(again, left, mark) == raw
+        assert (again.kind, again.stream, again.author) == (body.kind, body.stream, body.author)
+
+
+def test_process_that_was_open_goes_on_with_the_rewritten_file(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    other_size = ledger.head()[0]
+    ledger.redact(index)
+    assert ledger.head()[0] == other_size + 1
+    ledger.emit("alice", "session/s", FindingLogged(finding="more"))
+    assert read_stored(decode_entry(entries_of(ledger.log)[index]).body).remnant is not None
