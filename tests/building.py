@@ -20,7 +20,14 @@ from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import AgentRegistered, EntryRedacted, KeyDelegated, LedgerCreated, Protection, Role
+from deedbook.ledger.events.authority import (
+    AgentRegistered,
+    EntryRedacted,
+    KeyDelegated,
+    LedgerCreated,
+    Protection,
+    Role,
+)
 from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import (

@@ -92,8 +92,9 @@ class LogFollower:
             layer, pending = self._decide(snapshot, signed)
             self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
         # If we crash before this line the log has none of them, after it all of them. Restarting reads the log's size.
-        self._cache |= layer.records
-        self._cached_size = start + len(signed)
+        if not pending.erased:  # else the records may hold erased texts
+            self._cache |= layer.records
+            self._cached_size = start + len(signed)
 
     def _decide(self, snapshot: Snapshot, signed: Sequence[SignedEntry]) -> tuple[Layer, PendingEntries]:
         if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -229,9 +230,13 @@ class Gate:
 
         If the file still holds an erased body, because a process was killed, it is rewritten first.
         """
-        finish_erasures(self._log)
         try:
-            with self._log.writing() as (txn, snapshot):
+            with ExitStack() as stack:
+                txn, snapshot = stack.enter_context(self._log.writing())
+                if snapshot.needs_rewriting():
+                    stack.pop_all().close()
+                    finish_erasures(self._log)
+                    txn, snapshot = stack.enter_context(self._log.writing())
                 if self._publish is None:
                     check_is_alone(snapshot)
                 base = Transaction(snapshot, self._usable_cache(snapshot), self._verifier, self._glanced)
@@ -256,9 +261,10 @@ class Gate:
         except BaseException:
             self._cached_size = -1
             raise
-        self._cache |= layer.records
-        self._cached_size = new_head.size
-        self._verifier.learn(layer.records)
+        if not pending.erased:  # else the records may hold erased texts
+            self._cache |= layer.records
+            self._cached_size = new_head.size
+            self._verifier.learn(layer.records)
         return answers
 
     def _decide(

@@ -103,9 +103,9 @@ class PendingEntries(msgspec.Struct):
     leaves: list[bytes] = []
     id_keys: list[bytes] = []
     state: dict[bytes, bytes] = {}
-    erased: dict[int, bytes] = {}
     accepted_ms: int = 0
     authority_version: int = 0
+    erased: dict[int, bytes] = {}
 
 
 class Appender:

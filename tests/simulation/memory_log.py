@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from deedbook.ledger.format.merkle import SubtreeReader
+    from deedbook.ledger.lifecycle.redaction import RedactionRecord
     from deedbook.ledger.log.log import PendingEntries
     from deedbook.ledger.log.records import ClusterRecord
     from deedbook.ledger.log.tables import Head
@@ -177,6 +178,12 @@ class MemorySnapshot:
 
     def is_skipped(self, index: int) -> bool:
         return False
+
+    def needs_rewriting(self) -> bool:
+        return False  # there is no file
+
+    def redactions(self) -> dict[int, RedactionRecord]:
+        return {}  # no agent of the simulation redacts anything
 
     def record(self, key: bytes) -> Any:
         stored = self._log.state.get(key)
