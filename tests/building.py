@@ -340,7 +340,7 @@ class Ledger(Actors):
     def redaction(self, index: int, reason: str = "it holds a password", **changes: Any) -> EntryRedacted:
         """Return the data with which root or two humans erase the body of an entry."""
         with self.log.snapshot() as snapshot:
-            erased = erase(snapshot, index)
+            erased = erase(index, snapshot.entry(index), snapshot.stream_entries)
         fields = {"entry": index, "event": erased.event.id, "remnant": erased.remnant, "reason": reason}
         return EntryRedacted(**fields | changes)
 

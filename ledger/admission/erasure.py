@@ -7,9 +7,9 @@ writes next rewrites it first, also after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,8 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.rewriting import rewrite
 from deedbook.ledger.log.state import Snapshot
 
+StreamEntries: TypeAlias = Callable[[str], Iterable[tuple[int, bytes]]]
+
 
 class ErasedEntry(msgspec.Struct, frozen=True):
     """An entry without its body, ready to be stored; ``blobs`` are those that the body names."""
@@ -43,24 +45,31 @@ class ErasedEntry(msgspec.Struct, frozen=True):
     blobs: list[str]
 
     @property
+    def event_left(self) -> Event:
+        """The event without its texts."""
+        return read_event(self.index, self.entry)
+
+    @property
     def remnant(self) -> str:
         """The digest of its remnant."""
         return digest_of(self.entry.body)
 
 
-def erase(snapshot: Snapshot, index: int) -> ErasedEntry:
-    """Return entry ``index`` of the log without its body.
+def erase(index: int, data: bytes, read_stream: StreamEntries) -> ErasedEntry:
+    """Return the entry in ``data``, which has this index, without its body.
 
-    Raises Refused: ``NOT_FOUND``; ``NOTHING_CHANGED`` if it is erased or has no text; ``TRANSITION_NOT_ALLOWED`` if its
-    texts decide whether later entries are valid.
+    ``read_stream`` returns the entries of a stream with their indexes. Raises Refused: ``NOTHING_CHANGED`` if it is
+    erased or has no text; ``TRANSITION_NOT_ALLOWED`` if its texts decide whether later entries are valid.
     """
-    entry = decode_entry(snapshot.entry(index))
+    entry = decode_entry(data)
     if is_remnant(entry.body):
         raise Refused("NOTHING_CHANGED", f"the body of entry {index} is already erased", index=index)
     event = read_event(index, entry)
-    version = _state_after(snapshot, event).version if sets_content(event.data) else None
+    stream = [read_event(at, other) for at, other in read_stream(event.stream)]
+    version = _state_after(stream, event).version if sets_content(event.data) else None
     erased = replace(entry, body=remnant_of(entry, version))
-    if _outcomes(snapshot, event) != _outcomes(snapshot, event, read_event(index, erased)):
+    changed = [read_event(index, erased) if other.index == index else other for other in stream]
+    if _outcomes(event.stream, stream) != _outcomes(event.stream, changed):
         message = f"entry {index} ({event.kind}) cannot be erased: the rules compare later entries with its texts"
         raise Refused("TRANSITION_NOT_ALLOWED", message, index=index, kind=event.kind)
     return ErasedEntry(index, erased, event, blobs_of(event.data))
@@ -73,7 +82,7 @@ def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:
     not by root and the entry is one of authority.
     """
     data = event.data
-    erased = erase(snapshot, data.entry)
+    erased = erase(data.entry, snapshot.entry(data.entry), snapshot.stream_entries)
     if erased.event.id != data.event:
         message = f"entry {data.entry} is event {erased.event.id}, not {data.event}"
         raise Refused("INVALID_FIELD", message, path="$.data.event")
@@ -138,30 +147,28 @@ def _replayed_state(snapshot: Snapshot, progress: Callable[[int, int], None]) ->
     return memory.packed
 
 
-def _outcomes(snapshot: Snapshot, event: Event, erased: Event | None = None) -> list[Any]:
-    """Return whether each event of a stream counts, and the states after it without texts; one event may be erased."""
-    family = event.stream.partition("/")[0]
+def _outcomes(stream: str, events: list[Event]) -> list[Any]:
+    """Return which events of a stream count, and the state after them without texts."""
+    family = stream.partition("/")[0]
     decide = tot.transition if family == "tot" else MACHINES[family].decide if family in MACHINES else None
     if decide is None:
         return []
-    outcomes: list[Any] = []
+    counted: list[Any] = []
     state: Any = None
-    for index, _ in snapshot.stream_indexes(event.stream):
-        following = erased if erased is not None and index == event.index else read_event(index, snapshot.entry(index))
+    for event in events:
         with suppress(Refused):
-            state = decide(state, following)
-            outcomes.append(index)
-    return [*outcomes, replace(state, reason="") if isinstance(state, handoff.HandoffState) else state]
+            state = decide(state, event)
+            counted.append(event.index)
+    return [*counted, replace(state, reason="") if isinstance(state, handoff.HandoffState) else state]
 
 
-def _state_after(snapshot: Snapshot, event: Event) -> handoff.HandoffState:
+def _state_after(stream: list[Event], event: Event) -> handoff.HandoffState:
     """Return the state of a handoff after an event that sets its content."""
     state: handoff.HandoffState | None = None
-    for index, _ in snapshot.stream_indexes(event.stream):
-        if index > event.index:
-            break
-        with suppress(Refused):
-            state = handoff.MACHINE.decide(state, read_event(index, snapshot.entry(index)))
+    for earlier in stream:
+        if earlier.index <= event.index:
+            with suppress(Refused):
+                state = handoff.MACHINE.decide(state, earlier)
     if state is None:
         raise Corrupted("CORRUPTED", f"{event.stream} has no valid entry: run `deed fsck`")
     return state

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.intent import check_intent
 from deedbook.ledger.client.client import Progress
@@ -83,6 +84,10 @@ class LocalClient(LocalReader):
                     log_notice(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
             return self._gate.submit(submission)
+
+    def finish_erasures(self, progress: Progress = lambda _done, _total: None) -> None:
+        """Rewrite the log's file, if it still holds an erased body (``admission.erasure``)."""
+        finish_erasures(self.log, progress)
 
     def signed_consistency(self, old_size: int) -> ConsistencyProof:
         """Return the answer of ``consistency`` with a signed checkpoint of its head, for a reader on the bus.

@@ -82,6 +82,10 @@ class EntrySnapshot:
         rows = self._tables.items(self._txn, self._tables.ids, prefix)
         return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in rows)
 
+    def stream_entries(self, stream: str) -> Iterator[tuple[int, bytes]]:
+        """Yield the index and the bytes of each entry of a stream, in the order of indexes. Raises as ``entry``."""
+        return ((index, self.entry(index)) for index, _ in self.stream_indexes(stream))
+
     def root(self) -> bytes:
         """Return the root of the tree over all entries."""
         if self.head is None:

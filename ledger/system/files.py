@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -20,6 +21,7 @@ from typing import IO, Final
 from deedbook.ledger.errors import Refused, Unavailable
 
 TEMPORARY: Final = ".deedbook-"
+_block_bytes: Final = 1024**2
 _lock_poll_s: Final = 0.02
 _random_chars: Final = 8  # in the name of a temporary file
 # ``open`` fails so for a socket (ENXIO), a device without a driver (ENODEV), a refused link (ELOOP) and a folder.
@@ -303,3 +305,25 @@ def find_ownership_risk(folder: Path) -> str | None:
         if status.st_mode & stat.S_IWOTH and (is_folder_itself or not status.st_mode & stat.S_ISVTX):
             return f"every user may write in {ancestor}"
     return None
+
+
+def files_that_hold(folder: Path, texts: Collection[str]) -> list[Path]:
+    """Return the files below a folder whose raw bytes hold one of these texts, as UTF-8 or as JSON spells it."""
+    needles = {spelled for text in texts for spelled in (text.encode(), json.dumps(text)[1:-1].encode())}
+    if not needles:
+        return []
+    overlap = max(map(len, needles)) - 1
+    return [path for path in sorted(folder.rglob("*")) if not path.is_symlink() and _holds(path, needles, overlap)]
+
+
+def _holds(path: Path, needles: Collection[bytes], overlap: int) -> bool:
+    if not path.is_file():  # opening a pipe would wait
+        return False
+    tail = b""
+    with suppress(OSError), path.open("rb") as file:
+        while block := file.read(_block_bytes):
+            tail += block
+            if any(needle in tail for needle in needles):
+                return True
+            tail = tail[-overlap:] if overlap else b""
+    return False

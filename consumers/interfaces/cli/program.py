@@ -53,6 +53,7 @@ SECTIONS: Final = {
         "notes": Lazy("notes:notes", "Copy reports to git notes and files; push and fetch them.", is_group=True),
         "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
         "restore": Lazy("backup:restore", "Verify a backup and restore the ledger from it."),
+        "redact": Lazy("redact:redact", "Erase the texts of entries for good; every proof still holds."),
         "recover": Lazy("recover:recover", "Recover lost entries from the bus, or continue without them."),
     },
     "Set up": {

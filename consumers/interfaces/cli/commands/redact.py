@@ -1,0 +1,166 @@
+"""`deed redact`: erase the body of entries for good, so that every proof still holds."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import click
+from msgspec.structs import replace
+
+from deedbook.consumers.interfaces.cli.app import App, Command, read_up_to
+from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.redaction import PlannedErasure, find_holders, plan_erasure, repeated, sign_erasure
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.system.files import files_that_hold
+
+text_size_max_bytes: Final = 40_000
+NOT_PROMISED: Final = (
+    "Nobody can erase what has left this ledger: bundles, backups and clones that others hold, briefs and prompts that "
+    "a model has read, and your own backups of this machine."
+)
+
+
+@click.command(cls=Command)
+@click.argument("refs", metavar="[INDEX|REF]...", nargs=-1)
+@click.option("--reason", help="Why, in one line. Every reader sees it, so it must not hold the text itself.")
+@click.option(
+    "--containing",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Erase also each entry that holds the text in FILE (- is standard input), such as a password.",
+)
+@click.option("--repeated", "with_repeated", is_flag=True, help="Erase also the entries that repeat an erased text.")
+@click.option("--second", is_flag=True, help="As a human: erase what another human has proposed.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be erased.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def redact(
+    app: App,
+    refs: tuple[str, ...],
+    reason: str | None,
+    containing: BinaryIO | None,
+    *,
+    with_repeated: bool,
+    second: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Erase the texts of entries for good.
+
+    Root erases alone (--as root). A human proposes, and another human erases with the same command and --second. Of an
+    erased entry stay who wrote it, when, its kind, ids, numbers and references, and the proof that it was there:
+    receipts, checkpoints and signatures stay valid. Every reader sees who erased it, when and why. The text goes from
+    the log, its blobs, the views, the search and the files that Deedbook wrote here, and from each node of this ledger.
+    """
+    client = app.client()
+    indexes = [app.ledger().index_of(ref) for ref in refs]
+    needle = "" if containing is None else _read_text(containing)
+    if not indexes and not needle:
+        raise Refused("USAGE", "name entries, or give a text with --containing: `deed search TEXT` finds entries")
+    if needle:
+        with progress("searching the log", is_shown=not app.as_json) as step:
+            indexes += find_holders(client, [needle], step)
+    planned = _plan(app, sorted({*indexes}), with_repeated=with_repeated)
+    if not planned:
+        raise Refused("NOT_FOUND", "no entry holds this text: `deed search TEXT` searches the views")
+    _announce(app, planned)
+    if dry_run:
+        app.show("redaction", {"entries": [_described(plan) for plan in planned], "is_done": False}, [])
+        return
+    if not reason:
+        raise Refused("USAGE", "say why with --reason: every reader of the ledger sees it")
+    if any(text in reason for text in [needle, *repeated(planned)] if text):
+        raise Refused("USAGE", "the reason holds the text that is to be erased: write another one")
+    _confirm(app, planned, yes=yes)
+    author = app.author(app.agent or ROOT)
+    signed = [sign_erasure(author, plan, reason, is_second=second).index for plan in planned]
+    is_done = author.name == ROOT or second
+    left = _finish(app, [needle, *repeated(planned)]) if is_done else []
+    _show(app, planned, signed, left, is_done=is_done, reason=reason)
+
+
+def _read_text(file: BinaryIO) -> str:
+    try:
+        text = read_up_to(file, text_size_max_bytes, "the text").decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", "the text is not UTF-8: only text in this encoding is searched") from error
+    if not text.strip():
+        raise Refused("USAGE", "the text is empty: write what is to be erased")
+    return text
+
+
+def _plan(app: App, indexes: list[int], *, with_repeated: bool) -> list[PlannedErasure]:
+    """Return the erasures of entries, and of those that repeat their texts; blobs that others need stay."""
+    client = app.client()
+    planned = [plan_erasure(client, index) for index in indexes]
+    with progress("searching the log for copies", is_shown=not app.as_json) as step:
+        holders = find_holders(client, repeated(planned), step) if planned else []
+    others = [index for index in holders if index not in indexes]
+    if others and not with_repeated:
+        listed = ", ".join(map(str, others[:20])) + (" and more" if len(others) > 20 else "")
+        echo(f"These entries repeat the text and are not erased without --repeated: {listed}", err=True)
+    elif others:
+        planned += [plan_erasure(client, index) for index in others]
+    blobs = sorted({blob for plan in planned for blob in plan.blobs})
+    erased = {plan.index for plan in planned}
+    needed = {blob for blob in blobs if not erased.issuperset(find_holders(client, [blob]))}
+    return [replace(plan, blobs=[blob for blob in plan.blobs if blob not in needed]) for plan in planned]
+
+
+def _announce(app: App, planned: list[PlannedErasure]) -> None:
+    if app.as_json:
+        return
+    for plan in planned:
+        event = plan.erased.event
+        counted = f"{len(plan.texts)} text{'s' if len(plan.texts) != 1 else ''}"
+        blobs = f" and {len(plan.blobs)} blob(s)" if plan.blobs else ""
+        echo(f"entry {plan.index}: {event.kind} by {event.author} on {event.stream}: {counted}{blobs}", err=True)
+    echo(NOT_PROMISED, err=True)
+
+
+def _confirm(app: App, planned: list[PlannedErasure], *, yes: bool) -> None:
+    if yes:
+        return
+    if not app.has_terminal:
+        raise Refused("USAGE", "without a terminal, add --yes to erase these texts for good")
+    count = len(planned)
+    click.confirm(f"Erase the texts of {count} entr{'ies' if count > 1 else 'y'} for good?", abort=True, err=True)
+
+
+def _finish(app: App, texts: list[str]) -> list[str]:
+    """Finish the erasure in this folder; return the files that still hold one of the texts."""
+    if app.settings().server is not None:
+        return []  # its node does it
+    with progress("rewriting the log", is_shown=not app.as_json) as step:
+        app.local_client().finish_erasures(step)
+    return [str(path) for path in files_that_hold(Path(app.ledger_home().path), [text for text in texts if text])]
+
+
+def _show(
+    app: App, planned: list[PlannedErasure], signed: list[int], left: list[str], *, is_done: bool, reason: str
+) -> None:
+    described = [_described(plan) | {"redaction": at} for plan, at in zip(planned, signed, strict=True)]
+    data: dict[str, Any] = {"entries": described, "is_done": is_done, "files_left": left}
+    if not is_done:
+        entries = " ".join(str(plan.index) for plan in planned)
+        command = f"deed redact {entries} --second --reason {shlex.quote(reason)} --as NAME"
+        app.show("redaction", data, f"proposed: nothing is erased until another human runs `{command}`")
+        return
+    lines = [f"erased entry {row['entry']} (redaction: entry {row['redaction']})" for row in described]
+    lines += [f"still holds the text: {path}" for path in left]
+    app.show("redaction", data, lines)
+
+
+def _described(plan: PlannedErasure) -> dict[str, Any]:
+    event = plan.erased.event
+    fields = {
+        "entry": plan.index,
+        "event": event.id,
+        "kind": event.kind,
+        "stream": event.stream,
+        "author": event.author,
+    }
+    return fields | {"texts": len(plan.texts), "blobs": plan.blobs}

@@ -1,0 +1,108 @@
+"""Erasing bodies from a ledger: what an erasure takes, where else the text lies, and the signed events.
+
+A redaction is about one entry. The texts of an entry are often repeated: a handoff cites a finding, a brief quotes a
+step. So before anything is signed, one pass over the log finds the entries that repeat the texts or hold a text that
+the caller names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from deedbook.ledger.admission.decide import Accepted
+from deedbook.ledger.admission.erasure import ErasedEntry, erase
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.events.authority import EntryRedacted, RedactionProposed
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.remnant import ERASED
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.lifecycle.authority import ROOT
+
+repeated_min_chars: Final = 16
+"""A shorter text, such as "done", is no sign that another entry repeats it."""
+Step = Callable[[int, int], None]
+
+
+class PlannedErasure(msgspec.Struct, frozen=True):
+    """An erasure that nobody has signed yet: the entry, each text that goes, and the blobs that go with it."""
+
+    erased: ErasedEntry
+    texts: list[str]
+    blobs: list[str]
+
+    @property
+    def index(self) -> int:
+        """The index of the entry."""
+        return self.erased.index
+
+
+def plan_erasure(client: Client, index: int) -> PlannedErasure:
+    """Return what erasing the body of an entry would take.
+
+    Raises Refused: ``NOT_FOUND``, and as ``admission.erasure.erase``.
+    """
+    data = client.entry(index)
+    erased = erase(index, data, partial(_read_stream, client))
+    before, after = (msgspec.to_builtins(event.data) for event in (read_event(index, data), erased.event_left))
+    return PlannedErasure(erased, [*dict.fromkeys(_lost_texts(before, after))], sorted({*erased.blobs}))
+
+
+def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done, _total: None) -> list[int]:
+    """Return the indexes of the entries whose bodies hold one of these texts; ``step(done, total)`` gets progress."""
+    needles = [json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in texts if text]
+    holders: list[int] = []
+    size, start = client.head().size, 0
+    while start < size and needles:
+        page = client.entries(start)
+        for index, data in page.entries:
+            body = decode_entry(data).body
+            if b"\\u" in body:  # another program's spelling of a letter
+                body = json.dumps(json.loads(body), ensure_ascii=False).encode()
+            if any(needle in body for needle in needles):
+                holders.append(index)
+        start = page.next_index
+        step(min(start, size), size)
+    return holders
+
+
+def repeated(planned: Sequence[PlannedErasure]) -> list[str]:
+    """Return the texts of erasures that are long enough to look for in other entries."""
+    return [text for plan in planned for text in plan.texts if len(text) >= repeated_min_chars]
+
+
+def sign_erasure(author: Author, planned: PlannedErasure, reason: str, *, is_second: bool) -> Accepted:
+    """Erase the body of an entry as root or as the second human, or propose it as the first human.
+
+    Raises as ``Author.emit``.
+    """
+    erased, kind = planned.erased, EntryRedacted if author.name == ROOT or is_second else RedactionProposed
+    data = kind(entry=erased.index, event=erased.event.id, remnant=erased.remnant, reason=reason, blobs=planned.blobs)
+    return author.emit(Draft(stream="ledger", data=data))[0]
+
+
+def _read_stream(client: Client, stream: str) -> Iterator[tuple[int, bytes]]:
+    start, size = 0, client.head().size
+    while start < size:
+        page = client.entries(start, stream=stream)
+        yield from page.entries
+        start = page.next_index
+
+
+def _lost_texts(before: Any, after: Any) -> Iterator[str]:
+    """Yield each text of plain data that is another one afterwards."""
+    if isinstance(before, str):
+        if before not in (after, ERASED):
+            yield before
+    elif isinstance(before, dict):
+        for name, value in before.items():
+            yield from _lost_texts(value, after.get(name) if isinstance(after, dict) else None)
+    elif isinstance(before, list):
+        others = after if isinstance(after, list) else []
+        for at, value in enumerate(before):
+            yield from _lost_texts(value, others[at] if at < len(others) else None)
