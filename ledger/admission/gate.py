@@ -40,8 +40,8 @@ from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle import redaction
 from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
-from deedbook.ledger.lifecycle.subject import sealed_too_late
 from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord
+from deedbook.ledger.lifecycle.subject import sealed_too_late
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import idempotency_key
 from deedbook.ledger.log.log import Log, PendingEntries
