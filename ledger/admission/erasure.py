@@ -30,7 +30,7 @@ from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
 from deedbook.ledger.log.keys import NOT_REPLAYED, REWRITE_KEY, skipped_key
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.rewriting import rewrite
+from deedbook.ledger.log.rewrite import rewrite
 from deedbook.ledger.log.state import Snapshot
 
 StreamEntries: TypeAlias = Callable[[str], Iterable[tuple[int, bytes]]]

@@ -80,7 +80,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Erased(msgspec.Struct, frozen=True):
-    """What is kept of an erased body beside its fields: the ``version`` of the handoff that it set."""
+    """The mark of an erased event, with the ``version`` of the handoff that it set."""
 
     version: str | None = None
 

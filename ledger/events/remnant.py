@@ -44,7 +44,7 @@ _KEPT: Final = frozenset(
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What an entry holds: a body and its data, or those of its ``remnant``, with the bytes of this body."""
+    """A stored body and its data, or those of its ``remnant``, with the bytes of this body."""
 
     body: Body
     data: EventData
@@ -130,7 +130,7 @@ def _erase(value: Any, form: inspect.Type, mark: str) -> Any:
             if isinstance(form.value_type, inspect.AnyType) or _is_text(form.value_type):
                 return {}  # the keys are texts, too
             return {key: _erase(item, form.value_type, mark) for key, item in value.items()}
-        case _:
+        case _:  # every other type: a text, a number, a word of a list
             return mark if value and _is_text(form) else value
 
 

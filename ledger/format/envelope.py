@@ -55,7 +55,7 @@ _REMNANT_PREFIX: Final = b'{"redacted":"event:'
 
 
 class Remnant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an entry holds in place of an erased body: the id of the event, and ``body``, the body without its texts.
+    """The rest of an erased body, which an entry holds in its place: the event's id, and the body without its texts.
 
     ``version`` is the version of the handoff that the erased body set, which cannot be computed without its texts.
     """

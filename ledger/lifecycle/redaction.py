@@ -40,7 +40,7 @@ class SignedErasure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RedactionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of the redaction of one entry.
+    """The facts about the redaction of one entry.
 
     ``found`` is the remnant that the log holds and that no event has named yet.
     """

@@ -8,7 +8,7 @@ another process writes meanwhile, ``reading`` fails at its end, because LMDB may
 shorter. If another file took its name, we would write into a file that nobody else can open. This check cannot see
 changes within a transaction: if the file is cut while we read a page of it, the process still dies.
 
-**A rewritten file** (``log.rewriting``) is another file that says it was made from ours: we open it and go on.
+**A rewritten file** (``log.rewrite``) is another file that says it was made from ours: we open it and go on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -262,13 +263,19 @@ class Environment:
 def finish_swap(path: Path) -> bool:
     """Finish what a process that was killed while it swapped a rewritten environment left; return whether it is there.
 
-    ``path.new`` is complete once ``path`` has gone to ``path.old`` (``log.rewriting``).
+    ``path.new`` is complete once ``path`` has gone to ``path.old`` (``log.rewrite``).
     """
     old, new = old_path(path), new_path(path)
     if not os.path.lexists(path) and os.path.lexists(old):
         with contextlib.suppress(FileNotFoundError):  # another process was faster
             new.rename(path)
     return os.path.lexists(path / FILE)
+
+
+def remove_old(path: Path) -> None:
+    """Delete the former environment of a rewritten one, which a process that was killed left."""
+    if os.path.lexists(path / FILE):
+        shutil.rmtree(old_path(path), ignore_errors=True)
 
 
 def new_path(path: Path) -> Path:

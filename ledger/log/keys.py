@@ -62,7 +62,7 @@ SHARED_KEY: Final = cast("Key[ClusterRecord]", b"m")
 
 
 REWRITE_KEY: Final = b"w"
-"""Marks a log whose file still holds an erased body, until ``log.rewriting`` has rewritten it."""
+"""Marks a log whose file still holds an erased body, until ``log.rewrite`` has rewritten it."""
 
 
 PREDECESSORS_KEY: Final = b"p"

@@ -18,10 +18,10 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.log.blobs import Blobs
+from deedbook.ledger.log.environment import remove_old
 from deedbook.ledger.log.keys import HEAD_KEY, REWRITE_KEY, SHARED_KEY, index_key
 from deedbook.ledger.log.reader import LogReader
 from deedbook.ledger.log.records import ClusterRecord
-from deedbook.ledger.log.rewriting import remove_old
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves

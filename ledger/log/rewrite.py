@@ -14,7 +14,6 @@ Source: LMDB writes a changed page elsewhere and frees the old one without clear
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,12 +53,6 @@ def rewrite(log: Log, compute_state: Callable[[Snapshot], dict[bytes, bytes]]) -
             finish_swap(tables.path)
             sync_folder(tables.path.parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def remove_old(path: Path) -> None:
-    """Delete the former environment of a rewritten one, which a process that was killed left."""
-    if os.path.lexists(path / FILE):
-        shutil.rmtree(old_path(path), ignore_errors=True)
 
 
 def _build(tables: Tables, txn: lmdb.Transaction, path: Path, state: dict[bytes, bytes]) -> None:
