@@ -130,7 +130,7 @@ def _redaction_of(snapshot: Snapshot, index: int) -> RedactionRecord | None:
         record = RedactionRecord(found=found)
     for event in _events(snapshot, "ledger"):
         if isinstance(event.data, Redaction) and event.data.entry == index:
-            record = redaction.after(record, event, snapshot)
+            record = redaction.after(record, event)
     return record
 
 
@@ -228,14 +228,15 @@ class Gate:
     def admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
         """Admit a group of checked submissions in one commit, and return the answers in the same order.
 
-        If the file still holds an erased body, because a process was killed, it is rewritten first.
+        If the file still holds erased bodies, it is rewritten first; once for several redactions in a row.
         """
         try:
             with ExitStack() as stack:
                 txn, snapshot = stack.enter_context(self._log.writing())
-                if snapshot.needs_rewriting():
+                if snapshot.needs_rewriting() and not _are_redactions(group):
                     stack.pop_all().close()
-                    finish_erasures(self._log)
+                    with contextlib.suppress(Unavailable):  # on a full disk, the log is still marked
+                        finish_erasures(self._log)
                     txn, snapshot = stack.enter_context(self._log.writing())
                 if self._publish is None:
                     check_is_alone(snapshot)
@@ -324,6 +325,10 @@ class Gate:
             self._cache, self._glanced = {}, {}
             self._cached_size = snapshot.size
         return self._cache
+
+
+def _are_redactions(group: Sequence[CheckedSubmission]) -> bool:
+    return all(isinstance(checked.candidates[0].data, Redaction) for checked in group)
 
 
 class Transaction(Base):

@@ -50,8 +50,10 @@ class RedactionRecord(msgspec.Struct, frozen=True, array_like=True):
     done: SignedErasure | None = None
 
 
-def after(before: RedactionRecord | None, event: Event[Redaction], agents: Agents) -> RedactionRecord:
+def after(before: RedactionRecord | None, event: Event[Redaction], agents: Agents | None = None) -> RedactionRecord:
     """Return the record after a proposal or a redaction by root or a human.
+
+    ``agents`` say which keys are compromised. Without them, the event is one that was admitted before.
 
     Raises Refused: ``NOTHING_CHANGED`` if the entry is erased already; ``INVALID_FIELD`` if it is not an earlier one;
     ``NOT_AUTHORIZED`` if a human redacts what no other human has proposed.
@@ -78,8 +80,11 @@ def _names(signed: SignedErasure, found: FoundRemnant) -> bool:
     return is_same and (signed.by == ROOT or not found.is_of_authority)
 
 
-def _check_proposed(proposal: SignedErasure | None, signed: SignedErasure, entry: int, agents: Agents) -> None:
-    if proposal is None or compromised_at(agents.key, proposal.key, proposal.index) is not None:
+def _check_proposed(proposal: SignedErasure | None, signed: SignedErasure, entry: int, agents: Agents | None) -> None:
+    is_void = proposal is None or (
+        agents is not None and compromised_at(agents.key, proposal.key, proposal.index) is not None
+    )
+    if proposal is None or is_void:
         message = f"a human erases the body of entry {entry} only with another one, who must first propose it"
         raise Refused("NOT_AUTHORIZED", message, name=signed.by)
     if proposal.by == signed.by:

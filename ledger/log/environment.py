@@ -67,7 +67,8 @@ class Environment:
         self._file = self.path / FILE
         self.setting = setting
         self._names, self.map_size = tuple(tables), map_size
-        self._users, self._turn, self._nested = 0, threading.Condition(), threading.local()
+        self._users, self._is_awaited = 0, False
+        self._turn, self._nested = threading.Condition(), threading.local()
         if create:
             finish_swap(self.path)
         elif not os.path.lexists(path / FILE) and not finish_swap(self.path):
@@ -97,7 +98,7 @@ class Environment:
                 self._last_transaction = 0
                 self.env.reader_check()
                 opened = self._file.stat()
-                self._opened, self._file_bytes = (opened.st_dev, opened.st_ino), opened.st_size
+                self._opened, self._file_bytes = _identity(opened), opened.st_size
                 self.tables = {name: self._table(name) for name in self._names}
             except BaseException:
                 self.env.close()  # else this process could not open it again
@@ -145,7 +146,8 @@ class Environment:
             while True:
                 stack.enter_context(self._using())
                 txn = stack.enter_context(self.env.begin(write=True))
-                if self._identity() == self._opened:
+                present = self._present()
+                if present is not None and _identity(present) == self._opened:
                     break
                 stack.pop_all().close()  # the file was rewritten while we waited for our turn
             yield txn
@@ -155,10 +157,14 @@ class Environment:
         """Count a transaction of this process; if the file was rewritten, first wait for the others and open it."""
         depth = getattr(self._nested, "depth", 0)
         with self._turn:
-            if depth == 0 and self._identity() not in (self._opened, None):
+            present = self._present()
+            if depth == 0 and present is not None and _identity(present) != self._opened:
+                self._is_awaited = True
                 self._turn.wait_for(lambda: self._users == 0)
+                self._is_awaited = False
                 self._open_rewritten()
-            self._check_present()
+                present = self._present()
+            self._check_present(present)
             self._users += 1
         self._nested.depth = depth + 1
         try:
@@ -167,12 +173,14 @@ class Environment:
             self._nested.depth = depth
             with self._turn:
                 self._users -= 1
-                self._turn.notify_all()
+                if self._is_awaited:
+                    self._turn.notify_all()
 
     def _open_rewritten(self) -> None:
         """Open the file that has taken the place of ours, if it was made from ours."""
         before = self._opened
-        if self._identity() == before:
+        present = self._present()
+        if present is None or _identity(present) == before:
             return  # another thread has opened it meanwhile
         self.env.close()
         self._open()
@@ -185,16 +193,12 @@ class Environment:
         """Return the device and inode numbers of the files from which this one was rewritten."""
         return []
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Return the numbers of the file that now has the name of ours; None if there is none."""
+    def _present(self) -> os.stat_result | None:
+        """Return the status of the file that now has the name of ours; None if there is none."""
         try:
-            present = self._file.stat()
+            return self._file.stat()
         except FileNotFoundError:
-            finish_swap(self.path)
-            if not self._file.exists():
-                return None
-            present = self._file.stat()
-        return present.st_dev, present.st_ino
+            return self._file.stat() if finish_swap(self.path) else None
 
     def get(self, txn: lmdb.Transaction, table: lmdb._Database, key: bytes) -> bytes | None:
         """Return the value under ``key``, or None. It is bytes, because no transaction here is opened with buffers."""
@@ -237,20 +241,16 @@ class Environment:
         except (lmdb.NotFoundError, lmdb.ReadonlyError) as error:
             raise Corrupted("CORRUPTED", f"the store in {self.path} has no table {name}: {RESTORE}") from error
 
-    def _check_present(self) -> None:
+    def _check_present(self, present: os.stat_result | None) -> None:
         """Check that the open file is still the one in the folder, and not shorter: LMDB never shortens it."""
-        file, known_bytes = self._file, self._file_bytes  # read before stat: another thread may see it longer
-        try:
-            present = file.stat()
-        except FileNotFoundError:
-            present = None
+        file = self._file
         if present is None:
             message = f"{file} was removed while it was open: start this process again"
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(file))
-        if (present.st_dev, present.st_ino) != self._opened:
+        if _identity(present) != self._opened:
             # We would acknowledge entries in a file without a name, and nobody else would ever see them.
             raise self._replaced()
-        if present.st_size < known_bytes:
+        if present.st_size < self._file_bytes:
             message = f"{file} was cut to {present.st_size} bytes while it was open: stop its processes, and {RESTORE}"
             raise Corrupted("CORRUPTED", message, path=str(file), size=present.st_size)
         self._file_bytes = present.st_size
@@ -258,6 +258,10 @@ class Environment:
     def _replaced(self) -> Corrupted:
         message = f"{self._file} was replaced while it was open: start this process again, and run `deed doctor`"
         return Corrupted("HISTORY_CHANGED", message, path=str(self._file))
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def finish_swap(path: Path) -> bool:

@@ -63,6 +63,8 @@ def _build(tables: Tables, txn: lmdb.Transaction, path: Path, state: dict[bytes,
             _copy(built, name, rows)
     finally:
         built.close()
+    shutil.copymode(tables.path, path)
+    shutil.copymode(tables.path / FILE, path / FILE)
     sync_folder(path)
 
 

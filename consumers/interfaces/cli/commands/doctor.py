@@ -154,6 +154,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
         yield Check("clock", clocks["ok"], finding, clocks["fix"])
         yield _checked("entries", partial(_entries_check, client))
         yield _checked("blobs needed", partial(_needed_blobs_check, client))
+        yield _erasures_check(client)
         if app.settings().server is None:
             yield _trust_check(settings, client)
             yield from _witness_check(settings, client)
@@ -193,6 +194,15 @@ def _needed_blobs_check(client: LocalClient) -> Check:
         return Check("blobs needed", ok=True, found="all that entries need are here")
     fix = "store the same file again with `deed blob put`, or `deed restore --replace FILE` of a backup that has them"
     return Check("blobs needed", ok=False, found=f"{len(missing)} are missing, first {missing[0]}", fix=fix)
+
+
+def _erasures_check(client: LocalClient) -> Check:
+    with client.log.snapshot() as snapshot:
+        done = sum(record.done is not None for record in snapshot.redactions().values())
+        is_finished = not snapshot.needs_rewriting()
+    finding = f"{done} entries erased" if is_finished else "the file of the log still holds an erased text"
+    fix = "free disk space for a second copy of the log: the next command that writes finishes the erasure"
+    return Check("redactions", is_finished, finding, fix)
 
 
 def _trust_store_check(client: LocalClient) -> Check:
