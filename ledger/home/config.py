@@ -57,6 +57,18 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tls: str | None = None
 
 
+class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The service that stores the keys of subjects: files of the user, or a PKCS#11 token.
+
+    For a token, ``module`` is the path of its maker's library, ``token`` its label, ``pin_file`` a file with the PIN.
+    """
+
+    keys: Literal["files", "token"] = "files"
+    module: str | None = None
+    token: str | None = None
+    pin_file: str | None = None
+
+
 class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings in ``config.toml`` that run a program, send something or write elsewhere. They need trust.
 
@@ -64,7 +76,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     (``consumers.sdk.llm``). ``validator_tree`` is the folder of the evidence against which reasoning is validated.
     ``notify`` lists the channels of notices (``consumers.handoffs.notifier``). ``reports`` and ``views`` say where to
     store reports and views (``consumers.sessions.copies``, ``projections.answers.reader``). ``witness`` names the
-    witnesses that cosign. ``cluster`` makes this node one of several.
+    witnesses that cosign. ``cluster`` makes this node one of several. ``seal`` says where the keys of subjects are.
     """
 
     nats_server: str | None = None
@@ -75,6 +87,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     witness: dict[str, str] = {}
     cluster: Cluster | None = None
     views: dict[str, str] = {}
+    seal: Seal | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

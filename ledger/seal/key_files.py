@@ -50,6 +50,23 @@ class SubjectKeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 _decoder: Final = json_decoder(SubjectKeyFile)
 
 
+def encode_key(ledger: str, subject: str, key: bytes) -> bytes:
+    """Return the content of a key file."""
+    return msgspec.json.encode(SubjectKeyFile(ledger=ledger, subject=subject, key=key.hex())) + b"\n"
+
+
+def decode_key(content: bytes) -> tuple[str, str, bytes]:
+    """Return the ledger, the subject and the key of a key file. Raises Refused: ``INVALID_FORMAT``."""
+    try:
+        file = decode_strict(content, _decoder)
+        key = bytes.fromhex(file.key)
+    except (Refused, ValueError) as error:
+        raise Refused("INVALID_FORMAT", "this is no key of a subject: export it again") from error
+    if len(key) != KEY_BYTES:
+        raise Refused("INVALID_FORMAT", f"a subject's key has {KEY_BYTES} bytes, not {len(key)}: export it again")
+    return file.ledger, file.subject, key
+
+
 def key_id_of(key: bytes) -> str:
     """Return the public id of a key: a hash, of which nobody can guess the key."""
     return blake3(key, derive_key_context="deedbook 2026 id of a subject key").hexdigest(length=8)
@@ -110,14 +127,13 @@ class KeyFiles:
                 raise
             raise key_missing(subject, self._names()) from refusal
         try:
-            file = decode_strict(content, _decoder)
-            key = bytes.fromhex(file.key)
-        except (Refused, ValueError) as error:
+            ledger, name, key = decode_key(content)
+        except Refused as error:
             message = (
                 f"{path} is no key of a subject: import it again, or run `deed erase {subject}` again if it was erased"
             )
             raise Refused("INVALID_FORMAT", message, path=str(path)) from error
-        if (file.ledger, file.subject, len(key)) != (self._ledger, subject, KEY_BYTES):
+        if (ledger, name) != (self._ledger, subject):
             raise Refused("INVALID_FORMAT", f"{path} is the key of another subject or ledger", path=str(path))
         return key
 
@@ -129,9 +145,8 @@ class KeyFiles:
         return self._write(subject, key)
 
     def _write(self, subject: str, key: bytes) -> SubjectKey:
-        content = SubjectKeyFile(ledger=self._ledger, subject=subject, key=key.hex())
         try:
-            write_private(self._path(subject), msgspec.json.encode(content) + b"\n")
+            write_private(self._path(subject), encode_key(self._ledger, subject, key))
         except Refused as refusal:
             raise key_exists(subject) from refusal
         return SubjectKey(subject, key_id_of(key))

@@ -76,9 +76,9 @@ def key_missing(subject: str, present: Iterable[str]) -> Refused:
     """Return the refusal when a subject has no key here; ``present`` are those that have one."""
     hint = did_you_mean(near(subject, present))
     message = (
-        f"there is no key of the subject {subject} here{hint}: a reader who has it runs "
-        f"`deed seal export {subject} --to FILE`, and you `deed seal import FILE`; "
-        f"`deed seal create {subject}` makes the key of a new subject"
+        f"there is no key of the subject {subject} here{hint or '.'} A reader who has it runs "
+        f"`deed seal export {subject} --to FILE`, and you `deed seal import FILE`. "
+        f"`deed seal create {subject}` makes the key of a new subject."
     )
     return Refused("SUBJECT_KEY_MISSING", message, subject=subject)
 

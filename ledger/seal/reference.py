@@ -8,7 +8,7 @@ reference like any other text. Only an exact reference counts: a longer text tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -31,12 +31,7 @@ class SealedReference(msgspec.Struct, frozen=True):
     position: int
 
     def __str__(self) -> str:
-        return f"{self.short}:{self.ref}/{self.position}"
-
-    @property
-    def short(self) -> str:
-        """The short reference, for lists: it only names the subject."""
-        return f"sealed:{self.subject}"
+        return f"sealed:{self.subject}:{self.ref}/{self.position}"
 
 
 def read_reference(text: str) -> SealedReference | None:
@@ -45,9 +40,9 @@ def read_reference(text: str) -> SealedReference | None:
     return None if match is None else _reference(match)
 
 
-def references_in(text: str) -> Iterator[SealedReference]:
-    """Yield the references in a text, such as a page that quotes events."""
-    return map(_reference, REFERENCE.finditer(text))
+def with_references(text: str, shown: Callable[[SealedReference], str]) -> str:
+    """Return a text, such as a page that quotes events, with ``shown`` in place of each reference."""
+    return REFERENCE.sub(lambda match: shown(_reference(match)), text) if "sealed:" in text else text
 
 
 def _reference(match: re.Match[str]) -> SealedReference:

@@ -48,8 +48,8 @@ def texts_of(data: EventData, name: str) -> list[str]:
 def first_words(data: EventData) -> str:
     """Return the beginning of an event's text, on one line, by which a person recognizes it in a list; "" without text.
 
-    An imported record begins with its mapped text, because its author and its source have fields of their own. Of a
-    sealed text, it is the short reference.
+    An imported record begins with its mapped text, because its author and its source have fields of their own. A sealed
+    reference stays whole, so that a reader with the key can open it.
     """
     if isinstance(data, RecordImported):
         mapped = read_mapped(data)
@@ -62,8 +62,7 @@ def first_words(data: EventData) -> str:
         of = TEXTS_OF.get(type(data))
         texts = () if of is None else of(data)
     line = next((line for text in texts if (line := one_line(text))), "")
-    reference = read_reference(line)
-    return shorten(line, first_words_max_chars) if reference is None else reference.short
+    return shorten(line, first_words_max_chars) if read_reference(line) is None else line
 
 
 def _imported(data: RecordImported) -> Iterable[str]:

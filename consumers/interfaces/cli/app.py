@@ -6,13 +6,15 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+import msgspec
 
 from deedbook.consumers.interfaces.cli.live_events import follow_events
-from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
+from deedbook.consumers.interfaces.cli.reader_app import SEALED, ReadingApp
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase, load
 from deedbook.consumers.sdk.events import describe
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deedbook.consumers.auditor.bundle_ledger import BundleLedger
+    from deedbook.consumers.interfaces.cli.sealed_texts import SealedTexts
+    from deedbook.consumers.sdk.sealer import Sealer
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.client.client import Client
     from deedbook.ledger.client.local_reader import Views
     from deedbook.ledger.client.reads import LogReads
     from deedbook.ledger.home.config import Settings
+    from deedbook.ledger.seal.keys import KeyService
 
 passphrase_max_bytes = 4096
 argument_max_bytes = limits.blob_size_max_bytes
@@ -48,6 +53,7 @@ class App(ReadingApp):
         self._bundle: BundleLedger | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
+        self._sealed: SealedTexts | None = None
 
     def close(self) -> None:
         """Close whatever was opened."""
@@ -119,16 +125,37 @@ class App(ReadingApp):
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
         self._has_asked = True
-        return self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments))
+        return self.displayed(self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments)))
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
 
-        answer = self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments))
+        answer = self.displayed(self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments)))
 
         self._doubts |= compromised_names(answer)  # what is made of it may not pass the marks on
         return answer
+
+    def displayed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer as this verb shows it: sealed texts are opened with --unseal, and else named for people."""
+        if not self.names_sealed or SEALED not in msgspec.json.encode(answer):
+            return answer
+        if self._sealed is None:
+            opener = load("..sdk.sealer:Opener")(self.client(), self.subject_keys, self.ledger().query_with)
+            texts = load("sealed_texts:SealedTexts")
+            self._sealed = texts(opener, unseals=self.unseals, as_json=self.as_json)
+        return self._sealed.shown(answer)
+
+    def subject_keys(self) -> KeyService:
+        """Return the service with the keys of subjects; for a bundle, which has no settings, the key files."""
+        settings = self.settings() if self.bundle is None else None
+        keys: KeyService = load("..sdk.sealer:open_keys")(settings, self.client())
+        return keys
+
+    def sealer(self, subject: str) -> Sealer:
+        """Return what seals for a subject, as the acting agent."""
+        sealer: Sealer = load("..sdk.sealer:Sealer")(self.author(), self.subject_keys(), self.query_with, subject)
+        return sealer
 
     def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Say in an answer from signed entries what the witnesses that this folder names cosigned of its log."""
@@ -287,7 +314,7 @@ def _refuse_name_of_file(text: str) -> None:
         raise Refused("USAGE", f"{text} is a file: write @{text} for its content, or add words", path=text)
 
 
-def store_artifact(app: App, path: str) -> str:
+def store_artifact(app: App, path: str, sealer: Sealer | None = None) -> str:
     """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
     # A link in a stranger's tree, of a folder too, may lead to what is nobody else's to read.
     file = Path(path)
@@ -296,13 +323,13 @@ def store_artifact(app: App, path: str) -> str:
         raise Refused("INVALID_FORMAT", f"the artifact: {path} is a link: name the file that it leads to", path=path)
     if (content := read_regular(file, size_max_bytes=argument_max_bytes)) is None:
         raise Refused("NOT_FOUND", f"there is no file {path} to store as an artifact: check the path", path=path)
-    return f"kept: {app.author().put_blob(content)}"
+    return f"kept: {app.author().put_blob(content) if sealer is None else sealer.blob(BytesIO(content))}"
 
 
-def with_contents(app: App, artifacts: tuple[str, ...] | list[str]) -> list[str]:
+def with_contents(app: App, artifacts: tuple[str, ...] | list[str], sealer: Sealer | None = None) -> list[str]:
     """Return artifacts with those that are files here kept; commits and pages stay as they are named."""
     return [
-        f"{artifact} ({store_artifact(app, artifact)})" if Path(artifact).is_file() else artifact
+        f"{artifact} ({store_artifact(app, artifact, sealer)})" if Path(artifact).is_file() else artifact
         for artifact in artifacts
     ]
 

@@ -39,6 +39,12 @@ def _parameter(argument: Argument) -> click.Parameter:
     )
 
 
+def seal_option(what: str = "Its texts are") -> click.Option:
+    """Return the option ``--seal``; ``what`` begins the sentence that says what it seals."""
+    words = f"{what} encrypted with the key of this subject, until `deed erase SUBJECT` destroys it."
+    return click.Option(["--seal"], metavar="SUBJECT", help=words)
+
+
 def values_of(arguments: Iterable[Argument], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the options that were given, lists as lists; texts may come from files."""
     known = {argument.name: argument for argument in arguments}

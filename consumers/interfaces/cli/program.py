@@ -54,6 +54,8 @@ SECTIONS: Final = {
         "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
         "restore": Lazy("backup:restore", "Verify a backup and restore the ledger from it."),
         "redact": Lazy("redact:redact", "Erase the texts of entries for good; every proof still holds."),
+        "seal": Lazy("seals:seal", "Make and share the keys of subjects, whose content is sealed.", is_group=True),
+        "erase": Lazy("seals:erase", "Erase all that is sealed for a subject, for ever."),
         "recover": Lazy("recover:recover", "Recover lost entries from the bus, or continue without them."),
     },
     "Set up": {

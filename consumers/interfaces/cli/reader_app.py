@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -26,6 +26,8 @@ from deedbook.ledger.home.trust import ignored_settings, quoted_path
 from deedbook.projections.agents.compromised import compromised_sentences
 from deedbook.projections.answers.query import ViewsBehind
 from deedbook.projections.views.registry import CHECKED, kind_of
+
+SEALED: Final = b"sealed:"
 
 
 class NeedsApp(Exception):
@@ -89,12 +91,18 @@ class ReadingApp(ClosableOptions):
         try:
             if self._reader is None:
                 self._reader = LocalReader(self.settings(), views=load("open_views:open_views"))
-            return self._reader.view(query, sent, self.instant)
+            return self.displayed(self._reader.view(query, sent, self.instant))
         except (
             ViewsBehind,
             Unavailable,
         ):  # an App brings views up to date, and shares a log that this process has open
             raise NeedsApp from None
+
+    def displayed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer as this verb shows it. Raises NeedsApp: it has sealed texts, which only an App can show."""
+        if self.names_sealed and SEALED in msgspec.json.encode(answer):
+            raise NeedsApp
+        return answer
 
     def acting(self) -> str:
         """Return the name of the agent who acts; refused where none was named."""

@@ -18,7 +18,7 @@ from deedbook.consumers.handoffs.notifier.settings import ChannelSettings
 from deedbook.consumers.interfaces.node.witnessed import WitnessSettings
 from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.sessions.settings import ReportsSettings
-from deedbook.ledger.home.config import Actions, Cluster, Config
+from deedbook.ledger.home.config import Actions, Cluster, Config, Seal
 from deedbook.ledger.home.quota import Quota
 from deedbook.projections.answers.view_reader import ViewsSettings
 
@@ -30,6 +30,7 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "witness": WitnessSettings,
     "cluster": Cluster,
     "views": ViewsSettings,
+    "seal": Seal,
 }
 """The settings that are tables, by name; of ``notify`` there may be several."""
 _comment_chars: Final = 98

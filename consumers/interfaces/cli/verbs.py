@@ -30,6 +30,8 @@ class Options:
         self.as_json = False
         self.as_of: str | None = None
         self.bundle: Path | None = None
+        self.unseals = False
+        self.names_sealed = False
         self.only_looks = False
 
 
@@ -77,6 +79,11 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     },
     "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
     "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "Answer as of this entry or time."},
+    "unseals": {
+        "param_decls": ["--unseal"],
+        "is_flag": True,
+        "help": "Show sealed texts, with the keys that you have. Who reads the output has read them.",
+    },
     "bundle": {
         "param_decls": ["--bundle"],
         "metavar": "FILE|DIR",
@@ -100,7 +107,7 @@ _COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphr
 class _WithCommon(click.Command):
     """A command or group with the common options, which ``Options`` keeps."""
 
-    reading_options = " --as-of --bundle"
+    reading_options = " --as-of --bundle --unseal"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -139,7 +146,9 @@ class VerbBase(_WithCommon):
 
     A verb with ``only_looks``, such as `deed verify`, only warns if the history changed (``ledger.trust.store``), and
     continues. A verb with ``looks_back`` shows only answers of views, so ``--as-of`` can show earlier answers. A verb
-    with ``reads_bundle`` (default: as ``looks_back``) shows nothing that a bundle does not have.
+    with ``reads_bundle`` (default: as ``looks_back``) shows nothing that a bundle does not have. A verb with
+    ``names_sealed`` (default: as ``reads_bundle``) shows people that a text is sealed; others show its reference, such
+    as those that write files. A verb with ``unseals`` can show the text itself (``--unseal``).
     """
 
     def __init__(
@@ -150,12 +159,17 @@ class VerbBase(_WithCommon):
         only_looks: bool = False,
         looks_back: bool = False,
         reads_bundle: bool | None = None,
+        names_sealed: bool | None = None,
+        unseals: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
         self.only_looks, self.looks_back = only_looks, looks_back
         self.reads_bundle = looks_back if reads_bundle is None else reads_bundle
-        self.reading_options = (" --as-of" if looks_back else "") + (" --bundle" if self.reads_bundle else "")
+        self.names_sealed = self.reads_bundle if names_sealed is None else names_sealed
+        self.unseals = unseals
+        options = {"--as-of": looks_back, "--bundle": self.reads_bundle, "--unseal": self.unseals}
+        self.reading_options = "".join(f" {name}" for name, is_allowed in options.items() if is_allowed)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Raises ExtraWords: there are more words than the verb takes."""
@@ -174,7 +188,10 @@ class VerbBase(_WithCommon):
             raise ExtraWords(ctx, before, words, f"too many words ({' '.join(words)})") from error
 
     def check_reading(self, ctx: click.Context, options: Options) -> None:
-        """Refuse --as-of or --bundle if the verb writes, or shows only the present state. Raises Refused: ``USAGE``."""
+        """Refuse --as-of, --bundle and --unseal if they do not fit the verb. Raises Refused: ``USAGE``."""
+        if options.unseals and not self.unseals:
+            message = f"`{ctx.command_path}` opens no sealed texts: `show`, `log` and `search` do. Omit --unseal"
+            raise Refused("USAGE", message)
         if options.bundle is not None and (not self.reads_bundle or ctx.params.get("is_following")):
             what = "--follow" if self.reads_bundle else f"`{ctx.command_path}`"
             raise Refused("USAGE", f"{what} needs a ledger, and a bundle can only be read: omit --bundle")
@@ -186,7 +203,7 @@ class VerbBase(_WithCommon):
 
     def call(self, ctx: click.Context, app: ClosableOptions) -> Any:
         """Call the verb's function with an app, which is closed at its end."""
-        app.only_looks, ctx.obj = self.only_looks, app
+        app.only_looks, app.names_sealed, ctx.obj = self.only_looks, self.names_sealed, app
         with contextlib.closing(app):
             return super().invoke(ctx)
 

@@ -20,6 +20,7 @@ from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.differences import folded, word_changes
 from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.consumers.interfaces.dashboard.text_links import link_pieces, place_pieces
+from deedbook.consumers.sdk.sealer import named
 from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -103,8 +104,12 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.ledger.settings
 
     def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
-        """Return the answer of a query as of the requested time; None is not sent. Raises: as ``Ledger.ask``."""
-        return self.ledger.ask(query, as_of=self.instant, **arguments)
+        """Return the answer of a query as of the requested time; None is not sent. Raises: as ``Ledger.ask``.
+
+        Sealed texts are named and not opened: a page stays in the caches and the history of its browser.
+        """
+        answer = self.ledger.ask(query, as_of=self.instant, **arguments)
+        return named(answer, self.ledger.query_with, self.client)
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the same answer as ``ask``, with the signature ``ledger.client.client.Ask``."""

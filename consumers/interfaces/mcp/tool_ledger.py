@@ -15,6 +15,7 @@ from mcp.types import CallToolResult
 from deedbook.consumers.interfaces.mcp.answers import answered
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, origin_of, untrusted_block
+from deedbook.consumers.sdk.sealer import named
 from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
@@ -107,4 +108,5 @@ class Tools:
         self._ledger = ledger
 
     def _answered(self, answer: dict[str, Any], type_: type[Answer]) -> CallToolResult:
-        return answered(answer, type_, self._ledger.origin)
+        """Return the result of a call. Sealed texts are named and not opened: a model would have read them."""
+        return answered(named(answer, self._ledger.query_with, self._ledger.client), type_, self._ledger.origin)

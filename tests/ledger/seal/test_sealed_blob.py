@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.seal import sealed_blob
 from deedbook.ledger.seal.key_files import KeyFiles
-from deedbook.ledger.seal.reference import SealedReference, encode_texts, read_reference, references_in, text_at
+from deedbook.ledger.seal.reference import SealedReference, encode_texts, read_reference, text_at, with_references
 from deedbook.ledger.seal.sealed_blob import message_size_bytes, read_header, seal, sealed_size, unseal
 
 CLEAR = b"carol was born on 3 May"
@@ -139,7 +139,11 @@ def test_references_read_and_write_alike() -> None:
     reference = SealedReference("carol-1", REF, 12)
     assert str(reference) == f"sealed:carol-1:{REF}/12"
     assert read_reference(str(reference)) == reference
-    assert list(references_in(f"see {reference} and\n{reference}.")) == [reference, reference]
+    assert (
+        with_references(f"see {reference} and\n{reference}.", lambda found: found.subject)
+        == "see carol-1 and\ncarol-1."
+    )
+    assert with_references("sealed: nothing", lambda _: "") == "sealed: nothing"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from deedbook.ledger.format.envelope import decode_entry, to_dsse
 rows_max: Final = 500
 
 
-@click.command(cls=Command, only_looks=True, reads_bundle=True)
+@click.command(cls=Command, only_looks=True, reads_bundle=True, unseals=True)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a signed DSSE JSON envelope that others can verify.")
 @web_option("event", "ref")
@@ -38,7 +38,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
 
-    data = whole_event(app.client(), index, app.plain)
+    data = app.displayed(whole_event(app.client(), index, app.plain))
     app.show("event", data, lambda: output.print_fields(data))
 
 

@@ -29,7 +29,7 @@ from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 
 
-@click.command(cls=Command, looks_back=True)
+@click.command(cls=Command, looks_back=True, names_sealed=False)
 @click.argument("id_", metavar="ID", required=False)
 @click.option(
     "--from-file", type=click.Path(path_type=Path), help="Parse this file and print it back: no ledger needed."

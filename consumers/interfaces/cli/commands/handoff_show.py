@@ -29,7 +29,7 @@ from deedbook.ledger.trust.history import root_digits_shown
 from deedbook.projections.handoffs.claims import claims_over
 
 
-@click.command(cls=Command, looks_back=True)
+@click.command(cls=Command, looks_back=True, unseals=True)
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="List every event with its signer, key and validity.")
 @click.option(

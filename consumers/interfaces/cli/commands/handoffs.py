@@ -25,7 +25,7 @@ from deedbook.consumers.handoffs.receiver import left_out_text, notices
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
-from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
+from deedbook.consumers.interfaces.cli.arguments import parameters, seal_option, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, read_whole
 from deedbook.consumers.interfaces.cli.output import print_lines, print_next, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
@@ -48,23 +48,28 @@ note_shown_max_chars: Final = 100
 _OF_FILE_OR_LINE: Final = [replace(argument, is_needed=False) for argument in OPERATIONS["create"].arguments]
 
 
-@click.command(cls=Command, params=parameters(_OF_FILE_OR_LINE))
+_SEALED: Final = "All of its texts but title, proposal and artifacts' names are"
+
+
+@click.command(cls=Command, params=[*parameters(_OF_FILE_OR_LINE), seal_option(_SEALED)])
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option(
     "--file", "source", metavar="FILE|-", help="Read it from a file like `handoff render` writes; - is stdin."
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print the file of the handoff; sign nothing.")
-def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **options: Any) -> None:
+def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, seal: str | None, **options: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
     ID is also the name of its file. Without ID it gets day and title. Tell the receiver what only you know, with
     --reproduce, --baseline, --trap and their neighbours. Your session's records are attached automatically (see
     --session, --topic). An option replaces what --file says.
     """
-    of_file, unread = ({}, []) if source is None else _arguments_in(app, source, stores=not is_dry)
+    sealer = None if seal is None else app.sealer(seal)
+    # The bytes of the file are in clear: a sealed handoff has no template.
+    of_file, unread = ({}, []) if source is None else _arguments_in(app, source, stores=not is_dry and sealer is None)
     given = of_file | values_of(OPERATIONS["create"].arguments, options)
     if "artifacts" in given and not is_dry:
-        given["artifacts"] = with_contents(app, given["artifacts"])
+        given["artifacts"] = with_contents(app, given["artifacts"], sealer)
     if missing_options := [f"--{name}" for name in ("title", "to") if name not in given]:
         raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}", fields=missing_options)
     name, data, added = content.creation(app.query_with, app.acting(), app.settings(), id_, given)
@@ -78,6 +83,7 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, **
         warn(() if app.as_json else warnings)
         return
     about = standing(app.query_with, touched_paths(asdict(data.notes)))["items"]
+    data = data if sealer is None else sealer.event(data)
     emit(app, name, data, warnings=warnings, of_session=of_session, decisions=about)
 
 
@@ -99,13 +105,13 @@ def _arguments_in(app: App, source: str, *, stores: bool) -> tuple[dict[str, Any
 _LISTS: Final = {"tasks": "task", "criteria": "criterion"}
 
 
-@click.command(cls=Command, params=parameters(OPERATIONS["amend"].arguments))
+@click.command(cls=Command, params=[*parameters(OPERATIONS["amend"].arguments), seal_option(_SEALED)])
 @click.argument("id_", metavar="ID")
 @click.option("--add-task", multiple=True, help="A further step.")
 @click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
 @click.option("--edit-task", type=(int, str), multiple=True, metavar="N TEXT", help="The new text of task N.")
 @click.option("--edit-criterion", type=(int, str), multiple=True, metavar="N TEXT", help="The new text of criterion N.")
-def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
+def amend(app: App, /, id_: str, reason: str | None, seal: str | None, **options: Any) -> None:
     """Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed.
 
     If you are human, and sent or imported it, and it names no reviewer, then this approves all of it: read it first.
@@ -116,6 +122,7 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     earlier values. The value `none` of --reviewer, --depends-on, --reasoning or a note removes the earlier values. Only
     the present reviewer may name another reviewer, with --reviewer alone.
     """
+    sealer = None if seal is None else app.sealer(seal)
     lists = {name: {each: options.pop(f"{each}_{label}") for each in ("add", "edit")} for name, label in _LISTS.items()}
     changes = values_of(OPERATIONS["amend"].arguments, options)
     _check_ref("version", changes)
@@ -126,7 +133,7 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
         handoff = read_first(app, "amend", id_, "version", asks=True)
         changes["version"] = handoff["version"]
     if "artifacts" in changes:
-        changes["artifacts"] = with_contents(app, changes["artifacts"])
+        changes["artifacts"] = with_contents(app, changes["artifacts"], sealer)
     for name, given in lists.items():
         texts = changes.get(name, [item["text"] for item in handoff[name]])
         for number, text in given["edit"]:
@@ -137,6 +144,7 @@ def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     with content.of_version(app.client(), handoff["id"], changes.get("version")):
         (data,) = content.events_of("amend", handoff, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
+    data = data if sealer is None else sealer.event(data)
     emit(app, handoff["id"], data, changes=content.changes_between(content_from(handoff), data))
 
 

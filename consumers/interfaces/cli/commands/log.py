@@ -13,7 +13,7 @@ from deedbook.consumers.sdk.kinds import check_kinds
 rows_max: Final = 500
 
 
-@click.command("log", cls=ReadingCommand, only_looks=True, looks_back=True)
+@click.command("log", cls=ReadingCommand, only_looks=True, looks_back=True, unseals=True)
 @click.option("--kind", help="Only this kind.")
 @click.option("--stream", help="Only this stream.")
 @click.option("--author", help="Only events of this agent.")
@@ -55,7 +55,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
         for event in answer["items"]
     ]
     if app.as_json:
-        answer["items"] = app.described(answer["items"])
+        answer |= app.displayed({"items": app.described(answer["items"])})
     header = ("index", "accepted", "author", "kind", "stream", "text")
     output.show_page(
         app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"

@@ -123,7 +123,7 @@ def query(app: App, **filters: Any) -> None:
     show_page(app, "reports.list", page, lambda: print_table(header, rows))
 
 
-@report.command(looks_back=True)
+@report.command(looks_back=True, unseals=True)
 @click.argument("session_id", metavar="SESSION")
 @click.option("--version", metavar="ID", help="The id of an earlier version (default: the latest).")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the markdown alone.")

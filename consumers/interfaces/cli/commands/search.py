@@ -18,7 +18,7 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 _TAG: Final = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 
 
-@click.command(cls=ReadingCommand, looks_back=True)
+@click.command(cls=ReadingCommand, looks_back=True, unseals=True)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option("--type", "sort", cls=ListOption, type=click.Choice(SORTS), help="Only streams of this type. Repeatable.")
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, such as finding.logged.")

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from deedbook.consumers.handoffs.receiver import without_noted
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
-from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
+from deedbook.consumers.interfaces.cli.arguments import parameters, seal_option, values_of
 from deedbook.consumers.interfaces.cli.commands.session_report import print_made
 from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, id_chars_min, session_and
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -26,6 +26,7 @@ from deedbook.consumers.sessions.report import correct, report_at_end
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import session as kinds
+from deedbook.ledger.events.blob import SEALABLE_FIELDS
 from deedbook.ledger.events.fields import EventData
 
 dead_ends_max = 5
@@ -103,13 +104,16 @@ def _recording(verb: Verb) -> click.Command:
 
     def record_text(app: App, /, arguments: tuple[str, ...], **options: Any) -> None:
         name, text = session_and(app, arguments, main.option.partition("|")[0])
+        subject = options.pop("seal", None)
         data = kind(**values_of(operation.arguments, {main.name: text} | options))
-        record(app, name, data, what)
+        record(app, name, data if subject is None else app.sealer(subject).event(data), what)
         if not app.as_json:
             output.warn(cite([data], app.query_with)[1])
 
     text = click.Argument(["arguments"], nargs=-1, metavar=f"[ID] {main.option}")
-    params = [text, *parameters(others)]
+    params: list[click.Parameter] = [text, *parameters(others)]
+    if kind in SEALABLE_FIELDS:
+        params.append(seal_option())
     return Command(verb.replace("_", "-"), params=params, callback=record_text, help=operation.words)
 
 
@@ -160,7 +164,7 @@ def end(app: App, /, id_: str | None, **options: Any) -> None:
     app.show("session", {"id": name, "accepted": asdict(accepted[0]), "report": report}, text)
 
 
-@session.command(looks_back=True)
+@session.command(looks_back=True, unseals=True)
 @click.argument("id_", metavar="[ID]", required=False)
 @web_option("session", "id_")
 def show(app: App, id_: str | None) -> None:

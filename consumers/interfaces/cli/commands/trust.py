@@ -180,8 +180,9 @@ def _does(folder: FolderContent, name: str, value: Any) -> Iterator[str]:
         case "witness":
             urls = re.findall(r"\S+://\S+", str(value.get("policy")))
             yield f"checkpoints (sizes and hashes, no events) are sent to {', '.join(urls) or 'nobody'}"
-        case "views":
-            yield f"the rows of the views are stored in {value.get('store')}, and read from there"
+        case "views" | "seal":
+            rows = f"the rows of the views are stored in {value.get('store')}, and read from there"
+            yield rows if name == "views" else _seals(home, value)
         case "cluster":
             yield f"servers at {', '.join(value['routes'])} share the log: this one listens at {value['listen']}"
         case "client" | "chains":
@@ -189,6 +190,13 @@ def _does(folder: FolderContent, name: str, value: Any) -> Iterator[str]:
             yield router if name == "chains" else "every command asks these servers, as this agent"
         case _:  # a new setting: a test requires a text for it
             yield "has no description: read its value"
+
+
+def _seals(home: Path, value: dict[str, Any]) -> str:
+    if value.get("keys") != "token":
+        return "the keys of sealed content are files of this user"
+    module, pin_file = _inside(home, str(value.get("module"))), value.get("pin_file")
+    return f"`--seal` and `--unseal` load the library {module}, and give it the PIN in {pin_file}"
 
 
 def _tells(channel: dict[str, Any]) -> str:

@@ -7,14 +7,17 @@ setting says here which it is, and of one that acts shows both.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
+from unittest import mock
 
 import msgspec
 import pytest
 from calling import Running, Serving, wait_until
 from hostile_clone import SECRET, Clone, clone, origin, sink
+from soft_token import LABEL, make_soft_token
 
 from deedbook.consumers.handoffs.notifier.settings import ChannelSettings
 from deedbook.consumers.handoffs.router import chains_file
@@ -205,6 +208,16 @@ def joins_the_servers_that_are_named(clone: Clone) -> bool:
             return True
 
 
+def seals_with_the_token(clone: Clone) -> bool:
+    token = make_soft_token(clone.folder.parent / "token")
+    named = f'module = "{token.module}"\ntoken = "{LABEL}"\npin_file = "{token.pin_file}"'
+    clone.configure(f'[seal]\nkeys = "token"\n{named}')
+    clone.trust()
+    with mock.patch.dict(os.environ, token.environment):
+        assert clone.start("seal", "create", "carol", "--as", "a").code == 0
+    return any((clone.folder.parent / "token/tokens").rglob("*.object"))
+
+
 ACTS: Final[dict[str, Callable[[Clone], bool]]] = {
     "nats_server": runs_the_server_program,
     "llm.base_url": asks_the_model_with_the_key_of_the_variable,
@@ -218,6 +231,7 @@ ACTS: Final[dict[str, Callable[[Clone], bool]]] = {
     "reports.git": writes_notes_of_reports,
     "reports.files": writes_files_of_reports,
     "witness.policy": submits_checkpoints,
+    **{f"seal.{name}": seals_with_the_token for name in ("keys", "module", "token", "pin_file")},
     "views.store": keeps_views_where_the_store_is,
     **{f"cluster.{name}": joins_the_servers_that_are_named for name in ("listen", "routes", "host", "password", "tls")},
 } | {f"chain.then.{name}": signs_what_the_chains_say for name in chains_file.Step.__struct_fields__}
@@ -249,6 +263,7 @@ def test_a_field_that_is_added_anywhere_is_found() -> None:
 
 def test_trust_says_in_words_what_each_setting_does(clone: Clone) -> None:
     with (clone.home / "config.toml").open("a") as config:
+        config.write('[seal]\nkeys = "token"\nmodule = "a.so"\ntoken = "t"\npin_file = "/pin"\n')
         config.write('[views]\nstore = "postgresql://views@db.example/deedbook"\n')
         config.write('[cluster]\nlisten = "10.0.0.1:6222"\nroutes = ["10.0.0.2:6222"]\npassword = "routes.secret"\n')
     folder = read_folder(clone.home)

@@ -1,0 +1,59 @@
+"""Sealed texts in the answers that a verb shows: opened with --unseal, and else named for people.
+
+Without --unseal nothing is opened, also where the key is here: what a verb prints is often the context of a model or
+the log of a harness, and the ledger cannot erase these. JSON without --unseal keeps the references, which programs
+read. An opened text exists only in the memory of this process, and in its output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import asdict
+
+from deedbook.consumers.sdk.sealer import Opener, map_texts, name_of
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.seal.reference import SealedReference, with_references
+
+
+class SealedTexts:
+    """The sealed texts of one run of a verb."""
+
+    def __init__(self, opener: Opener, *, unseals: bool, as_json: bool) -> None:
+        self._opener = opener
+        self._unseals, self._as_json = unseals, as_json
+        self._names: dict[str, str] = {}
+        self._failure: Refused | None = None
+        self._has_opened = False
+
+    def shown(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer as it is shown. JSON also says which subjects it has sealed texts of.
+
+        Raises Refused: with --unseal, none of the sealed texts can be opened. Corrupted: one of them is damaged.
+        """
+        changed: dict[str, Any] = map_texts(answer, lambda text: with_references(text, self._text))
+        if self._failure is not None and not self._has_opened:
+            raise self._failure
+        return changed | {"sealed": self._described()} if self._as_json else changed
+
+    def _text(self, reference: SealedReference) -> str:
+        name = self._name(reference.subject)
+        if self._unseals:
+            try:
+                text = self._opener.text(reference)
+            except Refused as refusal:
+                self._failure = self._failure or refusal
+            else:
+                self._has_opened = True
+                # Not deeper: a text of references to texts of references could become larger than any memory.
+                return with_references(text, lambda inner: self._name(inner.subject))
+        return str(reference) if self._as_json else name
+
+    def _name(self, subject: str) -> str:
+        if subject not in self._names:
+            self._names[subject] = name_of(subject, self._opener.erasure(subject))
+        return self._names[subject]
+
+    def _described(self) -> list[dict[str, Any]]:
+        erasures = {subject: self._opener.erasure(subject) for subject in sorted(self._names)}
+        return [{"subject": name, "erased": erasure and asdict(erasure)} for name, erasure in erasures.items()]

@@ -1,0 +1,230 @@
+"""`deed seal`, `--seal`, `--unseal` and `deed erase`, as far as a page of transcripts cannot show them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from building import trusted
+from calling import Deed, Place
+from soft_token import LABEL, make_soft_token
+
+from deedbook.consumers.interfaces.cli.commands import seals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CLEAR = ("Carol moved to Bergen", "Ring Carol at 0171 234", "Carol agreed in writing", "Carol is quite deaf")
+
+
+@pytest.fixture
+def own(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Deed:
+    """A ledger of this test's own."""
+    return Deed(capsys, Place(populated("sealed")))
+
+
+def with_passphrase(passphrase: str, verb: Callable[..., Any], *words: object) -> Any:
+    """Call a verb with a passphrase on a descriptor."""
+    reading, writing = os.pipe()
+    os.write(writing, passphrase.encode() + b"\n")
+    os.close(writing)
+    try:
+        return verb(*words, "--passphrase-fd", reading)
+    finally:
+        os.close(reading)
+
+
+def seal_everything(deed: Deed) -> None:
+    """Seal a finding, and a handoff with notes of the session's records."""
+    deed("seal", "create", "carol", "--as", "a")
+    deed("session", "start", "s", "--as", "a", "--task", "Call customers")
+    deed("session", "finding", "s", CLEAR[0], "--seal", "carol", "--as", "a")
+    deed(
+        *("handoff", "create", "h", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "Call back"),
+        *("--body", CLEAR[1], "--criterion", CLEAR[2], "--trap", CLEAR[3], "--seal", "carol"),
+    )
+
+
+def files_with(folder: Path, text: str) -> list[Path]:
+    """Return the files below a folder that have a text in any of the encodings that a store might use."""
+    wanted = [text.encode("utf-8"), text.encode("utf-16-le"), text.lower().encode()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if any(each in path.read_bytes() for each in wanted)]
+
+
+def test_no_file_of_the_ledger_has_the_clear_text(own: Deed, tmp_path: Path) -> None:
+    project = own.home.parent
+    seal_everything(own)
+    own("session", "finding", "s", "Bergen is a town", "--as", "a")
+    own("search", "Carol", "--as", "a")
+    own("session", "end", "s", "--as", "a", "--summary", "Called")
+    own("handoff", "render", "h", "--as", "a", "--out", project / "h.md")
+    own("report", "show", "s", "--as", "a")
+    own("handoff", "show", "h", "--unseal", "--as", "b")
+    own("session", "show", "s", "--unseal", "--as", "b")
+    own("log", "--unseal", "--as", "b")
+    own("export", project / "bundle.tar")
+    own("backup", project / "backup.tar")
+    for text in CLEAR:
+        assert files_with(project, text) == []
+    assert len(files_with(project, "Bergen is a town")) > 2  # the search finds what is not sealed
+
+
+def test_an_amendment_seals_what_is_new_and_keeps_what_was_sealed(own: Deed) -> None:
+    seal_everything(own)
+    before = own.data("handoff", "show", "h", "--as", "a")
+    own("handoff", "amend", "h", "--as", "a", "--tried", "Wrote Carol a letter", "--seal", "carol")
+    after = own.data("handoff", "show", "h", "--as", "a")
+    assert after["notes"]["traps"] == before["notes"]["traps"]
+    assert after["task"] == before["task"]
+    assert after["notes"]["tried"][0].startswith("sealed:carol:")
+    assert files_with(own.home, "Wrote Carol a letter") == []
+    assert "Wrote Carol a letter" in own("handoff", "show", "h", "--unseal", "--as", "b")
+
+
+def test_the_notes_of_a_session_are_not_sealed_twice(own: Deed) -> None:
+    seal_everything(own)
+    (found,) = own.data("handoff", "show", "h", "--unseal", "--as", "b")["notes"]["found"]
+    assert found == CLEAR[0]
+
+
+def test_a_kept_artifact_is_sealed_with_its_handoff(own: Deed, tmp_path: Path) -> None:
+    own("seal", "create", "carol", "--as", "a")
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Dear Carol")
+    own(
+        *("handoff", "create", "h", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "Call back"),
+        *("--artifact", letter, "--seal", "carol"),
+    )
+    (artifact,) = own.data("handoff", "show", "h", "--as", "a")["notes"]["artifacts"]
+    assert files_with(own.home, "Dear Carol") == []
+    ref = artifact.partition("kept: ")[2].removesuffix(")")
+    own("blob", "get", ref, "-o", tmp_path / "stored", "--as", "a")
+    assert (tmp_path / "stored").read_bytes().startswith(b"DEEDSEAL")
+
+
+def test_a_secret_may_be_sealed(own: Deed) -> None:
+    own("seal", "create", "carol", "--as", "a")
+    own("session", "start", "s", "--as", "a")
+    secret = "password = 'kX9#mQ2$vL7pRz4W'"
+    own.refuses("SECRET_DETECTED", "session", "finding", "s", secret, "--as", "a")
+    own("session", "finding", "s", secret, "--seal", "carol", "--as", "a")
+    assert secret in own("session", "show", "s", "--unseal", "--as", "a")
+
+
+@pytest.mark.usefixtures("cheap_passphrases")
+def test_a_reader_gets_the_key_from_another_and_loses_it_by_the_erasure(
+    own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decisions_of_test: Path
+) -> None:
+    seal_everything(own)
+    exported = tmp_path / "carol.sealed"
+    own.refuses("KEY_LOCKED", "seal", "export", "carol", "--to", exported, "--as", "a")
+    with_passphrase("open sesame", own, "seal", "export", "carol", "--to", exported, "--as", "a")
+    assert decisions_of_test.joinpath("deedbook/seals").is_dir()
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "reader"))
+        trusted(own.home)
+        own.refuses("SUBJECT_KEY_MISSING", "session", "show", "s", "--unseal", "--as", "b")
+        own.refuses("SUBJECT_KEY_MISSING", "handoff", "show", "h", "--unseal", "--as", "b")
+        assert own.run("seal", "import", exported, "--as", "b").err.startswith("KEY_LOCKED")
+        assert with_passphrase("wrong", own.run, "seal", "import", exported).err.startswith("KEY_LOCKED")
+        with_passphrase("open sesame", own, "seal", "import", exported, "--as", "b")
+        assert CLEAR[0] in own("session", "show", "s", "--unseal", "--as", "b")
+    own("erase", "carol", "--reason", "She asked for it", "--yes", "--as", "rita")
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "reader"))
+        own.refuses("SUBJECT_ERASED", "session", "show", "s", "--unseal", "--as", "b")
+        size = own.size()
+        assert own.data("erase", "carol", "--as", "b")["key_destroyed"]
+        assert not own.data("erase", "carol", "--as", "b")["key_destroyed"]
+        assert own.size() == size
+
+
+def test_another_key_of_the_same_name_opens_nothing(own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seal_everything(own)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "reader"))
+    trusted(own.home)
+    own("seal", "create", "carol", "--as", "b")
+    own.refuses("SUBJECT_KEY_WRONG", "session", "show", "s", "--unseal", "--as", "b")
+
+
+def test_an_old_backup_does_not_bring_back_what_was_erased(own: Deed, tmp_path: Path) -> None:
+    seal_everything(own)
+    shutil.copytree(own.home.parent, tmp_path / "old")
+    own("backup", tmp_path / "old.tar")
+    own("erase", "carol", "--reason", "She asked for it", "--yes", "--as", "rita")
+    old = Deed(own._capsys, Place(trusted(tmp_path / "old/.deedbook")))
+    old.refuses("SUBJECT_KEY_MISSING", "session", "show", "s", "--unseal", "--as", "a")
+    bundle = Deed(own._capsys, None)
+    said = bundle.run("session", "show", "s", "--unseal", "--bundle", tmp_path / "old.tar")
+    assert "SUBJECT_KEY_MISSING: " in said.err
+
+
+def test_an_erasure_that_was_interrupted_is_finished_by_the_next(
+    own: Deed, monkeypatch: pytest.MonkeyPatch, decisions_of_test: Path
+) -> None:
+    seal_everything(own)
+    (key,) = decisions_of_test.glob("deedbook/seals/*/carol.key")
+    content = key.read_bytes()
+    own("erase", "carol", "--reason", "She asked for it", "--yes", "--as", "rita")
+    key.touch(mode=0o600)
+    key.write_bytes(content)  # as after a crash between the signature and the end of the key
+    own.refuses("SUBJECT_ERASED", "session", "show", "s", "--unseal", "--as", "a")
+    assert own.data("erase", "carol", "--as", "a")["key_destroyed"]
+    assert not key.exists()
+
+
+def test_an_untrusted_folder_opens_nothing_but_says_what_is_sealed(
+    own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal_everything(own)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "stranger"))
+    assert "[sealed for carol]" in own("session", "show", "s")
+    own.refuses("NOT_TRUSTED", "session", "show", "s", "--unseal")
+
+
+def test_keys_in_a_token(own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own for each call, as the library of a token reads its settings once a process."""
+    token = make_soft_token(tmp_path / "token")
+    config = f'[seal]\nkeys = "token"\nmodule = "{token.module}"\ntoken = "{LABEL}"\npin_file = "{token.pin_file}"\n'
+    (own.home / "config.toml").write_text(config)
+    trusted(own.home)
+
+    def deed(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "deedbook", "--home", own.home, *words]
+        return subprocess.run(
+            list(map(str, command)), env=os.environ | token.environment, capture_output=True, text=True, check=False
+        )
+
+    for words in (
+        ("seal", "create", "carol", "--as", "a"),
+        ("session", "start", "s", "--as", "a"),
+        ("session", "finding", "s", CLEAR[0], "--seal", "carol", "--as", "a"),
+    ):
+        assert deed(*words).returncode == 0
+    assert CLEAR[0] in deed("session", "show", "s", "--unseal", "--as", "a").stdout
+    assert files_with(own.home, CLEAR[0]) == []
+    assert deed("seal", "export", "carol", "--to", tmp_path / "key", "--as", "a").stderr.startswith("SUBJECT_KEY_FIXED")
+    shutil.copytree(tmp_path / "token", tmp_path / "before")
+    assert deed("erase", "carol", "--reason", "She asked", "--yes", "--as", "rita").returncode == 0
+    assert deed("session", "show", "s", "--unseal", "--as", "a").stderr.startswith("SUBJECT_ERASED")
+
+
+def test_a_person_is_asked_before_an_erasure(own: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
+    seal_everything(own)
+    asked: list[str] = []
+
+    def confirm(question: str, **_: Any) -> bool:
+        asked.append(question)
+        raise seals.click.Abort
+
+    monkeypatch.setattr(seals.App, "has_terminal", True)
+    monkeypatch.setattr(seals.click, "confirm", confirm)
+    assert own.run("erase", "carol", "--reason", "x", "--as", "rita").code != 0
+    assert asked == ["Erase all that is sealed for carol, for ever?"]
+    assert CLEAR[0] in own("session", "show", "s", "--unseal", "--as", "a")
