@@ -46,7 +46,8 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
 
     ``drawn`` maps answers of the generator to the temporary ids that are not nodes yet, with digests of their thoughts.
     ``problem``, ``config``, ``prompts`` and ``faulty`` are digests: of the problem, the configuration, and each role's
-    prompts with a usable answer of a model, and with an unusable one since the last resumption.
+    prompts with a usable answer of a model, and with an unusable one since the last resumption. ``is_redacted``: the
+    texts of an event are erased. From then on, texts are not compared any more: the gate compared them before.
     """
 
     roles: dict[str, tuple[str, str]]
@@ -61,6 +62,7 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     problem: bytes = b""
     config: bytes = b""
     faulty: dict[str, tuple[bytes, ...]] = {}
+    is_redacted: bool = False
 
 
 # Request type → its sender, its receiver, and the type of its answer.
@@ -90,6 +92,8 @@ def transition(state: TotState | None, event: Event) -> TotState:
         return _started(state, event, data)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"there is no task {event.name}: start it first (tot.started)")
+    if event.erased is not None:
+        state = replace(state, is_redacted=True)
     if isinstance(data, kinds.SideStatement):
         return _side_statement(state, event, data)
     _require_going(state, event)
@@ -123,7 +127,8 @@ def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> To
     if len({key for _, key in roles.values()}) != len(roles):
         message = "each role needs a key of its own, so that no role answers itself"
         raise Refused("INVALID_FIELD", message, path="$.data.roles")
-    started = TotState(roles, problem=digest_of((data.problem, data.task_type)))
+    problem = digest_of((data.problem, data.task_type))
+    started = TotState(roles, problem=problem, is_redacted=event.erased is not None)
     _require_role(started, event, "orchestrator", data.task_id)
     return started
 
@@ -197,8 +202,8 @@ def _with_request(state: TotState, event: Event, data: kinds.Question) -> TotSta
         _require_search(state, kind)
     nodes, about, config = state.nodes, list[kinds.ThoughtNode](), state.config
     payload = data.payload
-    if isinstance(payload, kinds.DecomposePayload) and digest_of((payload.problem, payload.task_type)) != state.problem:
-        raise Refused("INVALID_FIELD", "the problem differs from the task's problem", path="$.data.payload.problem")
+    if isinstance(payload, kinds.DecomposePayload):
+        _require_same_problem(state, payload)
     match data:
         case kinds.DecomposeTask():
             pass
@@ -219,6 +224,11 @@ def _with_request(state: TotState, event: Event, data: kinds.Question) -> TotSta
     _same(state, about, is_path=isinstance(data, kinds.SynthesizeSolution))
     request = Request(kind, tuple(node.id for node in about))
     return replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes, config=config)
+
+
+def _require_same_problem(state: TotState, payload: kinds.DecomposePayload) -> None:
+    if not state.is_redacted and digest_of((payload.problem, payload.task_type)) != state.problem:
+        raise Refused("INVALID_FIELD", "the problem differs from the task's problem", path="$.data.payload.problem")
 
 
 def _with_answer(state: TotState, event: Event, request: str, data: kinds.Answer) -> TotState:
@@ -309,7 +319,7 @@ def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> 
         thought = left.pop(temp_id, None)
         if thought is None:
             raise Refused("INVALID_FIELD", f"that answer has no unused candidate {temp_id}", path="$.data.temp_ids")
-        if thought != digest_of((node.parent_id, node.content, node.action_type)):
+        if not state.is_redacted and thought != digest_of((node.parent_id, node.content, node.action_type)):
             raise Refused("INVALID_FIELD", f"node {node.id} differs from its candidate", path="$.data.nodes")
     return {cause: ids for cause, ids in state.drawn.items() if cause != source} | ({source: left} if left else {})
 
@@ -347,7 +357,7 @@ def _known(state: TotState, ids: Iterable[str]) -> None:
 def _same(state: TotState, nodes: list[kinds.ThoughtNode], *, is_path: bool = False) -> None:
     for node in nodes:
         _known(state, [node.id])
-        if state.nodes[node.id].content != content_digest(node):
+        if not state.is_redacted and state.nodes[node.id].content != content_digest(node):
             raise Refused("INVALID_FIELD", f"node {node.id} differs from the tree's node", node_id=node.id)
     above = (None, *(node.id for node in nodes))
     if is_path and any(node.parent_id != parent for node, parent in zip(nodes, above, strict=False)):
@@ -384,6 +394,8 @@ def _require_searched(state: TotState, data: kinds.SearchComplete) -> None:
     Stats and frontier follow from them and are not checked: views show their own beside the explorer's.
     """
     _same(state, data.payload.best_path, is_path=True)
+    if state.is_redacted:
+        return
     digest, path, tree = tree_digest(state.nodes), node_states(data.payload.best_path), data.payload.tree
     is_same = data.payload.tree_digest == digest and path.items() <= state.nodes.items()
     if tree is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+import tot_story
 from building import Ledger
 from event_examples import EXAMPLES, PROTO
 
@@ -14,7 +16,7 @@ from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import RedactionProposed, RoleRevoked
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.handoff import HandoffCancelled
@@ -226,3 +228,17 @@ def test_process_that_was_open_goes_on_with_the_rewritten_file(ledger: Ledger) -
     assert ledger.head()[0] == other_size + 1
     ledger.emit("alice", "session/s", FindingLogged(finding="more"))
     assert read_stored(decode_entry(entries_of(ledger.log)[index]).body).remnant is not None
+
+
+def test_each_message_of_a_search_can_be_erased(ledger: Ledger) -> None:
+    tot_story.register(ledger)
+    tot_story.play(ledger)
+    before = ledger.head()[0]
+    for index in range(before):
+        if ledger.event(index).stream.startswith("tot/"):
+            with contextlib.suppress(Refused):  # a message without texts
+                ledger.emit("root", "ledger", ledger.redaction(index))
+    finish_erasures(ledger.log)
+    erased = [index for index in range(before) if ledger.event(index).erased]
+    assert len(erased) > 10
+    assert replayed(entries_of(ledger.log)).refused == {}
