@@ -151,6 +151,7 @@ CODES: dict[str, Code] = {
     "SEARCH_EXHAUSTED": Code(Exit.NOT_FOUND, False, "The search reached its limits without a solution."),
     "SEARCH_STOPPED": Code(Exit.NOT_FOUND, False, "The user stopped the search for good."),
     # Verification.
+    "ERASED_BODY_SERVED": Code(Exit.UNVERIFIED, False, "The ledger still sends a body that its log says was erased."),
     "VERIFICATION_FAILED": Code(Exit.UNVERIFIED, False, "The verified data is not what it claims to be."),
     "HISTORY_CHANGED": Code(Exit.UNVERIFIED, False, "The log differs from the one read before, or is shorter."),
     "NOT_WITNESSED": Code(Exit.UNVERIFIED, True, "Too few witnesses have cosigned the checkpoint for the policy."),

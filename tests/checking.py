@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from deedbook.ledger.admission.replay import Replay, read_entry
 from deedbook.ledger.admission.state import MemoryState
-from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import decode_entry, entry_leaf, event_id, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.format.merkle import root_of, verify_inclusion
 from deedbook.ledger.limits import clock_forward_max_ms
-from deedbook.ledger.log.keys import HEAD_KEY, QUOTA_PREFIX
+from deedbook.ledger.log.keys import HEAD_KEY, NOT_REPLAYED
 
 if TYPE_CHECKING:
     from deedbook.ledger.format.envelope import Entry
@@ -36,11 +36,11 @@ def packed(replay: Replay) -> dict[bytes, bytes]:
 
 
 def stored_state(log: Log) -> dict[bytes, bytes]:
-    """Return all state records as they are stored, without the head and what gates count of quotas."""
+    """Return all state records as they are stored, without the head and what no entry explains."""
     with log.tables.reading() as txn:
         state = dict(log.tables.items(txn, log.tables.state, b""))
     del state[HEAD_KEY]
-    return {key: record for key, record in state.items() if not key.startswith(QUOTA_PREFIX)}
+    return {key: record for key, record in state.items() if key[:1] not in NOT_REPLAYED}
 
 
 def stored_entries(log: Log) -> list[bytes]:
@@ -65,11 +65,11 @@ def check_log(log: Log) -> list[str]:
             assert verify_inclusion(leaves[index], index, len(data), snapshot.inclusion_proof(index), root)
         ids = [event_id(entry.commitment) for entry in entries]
         for index, (entry, identity) in enumerate(zip(entries, ids, strict=True)):
-            assert snapshot.index_of(decode_body(entry.body)[0].stream, identity) == index
+            assert snapshot.index_of(read_stored(entry.body).body.stream, identity) == index
     with log.tables.reading() as txn:
         assert txn.stat(log.tables.ids)["entries"] == txn.stat(log.tables.entries)["entries"] == len(data)
     for before, after in itertools.pairwise(entries):
-        is_set = decode_body(after.body)[0].kind in {"ledger.clock_set", "ledger.history_reset"}
+        is_set = read_stored(after.body).body.kind in {"ledger.clock_set", "ledger.history_reset"}
         assert is_set or 0 <= after.accepted_ms - before.accepted_ms <= clock_forward_max_ms
     _check_signatures(entries)
     assert packed(replayed(data)) == stored_state(log)

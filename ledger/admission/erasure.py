@@ -124,6 +124,11 @@ def check_confirmed(snapshot: Snapshot) -> None:
             raise Corrupted(refusal.code, refusal.message, index=index)
 
 
+def erased_count(snapshot: Snapshot) -> int:
+    """Return how many bodies the redactions of a log erased. It never decreases."""
+    return sum(record.done is not None for record in snapshot.redactions().values())
+
+
 def _replayed_state(snapshot: Snapshot, progress: Callable[[int, int], None]) -> dict[bytes, bytes]:
     """Return the state of the log, replayed from its entries: records may hold erased texts, too."""
     memory = MemoryState()

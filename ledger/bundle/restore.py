@@ -250,7 +250,7 @@ def restore(
                     trust.adopt(home.path, work.fingerprint, now())
             finally:
                 # After an error, a home that was made for this restore is removed completely.
-                has_failed = not (home.path / "log" / FILE).exists()
+                has_failed = not home.is_local()
                 shutil.rmtree(home.path if is_new and has_failed else folder, ignore_errors=True)
         return restored
 
@@ -269,7 +269,7 @@ class _PresentLog(NamedTuple):
 
 def _read_present(home: Home, size_of_backup: int = 0) -> _PresentLog | None:
     """Return the log in a home, None when there is none. The key files name the ledger of a damaged log."""
-    if not (home.path / "log" / FILE).exists():
+    if not home.is_local():
         return None
     try:
         with Log(home.path, map_size=read_config(home.path).map_size_bytes) as log:

@@ -101,6 +101,11 @@ class AsyncConnection:
         """The server in use."""
         return self._servers[self._server_index]
 
+    @property
+    def server(self) -> str:
+        """The address of the node that answers now."""
+        return self._server
+
     def _next_server(self) -> None:
         self._server_index = (self._server_index + 1) % len(self._servers)
 

@@ -25,8 +25,8 @@ from deedbook.ledger.bus.stream import Generation, stream_info
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.authority import HistoryReset
-from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.envelope import decode_entry, entry_leaf
 from deedbook.ledger.log.keys import key_key
 from deedbook.ledger.log.log import Log
@@ -188,6 +188,11 @@ def entry_at(seq: int, message: RawStreamMsg | None, *, verify: bool = True) -> 
     return entry.encode() if index == seq - 1 else None
 
 
+def is_same_entry(entry: bytes, other: bytes) -> bool:
+    """Whether two copies are the same entry of the tree: one of them may lack its body, which was erased."""
+    return entry == other or entry_leaf(entry) == entry_leaf(other)
+
+
 async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tuple[int, bytes]:
     """Return (size, root) of the stream's tree: the shared entries and the stream's entries after them.
 
@@ -229,11 +234,11 @@ async def _is_abandoned(client: Client, history: LostHistory, log: Log) -> bool:
 def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMsg | None) -> bool:
     """Whether a message is an acknowledged entry of this ledger that the log does not hold at its index."""
     data = entry_at(seq, message)
-    if data is None or (seq <= snapshot.size and snapshot.entry(seq - 1) == data):
+    if data is None or (seq <= snapshot.size and is_same_entry(snapshot.entry(seq - 1), data)):
         return False
     entry = decode_entry(data)
     try:
-        body, _ = decode_body(entry.body)
+        body = read_stored(entry.body).body
     except Refused:
         return False
     owner = snapshot.record(key_key(entry.key.hex()))
@@ -247,6 +252,7 @@ async def _shared_size(client: Client, generation: Generation, log: Log, first: 
         middle = (low + high) // 2
         data = entry_at(middle + 1, (await read_messages(client, generation, middle + 1, middle + 1))[middle + 1])
         with log.snapshot() as snapshot:
-            is_same = data is None or snapshot.entry(middle) == data  # a damaged or lost message is not another history
+            # A damaged or lost message is not another history.
+            is_same = data is None or is_same_entry(snapshot.entry(middle), data)
         low, high = (middle + 1, high) if is_same else (low, middle)
     return low

@@ -41,6 +41,11 @@ class Connection:
             self._stop_loop()
             raise
 
+    @property
+    def server(self) -> str:
+        """The address of the node that answers now."""
+        return self._inner.server
+
     def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, wait_s: float = 0.0
     ) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from deedbook.ledger.bus.message import headers_of
 from deedbook.ledger.bus.stream import Generation, raise_degraded, scrub_quick, stream_info
 from deedbook.ledger.bus.subjects import event_subject
 from deedbook.ledger.errors import Corrupted, Unavailable
-from deedbook.ledger.format.codec import UNREADABLE, json_decoder, read_json
-from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.codec import UNREADABLE, read_json
+from deedbook.ledger.format.envelope import decode_entry, head_of
 from deedbook.ledger.format.merkle import inclusion_proof, subtrees_of
 from deedbook.ledger.log.log import Log
 
@@ -233,16 +233,6 @@ class StreamPublisher:
             raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer is not readable: {error}") from error
 
 
-class _Address(msgspec.Struct):
-    """The fields of a body that are part of its subject."""
-
-    kind: str
-    stream: str
-
-
-_address = json_decoder(_Address)
-
-
 class Outbox:
     """Reads the messages of one log from any index."""
 
@@ -274,8 +264,8 @@ def messages_of(
             batch_start = index - entry.batch_index
             paths = _paths(unit(batch_start, entry.batch_size), batch_start, entry.batch_size)
         path = paths[entry.batch_index] if entry.batch_size > 1 else []
-        address = _address.decode(entry.body)
-        subject = event_subject(ledger, address.kind, address.stream)
+        head = head_of(entry.body)
+        subject = event_subject(ledger, head.kind, head.stream)
         headers, unit_left = headers_of(index, entry, path), entry.batch_size - 1 - entry.batch_index
         messages.append(OutboundMessage(index, subject, entry.body, headers, entry.leaf(), unit_left))
     return messages

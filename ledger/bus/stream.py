@@ -1,10 +1,17 @@
-"""The log stream: make it, check that it is unchanged, and retire a damaged one.
+"""The log stream: make it, check that it is unchanged, and retire a damaged one or one that holds an erased body.
 
 The server forbids deleting or purging its messages. But an operator can still give it a ``max_age`` that empties it,
 narrow its subjects, or delete it whole. A server can come back from a damaged disk with an unchanged last sequence and
 missing messages (all measured). So the node compares the stream with the ledger's record. Any difference is
 ``BUS_DEGRADED``: stop publishing, and build the next generation from the log. A damaged stream is never repaired. The
 quick check does not detect altered content; ``StreamPublisher.scrub`` compares every message.
+
+**A redaction** begins the next generation, too. It is filled from the log, so it carries the remnant in place of the
+erased body, and then the generations before it are deleted with their files. Each stream says in its metadata how many
+bodies were erased when it was made (``Generation.redactions``), so any node sees, also after a crash, whether it still
+holds one. Rejected: deleting the one message with "secure erase". The server overwrites it in the stream's own file,
+but not in the Raft log, where each of three servers keeps it for an unknown time (measured). And every reader would
+have to tell this hole from a loss, and trust a node to fill it.
 """
 
 from __future__ import annotations
@@ -21,19 +28,23 @@ from deedbook.ledger.bus.subjects import event_pattern, live_subject, log_stream
 from deedbook.ledger.errors import Unavailable
 
 _NO_LIMIT: Final = (None, 0, -1)
+_REDACTIONS: Final = "deedbook_redactions"
+HOLDS_ERASED: Final = "it holds the body of an entry that was erased"
 
 
 @dataclass(frozen=True)
 class Generation:
     """One log stream, as the ledger records it; ``created`` is None until the stream is made.
 
-    ``first_seq`` is the index + 1 of its first event.
+    ``first_seq`` is the index + 1 of its first event. ``redactions`` is the number of bodies that were erased in the
+    log when the stream was made: it holds every body that was erased later.
     """
 
     ledger: str
     number: int = 1
     first_seq: int = 1
     created: str | None = None
+    redactions: int = 0
 
     @property
     def name(self) -> str:
@@ -57,6 +68,7 @@ def log_stream_config(generation: Generation, replicas: int = 1) -> StreamConfig
         allow_direct=True,
         first_seq=generation.first_seq,
         republish=RePublish(src=event_pattern(generation.ledger), dest=live_subject(generation.ledger)),
+        metadata={_REDACTIONS: str(generation.redactions)},
     )
 
 
@@ -108,6 +120,12 @@ def created_of(info: StreamInfo) -> str | None:
     return info.created.isoformat() if info.created else None
 
 
+def redactions_of(info: StreamInfo) -> int:
+    """Return how many bodies were erased when the stream was made; 0 if it does not say so in its metadata."""
+    stated = (info.config.metadata or {}).get(_REDACTIONS, "")
+    return int(stated) if stated.isdecimal() else 0
+
+
 def raise_degraded(expected: Generation, faults: list[str], **details: Any) -> None:
     """Raise ``BUS_DEGRADED`` if the stream has faults."""
     if faults:
@@ -141,11 +159,11 @@ async def open_stream(client: Client, generation: Generation, replicas: int = 1)
             # If we crash before the caller records it, the next call finds this stream and uses it. The publisher
             # compares its content when it starts.
     raise_degraded(generation, scrub_quick(info, generation))
-    return replace(generation, created=created_of(info))
+    return replace(generation, created=created_of(info), redactions=redactions_of(info))
 
 
 async def next_generation(
-    client: Client, retiring: Generation, *, first_index: int = 0, replicas: int = 1
+    client: Client, retiring: Generation, *, first_index: int = 0, redactions: int = 0, replicas: int = 1
 ) -> Generation:
     """Retire a log stream and return the next, empty generation: publishing then fills it from the log.
 
@@ -154,7 +172,7 @@ async def next_generation(
     """
     await retire(client, retiring)
     # If we crash here, the old stream is retired and there is no new one. Retiring it again changes nothing.
-    following = Generation(retiring.ledger, retiring.number + 1, first_index + 1)
+    following = Generation(retiring.ledger, retiring.number + 1, first_index + 1, redactions=redactions)
     return await open_stream(client, following, replicas)
 
 
@@ -169,3 +187,26 @@ async def retire(client: Client, retiring: Generation) -> None:
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise  # A lost stream needs no retiring, but an unreachable one may still exist.
+
+
+async def delete_erased(client: Client, current: Generation) -> list[str]:
+    """Delete the retired streams that hold a body which was erased before ``current`` was made; return their names.
+
+    Only after ``current`` holds the whole log. If we crash here, the next call goes on. Raises Unavailable:
+    ``BUS_UNAVAILABLE``.
+    """
+    deleted: list[str] = []
+    for number in range(current.number - 1, 0, -1) if current.redactions else ():
+        old = Generation(current.ledger, number)
+        try:
+            info = await stream_info(client, old)
+            if redactions_of(info) >= current.redactions:
+                continue
+            with bus_errors(f"deleting log stream {old.name}"):
+                await client.jetstream(timeout=limits.request_timeout_s).delete_stream(old.name)
+        except Unavailable as error:
+            if error.code != "BUS_DEGRADED":
+                raise
+            continue  # it was deleted or lost earlier
+        deleted.append(old.name)
+    return deleted

@@ -114,7 +114,8 @@ class LocalClient(LocalReader):
     @cached_property
     def streams(self) -> StreamReader:
         file = None if self.settings.only_looks else self.trust_store.authority_file
-        return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
+        is_pinned = pinned_root(self.settings.home, self.ledger) is not None
+        return StreamReader(self, file, lambda: f"the log in {self.settings.home}", is_pinned=is_pinned)
 
     def agents(self) -> list[AgentRecord]:
         with self.log.snapshot() as snapshot:

@@ -151,7 +151,8 @@ class RemoteClient(RemoteReads, Resource):
     @cached_property
     def streams(self) -> StreamReader:
         file = None if self.settings.only_looks else self._greeter.history.trust_store.authority_file
-        return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
+        is_pinned = pinned_root(self.settings.home, self.ledger) is not None
+        return StreamReader(self, file, lambda: f"the node at {self._connection.server}", is_pinned=is_pinned)
 
     def submit(self, submission: Submission) -> list[Accepted]:
         return self.spool.submit(submission, self.send, may_store=self.settings.spool)

@@ -8,12 +8,16 @@ The reader checks each entry of authority once. It caches the result in this obj
 store for other processes. The result belongs to a head that the log must continue. Each record is stored with the index
 since which it is valid, so that an old entry is checked against the authority of its time. The object also caches the
 streams that it read last, as of their head, and checks only newer entries when it reads them again.
+
+A body that was erased since must not stay in a cache: after a redaction of anything cached, the reader forgets all of
+it, also in the file, and reads again. A node that then still sends the body is an error that names the node.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from collections.abc import Callable
 from copy import copy
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +32,7 @@ from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.events.remnant import digest_of
 from deedbook.ledger.format.codec import UNREADABLE, encode_packed, read_msgpack
 from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf
 from deedbook.ledger.format.merkle import verify_inclusion
@@ -37,8 +42,9 @@ from deedbook.ledger.home.location import resolved
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from deedbook.ledger.lifecycle.gate_state import GateState
 from deedbook.ledger.lifecycle.handoff import HandoffState
+from deedbook.ledger.lifecycle.redaction import Erasure, SignedErasure
 from deedbook.ledger.log import keys
-from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, GATE_STATE_KEY, agent_key, key_key
+from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, GATE_STATE_KEY, agent_key, key_key, redaction_key
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.records import StreamRecord, StreamState
 from deedbook.ledger.proof.checkpoint import NOTE_KEY, CheckpointVerifier, open_stream_heads, parse_vkey, verifiers_of
@@ -56,9 +62,10 @@ R = TypeVar("R")
 authority_file_max_bytes: Final = 64 * 1024**2
 streams_cached_max_bytes: Final = 8 * 1024**2
 _cached_overhead_bytes: Final = 4096
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 _DIGEST_SIZE: Final = 32
-_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"g", b"n", b"v", b"t"})
+_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"g", b"n", b"v", b"t", b"r"})
+_ABSENT: Final = Erasure("", "")
 # The answer when a rule reads another stream: a stream that blocks nothing.
 _DONE: Final = StreamRecord(1, 0, HandoffState("", "", "", "verified", "", (), "completed", (), ()))
 
@@ -130,6 +137,22 @@ class Authority:
         """Return the state of the gate as it was before the entry at ``index``."""
         return self.record(GATE_STATE_KEY, index) or GateState()
 
+    def erasures(self, index: int) -> dict[int, SignedErasure]:
+        """Return what redactions before the entry at ``index`` erased, by the index of the erased entry."""
+        prefix, erasures = redaction_key(0)[:1], dict[int, SignedErasure]()
+        for key in self.stored.records:
+            if key[:1] == prefix:
+                erased = int.from_bytes(key[1:], "big")
+                record = self.record(redaction_key(erased), index)
+                if record is not None and record.done is not None:
+                    erasures[erased] = record.done
+        return erasures
+
+    def knows(self, index: int) -> bool:
+        """Whether the entry at ``index`` is an event of authority that was checked."""
+        position = self.count(index)
+        return self.stored.indexes[position : position + 1] == [index]
+
     def add(self, index: int, records: dict[bytes, Any]) -> None:
         """Add the event at ``index``, and the records that it changed."""
         self.stored.indexes.append(index)
@@ -141,9 +164,20 @@ class Authority:
 class StreamReader:
     """Reads and checks streams of one ledger, for callers that act on them. Threads may share it."""
 
-    def __init__(self, client: LogReads, file: Path | None, *, is_pinned: bool = False) -> None:
-        """Store checked authority in ``file`` (None: only in memory). ``is_pinned``: the user pinned the root key."""
+    def __init__(
+        self,
+        client: LogReads,
+        file: Path | None,
+        source: Callable[[], str] = lambda: "the node",
+        *,
+        is_pinned: bool = False,
+    ) -> None:
+        """Store checked authority in ``file`` (None: only in memory). ``is_pinned``: the user pinned the root key.
+
+        ``source`` names, in errors, who answers now.
+        """
         self.is_pinned = is_pinned
+        self._source = source
         self._client = client
         self._file = file
         self._lock = threading.Lock()
@@ -214,9 +248,8 @@ class StreamReader:
         request = StreamRequest(stream, start=start, authority_start=authority.start, known_size=known.size)
         page = self._client.stream(request)
         if known.size and not is_continued(known, replace(page.consistency_proof, path=page.known_path)):
-            # The stored authority is of an abandoned history, or of another copy: begin with entry 0.
-            self.authority, self._runs, self._cached_bytes = self._empty_authority(), {}, 0
-            return self._read(stream, size)
+            # The stored authority is of an abandoned history, or of another copy.
+            return self._read_again(stream, size)
         run = (
             cached.fork(page.consistency_proof)
             if cached
@@ -233,6 +266,10 @@ class StreamReader:
                 replace(request, start=start, authority_start=start, size=page.consistency_proof.size)
             )
         last_ms = run.check_end(page.last)
+        if (erased := run.check_erasures(request.authority_start)) is not None:
+            if cached or request.authority_start:
+                return self._read_again(stream, size)
+            raise self._still_served(*erased)
         if vkeys := self._client.trust_store.checkpoint_keys:  # only readers on the bus have them
             # The checked authority says which keys may sign at this head: a removed node's key may not.
             keys = authority.record(CHECKPOINT_KEYS_KEY, run.head.size) or CheckpointKeys()
@@ -243,6 +280,17 @@ class StreamReader:
         while self._cached_bytes > streams_cached_max_bytes:
             self._cached_bytes -= self._runs.pop(next(iter(self._runs))).size_bytes  # the one that was read longest ago
         return CheckedStream(stream, run.entries, run.ignored, run.state_at_size, run.head, last_ms, ends)
+
+    def _read_again(self, stream: str, size: int | None) -> CheckedStream:
+        """Forget all that is cached, and read from entry 0 on."""
+        self.authority, self._runs, self._cached_bytes = self._empty_authority(), {}, 0
+        self.folds.clear()
+        return self._read(stream, size)
+
+    def _still_served(self, index: int, erasure: SignedErasure) -> Corrupted:
+        message = f"{self._source()} still sends the body of entry {index}, which {erasure.by} erased with entry \
+{erasure.index}. It is not shown. Read from another node, and tell the operator of this one"
+        return Corrupted("ERASED_BODY_SERVED", message, index=index, redaction=erasure.index, source=self._source())
 
     def _empty_authority(self) -> Authority:
         return Authority(_StoredAuthority(_FORMAT, self._client.ledger, TrustedHead(0, ""), [], {}))
@@ -289,12 +337,14 @@ class _Run:
         self._authority = authority
         self._record: StreamRecord | None = None
         self._ids: dict[str, tuple[str, int]] = {}
+        self._remnants: dict[int, Erasure | None] = {}
         self._last = -1
 
     def fork(self, consistency_proof: ConsistencyProof) -> _Run:
         """Return a copy that continues under the head of ``consistency_proof``."""
         run = copy(self)
         run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}  # noqa: SLF001 - its own class
+        run._remnants = {**self._remnants}  # noqa: SLF001 - as above
         run.head, run._size = consistency_proof.head, consistency_proof.size  # noqa: SLF001 - as above
         return run
 
@@ -309,6 +359,7 @@ class _Run:
         if not is_signed(entry, proven.batch_path):
             raise unproven(f"the signature of entry {index} is not valid", index=index)
         self._last = index
+        self._remnants[index] = Erasure(candidate.id, digest_of(entry.body)) if candidate.remnant is not None else None
         replay = self._replay_before(index, entry, body.stream)
         replayed, state = replay.step(index, entry, candidate), replay.state
         if replayed.misplaced is not None:
@@ -357,6 +408,25 @@ class _Run:
         if entry.authority_version != received:
             raise unproven(f"it sent {received} of {entry.authority_version} entries of authority", size=self.head.size)
         return entry.accepted_ms
+
+    def check_erasures(self, authority_start: int) -> tuple[int, SignedErasure] | None:
+        """Check that a redaction names what is left of each erased body; return one whose body is here all the same.
+
+        That may also be an event of authority that was checked earlier, before ``authority_start``. Raises Corrupted:
+        an entry lost its body without a redaction.
+        """
+        erasures = self._authority.erasures(self.head.size)
+        for index, remnant in self._remnants.items():
+            signed = erasures.get(index)
+            if remnant is not None and (signed is None or replace(signed.erasure, blobs=()) != remnant):
+                raise unproven(
+                    f"the body of entry {index} is missing, and no redaction names what is left", index=index
+                )
+        for index, signed in erasures.items():
+            was_checked = index < authority_start <= signed.index and self._authority.knows(index)
+            if was_checked or self._remnants.get(index, _ABSENT) is None:
+                return index, signed
+        return None
 
     def check_length(self, note: str, verifiers: list[CheckpointVerifier]) -> None:
         """Check that the stream has as many entries as a key of the ledger signed in ``note``."""

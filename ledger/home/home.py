@@ -40,7 +40,7 @@ from deedbook.ledger.format.identity import (
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import GIT_FOLDER, VIEWS_FILE
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, covers, is_delegable, to_ms
-from deedbook.ledger.log.environment import FILE
+from deedbook.ledger.log.environment import FILE, finish_swap
 from deedbook.ledger.proof.checkpoint import CheckpointKey
 from deedbook.ledger.system.files import as_unavailable, read_regular, write_whole
 
@@ -125,8 +125,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "log" / FILE
 
     def is_local(self) -> bool:
-        """Whether the log is in this folder (a remote agent's folder has only keys)."""
-        return self.log_file.is_file()
+        """Whether the log is in this folder (a remote agent's folder has only keys).
+
+        A process that was killed while it replaced the log's file left it under another name (``log.rewrite``).
+        """
+        return finish_swap(self.log_file.parent) and self.log_file.is_file()
 
     def checkpoint_key(self, origin: str, public: Collection[str]) -> CheckpointKey:
         """Return the checkpoint key of this folder, if its public half is among ``public`` (hex).

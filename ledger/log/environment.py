@@ -37,6 +37,8 @@ _LOCK_FILE: Final = "lock.mdb"
 _lock_file_bytes: Final = 4096 + 64 * limits.readers_max
 """More than LMDB needs for its header and one line for each reader; LMDB takes the size that it finds."""
 _free_min_bytes: Final = 1024**2
+_swaps_seen_max: Final = 100
+"""Each time that the file has no name, another process has come so far with another rewriting."""
 
 
 def log_not_found(path: Path) -> Unavailable:
@@ -67,7 +69,7 @@ class Environment:
         self._file = self.path / FILE
         self.setting = setting
         self._names, self.map_size = tuple(tables), map_size
-        self._users, self._is_awaited = 0, False
+        self._users = self._waiting = 0
         self._turn, self._nested = threading.Condition(), threading.local()
         if create:
             finish_swap(self.path)
@@ -76,33 +78,60 @@ class Environment:
         self._open(create=create)
 
     def _open(self, *, create: bool = False) -> None:
+        """Open the file that has our name; again if another process replaces it meanwhile (``log.rewrite``).
+
+        Else we could write into a file without a name. A file that we hold open keeps its number. So if the name leads
+        to it before and after, LMDB opened it, too.
+        """
         with translate_errors(self.path, self.setting):
-            check_data_file(self._file, may_be_new=create)
-            self.is_read_only = is_read_only(self.path)
-            if create and not self.is_read_only:
-                _allocate_lock_file(self.path)
-            self.env = lmdb.open(
-                str(self.path),
-                map_size=self.map_size,
-                max_dbs=8,
-                max_readers=limits.readers_max,
-                metasync=True,
-                sync=True,
-                writemap=False,
-                max_spare_txns=4,
-                readonly=self.is_read_only,
-                lock=not self.is_read_only,
-                create=not self.is_read_only,
-            )
-            try:
-                self._last_transaction = 0
-                self.env.reader_check()
-                opened = self._file.stat()
-                self._opened, self._file_bytes = _identity(opened), opened.st_size
-                self.tables = {name: self._table(name) for name in self._names}
-            except BaseException:
-                self.env.close()  # else this process could not open it again
-                raise
+            for _ in range(_swaps_seen_max):
+                descriptor = None if self._present() is None else self._hold()
+                try:
+                    self._open_file(create=create)
+                    if descriptor is None or self._is_named(os.fstat(descriptor)):
+                        return
+                    self.env.close()
+                except (OSError, lmdb.Error):
+                    if descriptor is None or self._is_named(os.fstat(descriptor)):
+                        raise
+                finally:
+                    if descriptor is not None:
+                        os.close(descriptor)
+            raise OSError(errno.EBUSY, "other processes replace its file again and again")
+
+    def _hold(self) -> int | None:
+        try:
+            return os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None  # opening it says why
+
+    def _open_file(self, *, create: bool) -> None:
+        check_data_file(self._file, may_be_new=create)
+        self.is_read_only = is_read_only(self.path)
+        if create and not self.is_read_only:
+            _allocate_lock_file(self.path)
+        self.env = lmdb.open(
+            str(self.path),
+            map_size=self.map_size,
+            max_dbs=8,
+            max_readers=limits.readers_max,
+            metasync=True,
+            sync=True,
+            writemap=False,
+            max_spare_txns=4,
+            readonly=self.is_read_only,
+            lock=not self.is_read_only,
+            create=create and not self.is_read_only,  # never the folder of a log that is being replaced
+        )
+        try:
+            self._last_transaction = 0
+            self.env.reader_check()
+            opened = self._file.stat()
+            self._opened, self._file_bytes = _identity(opened), opened.st_size
+            self.tables = {name: self._table(name) for name in self._names}
+        except BaseException:
+            self.env.close()  # else this process could not open it again
+            raise
 
     def close(self) -> None:
         """Close the environment; every transaction must have ended."""
@@ -157,14 +186,8 @@ class Environment:
         """Count a transaction of this process; if the file was rewritten, first wait for the others and open it."""
         depth = getattr(self._nested, "depth", 0)
         with self._turn:
-            present = self._present()
-            if depth == 0 and present is not None and _identity(present) != self._opened:
-                self._is_awaited = True
-                self._turn.wait_for(lambda: self._users == 0)
-                self._is_awaited = False
-                self._open_rewritten()
-                present = self._present()
-            self._check_present(present)
+            if depth == 0:  # a transaction within another one of this thread uses the same file, whatever came since
+                self._check_present()
             self._users += 1
         self._nested.depth = depth + 1
         try:
@@ -173,8 +196,30 @@ class Environment:
             self._nested.depth = depth
             with self._turn:
                 self._users -= 1
-                if self._is_awaited:
+                if self._waiting:
                     self._turn.notify_all()
+
+    def _check_present(self) -> None:
+        """Check that the open file is still the one in the folder, or was rewritten, and not shorter.
+
+        Each round looks at the file once: between two looks another process may replace it.
+        """
+        known_bytes = self._file_bytes  # read before stat: another thread may see it longer
+        while (present := self._present()) is not None and _identity(present) != self._opened:
+            # We would acknowledge entries in a file without a name, and nobody else would ever see them.
+            self._waiting += 1
+            self._turn.wait_for(lambda: self._users == 0)
+            self._waiting -= 1
+            self._open_rewritten()
+            known_bytes = self._file_bytes
+        if present is None:
+            message = f"{self._file} was removed while it was open: start this process again"
+            raise Unavailable("STORE_UNAVAILABLE", message, path=str(self._file))
+        if present.st_size < known_bytes:  # LMDB never shortens it
+            message = f"{self._file} was cut to {present.st_size} bytes while it was open: \
+stop its processes, and {RESTORE}"
+            raise Corrupted("CORRUPTED", message, path=str(self._file), size=present.st_size)
+        self._file_bytes = present.st_size
 
     def _open_rewritten(self) -> None:
         """Open the file that has taken the place of ours, if it was made from ours."""
@@ -187,7 +232,10 @@ class Environment:
         with self.env.begin() as txn:
             if before not in self.predecessors(txn):
                 self._opened = before  # as at every later transaction
-                raise self._replaced()
+                message = (
+                    f"{self._file} was replaced while it was open: start this process again, and run `deed doctor`"
+                )
+                raise Corrupted("HISTORY_CHANGED", message, path=str(self._file))
 
     def predecessors(self, _txn: lmdb.Transaction) -> list[tuple[int, int]]:
         """Return the device and inode numbers of the files from which this one was rewritten."""
@@ -195,10 +243,17 @@ class Environment:
 
     def _present(self) -> os.stat_result | None:
         """Return the status of the file that now has the name of ours; None if there is none."""
-        try:
-            return self._file.stat()
-        except FileNotFoundError:
-            return self._file.stat() if finish_swap(self.path) else None
+        for _ in range(_swaps_seen_max):
+            with contextlib.suppress(FileNotFoundError):
+                return self._file.stat()
+            if not finish_swap(self.path):
+                return None
+        return None
+
+    def _is_named(self, file: os.stat_result) -> bool:
+        """Whether this file now has the name of ours."""
+        present = self._present()
+        return present is not None and _identity(present) == _identity(file)
 
     def get(self, txn: lmdb.Transaction, table: lmdb._Database, key: bytes) -> bytes | None:
         """Return the value under ``key``, or None. It is bytes, because no transaction here is opened with buffers."""
@@ -241,24 +296,6 @@ class Environment:
         except (lmdb.NotFoundError, lmdb.ReadonlyError) as error:
             raise Corrupted("CORRUPTED", f"the store in {self.path} has no table {name}: {RESTORE}") from error
 
-    def _check_present(self, present: os.stat_result | None) -> None:
-        """Check that the open file is still the one in the folder, and not shorter: LMDB never shortens it."""
-        file = self._file
-        if present is None:
-            message = f"{file} was removed while it was open: start this process again"
-            raise Unavailable("STORE_UNAVAILABLE", message, path=str(file))
-        if _identity(present) != self._opened:
-            # We would acknowledge entries in a file without a name, and nobody else would ever see them.
-            raise self._replaced()
-        if present.st_size < self._file_bytes:
-            message = f"{file} was cut to {present.st_size} bytes while it was open: stop its processes, and {RESTORE}"
-            raise Corrupted("CORRUPTED", message, path=str(file), size=present.st_size)
-        self._file_bytes = present.st_size
-
-    def _replaced(self) -> Corrupted:
-        message = f"{self._file} was replaced while it was open: start this process again, and run `deed doctor`"
-        return Corrupted("HISTORY_CHANGED", message, path=str(self._file))
-
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
@@ -267,11 +304,12 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def finish_swap(path: Path) -> bool:
     """Finish what a process that was killed while it swapped a rewritten environment left; return whether it is there.
 
-    ``path.new`` is complete once ``path`` has gone to ``path.old`` (``log.rewrite``).
+    ``path.new`` is complete once ``path`` has gone to ``path.old`` (``log.rewrite``). An empty folder may have taken
+    the name since. Call this before you conclude from a missing file that there is no log.
     """
     old, new = old_path(path), new_path(path)
-    if not os.path.lexists(path) and os.path.lexists(old):
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
+    if not os.path.lexists(path / FILE) and os.path.lexists(old):
+        with contextlib.suppress(OSError):  # another process was faster, or nobody may write here
             new.rename(path)
     return os.path.lexists(path / FILE)
 

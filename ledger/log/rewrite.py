@@ -14,6 +14,7 @@ Source: LMDB writes a changed page elsewhere and frees the old one without clear
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,7 +51,8 @@ def rewrite(log: Log, compute_state: Callable[[Snapshot], dict[bytes, bytes]]) -
             state[PREDECESSORS_KEY] = msgspec.msgpack.encode(predecessors)
             _build(tables, txn, new, state)
             tables.path.rename(old)
-            finish_swap(tables.path)
+            if not finish_swap(tables.path):  # both stay, and whoever opens the log next tries it again
+                raise OSError(errno.EIO, "the rewritten log could not take its place")
             sync_folder(tables.path.parent)
     shutil.rmtree(old, ignore_errors=True)
 

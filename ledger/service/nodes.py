@@ -20,7 +20,7 @@ from nats.js.api import DiscardPolicy, KeyValueConfig, RawStreamMsg, StorageType
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
-from deedbook.ledger.bus.stream import Generation, created_of, stream_info
+from deedbook.ledger.bus.stream import Generation, created_of, redactions_of, stream_info
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE, decode_decimal, read_json
 from deedbook.ledger.log.blobs import Blobs, check_blob
@@ -51,7 +51,7 @@ async def stream_in_use(client: Client, ledger: str) -> Generation | None:
         if error.code != "BUS_DEGRADED":
             raise
         return None
-    return Generation(ledger, number, max(info.state.first_seq, 1), created_of(info))
+    return Generation(ledger, number, max(info.state.first_seq, 1), created_of(info), redactions_of(info))
 
 
 class LeaseBucket:

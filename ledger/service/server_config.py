@@ -1,10 +1,11 @@
 """The configuration text of a nats-server for one ledger: the permissions and limits of each user. Pure.
 
-The account LEDGER of the nodes holds the streams. Nodes may create and alter the log stream, but never delete it, purge
-it or delete a message. If there is an administrator's key, only this key may create or alter streams. Every agent has
-an account of its own (``ledger/README.md`` says why). An agent may publish its own ``submit`` and ``read`` requests,
-subscribe to its own inboxes, to ``live`` and to ``checkpoint``, and ask which nodes there are. No JetStream API is
-exported. An invited agent has an account that may only submit.
+The account LEDGER of the nodes holds the streams. Nodes may create, alter and delete streams, because the files of a
+stream that holds an erased body must go; they may not purge one or delete a message. If there is an administrator's
+key, only this key may create, alter or delete streams. Every agent has an account of its own (``ledger/README.md`` says
+why). An agent may publish its own ``submit`` and ``read`` requests, subscribe to its own inboxes, to ``live`` and to
+``checkpoint``, and ask which nodes there are. No JetStream API is exported. An invited agent has an account that may
+only submit.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _STREAM_READING = (
 )
 # Without the second, a consumer with flow control stops without an error after its first window.
 _CONSUMING = ("$JS.ACK.>", "$JS.FC.>")
-_STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
+_STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*")
 
 ACCOUNTS_FILE: Final = "accounts.conf"
 WRITTEN_BY: Final = "# Written by `deed deploy nats-config`."

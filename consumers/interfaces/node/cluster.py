@@ -16,7 +16,6 @@ from deedbook.ledger.home.config import Cluster, Settings
 from deedbook.ledger.home.home import Home, public_bus_key
 from deedbook.ledger.home.location import project_path
 from deedbook.ledger.home.trust import actions_of, server_program
-from deedbook.ledger.log.environment import FILE
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.server_config import BusUsers, Member, Tls
@@ -62,7 +61,7 @@ async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[
         home.bus, ledger, program=server_program(settings), host=cluster.host, member=member_of(cluster, home, ledger)
     )
     users = BusUsers(nodes=(public_bus_key(home.bus_seed(cluster.name)),))
-    is_new = not (home.path / "log" / FILE).exists()
+    is_new = not home.is_local()
     (home.path / "log").mkdir(mode=0o700, exist_ok=True)
     with Log(
         home.path, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes, create=is_new

@@ -30,6 +30,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
+from deedbook.ledger.bus.stream import HOLDS_ERASED
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.events.authority import TermStarted as TermEvent
@@ -304,6 +305,24 @@ class Membership:
             self._observations.put_nowait(StreamRebuilt())
         elif isinstance(self.state, Leader) and own.term.node != own.node:
             self._observations.put_nowait(TermOvertaken(own.term.number))
+
+    async def erase(self) -> None:
+        """While this node leads, replace a stream that holds an erased body, and delete the replaced ones."""
+        version, cleared = -1, 0
+        while True:
+            size = self._watcher.size
+            generation = self._replica.generation
+            if self.leads and generation is not None:
+                with self._replica.log.snapshot() as snapshot:
+                    known, version = version, snapshot.head.authority_version if snapshot.head else 0
+                if version != known and self._replica.holds_erased:
+                    # As for a damaged stream: nobody publishes to the next one before it holds the whole log.
+                    self._observations.put_nowait(StreamDamaged(HOLDS_ERASED))
+                    version = -1
+                elif generation.number != cleared:
+                    await self._replica.delete_erased()
+                    cleared = generation.number
+            await self._watcher.wait_beyond(size, follow_every_s)
 
     async def do_duties(self) -> None:
         """Carry out the duties of steps one after the other, until cancelled."""

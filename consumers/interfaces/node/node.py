@@ -30,7 +30,7 @@ from deedbook.consumers.interfaces.node.peers import NodeView, silent_max_s
 from deedbook.consumers.interfaces.node.publication import Publishing
 from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.consumers.interfaces.node.users import current_users
-from deedbook.consumers.interfaces.node.workers import Work, workers_of
+from deedbook.consumers.interfaces.node.workers import Work, erase_bodies, workers_of
 from deedbook.ledger.admission.committer import Committer
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
@@ -185,6 +185,7 @@ class Node(AsyncResource):
         self._nats = await self._connect(self._server)
         self._parts.push_async_callback(self._disconnect)
         self._watcher = LogWatcher(self.client.log)
+        self._start_threads({"erased bodies": partial(erase_bodies, self.client.log)}, self._parts)
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
         discovery = Discovery(ledger, lambda: self._service.role, self.metrics)
         self._start_tasks(
@@ -265,6 +266,7 @@ class Node(AsyncResource):
                 "follow": membership.follow,
                 "duties": membership.do_duties,
                 "scrub": membership.scrub,
+                "erasures": membership.erase,
                 "checkpoints": self._publish_checkpoints,
             }
         )

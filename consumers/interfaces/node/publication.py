@@ -1,5 +1,7 @@
 """The log stream in step with the log: publish new entries, compare published ones, rebuild a damaged stream.
 
+A stream that holds the body of an entry that was erased is replaced as a damaged one is, and then deleted.
+
 A file beside the embedded server's store records the generation of the stream. If we crash here: the record is replaced
 atomically, and every publish compares first, so the next start continues where the stream ends. A crash between making
 a generation and recording it leaves the record behind the streams: then the numbers are tried in turn, and a generation
@@ -17,9 +19,10 @@ import msgspec
 import structlog
 from nats.aio.client import Client as NatsClient
 
+from deedbook.ledger.admission.erasure import erased_count
 from deedbook.ledger.bus.history import lost_history
 from deedbook.ledger.bus.publisher import Outbox, StreamPublisher
-from deedbook.ledger.bus.stream import Generation, next_generation, open_stream
+from deedbook.ledger.bus.stream import HOLDS_ERASED, Generation, delete_erased, next_generation, open_stream
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
 from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.limits import config_size_max_bytes
@@ -57,6 +60,8 @@ class Publishing:
         self._nats: NatsClient | None = None
         self._publisher: StreamPublisher | None = None
         self._rebuild_pause_s = 0.0
+        self._erased = -1, 0
+        self._cleared = 0
         # Locked while the stream is opened, rebuilt or published to: three tasks do that.
         self._lock = asyncio.Lock()
 
@@ -86,7 +91,12 @@ class Publishing:
             publisher = self._started()
             try:
                 async with self._lock:
+                    if self._erased_count() > self._generation.redactions:
+                        await self._open_next(_holds_erased(), is_fault=False)
+                        continue
                     count = await publisher.publish_next()
+                    if not count:
+                        await self._delete_erased()
             except Unavailable as error:
                 await self._recover(error, publisher)
             else:
@@ -135,18 +145,20 @@ class Publishing:
             if publisher is self._publisher:  # Otherwise the other task has rebuilt it meanwhile.
                 await self._open_next(error)
 
-    async def _open_next(self, reason: Unavailable) -> None:
+    async def _open_next(self, reason: Unavailable, *, is_fault: bool = True) -> None:
         """Retire the stream and build the next one, unless only it holds some entries: then change nothing."""
         assert self._nats is not None  # noqa: S101 - start comes first
         retiring = self._generation
-        self._metrics.count("stream_faults")
+        if is_fault:
+            self._metrics.count("stream_faults")
         for _ in range(generations_tried_max):
             history = await lost_history(self._nats, retiring, self._outbox.log)
             if history is not None:
                 raise history.error()
-            log.error("stream degraded: building the next generation from the log", error=reason.message)
+            tell = log.error if is_fault else log.info
+            tell("building the next generation of the stream from the log", reason=reason.message)
             try:
-                await self._open(await next_generation(self._nats, retiring))
+                await self._open(await next_generation(self._nats, retiring, redactions=self._erased_count()))
             except Unavailable as error:
                 if error.code != "BUS_DEGRADED":
                     raise
@@ -160,13 +172,35 @@ class Publishing:
         self._generation = await open_stream(self._nats, generation)
         write_record(self._record, self._generation)
         self._metrics.put("stream_generation", self._generation.number)
+        if self._erased_count() > self._generation.redactions:
+            raise _holds_erased()
         publisher = StreamPublisher(self._nats, self._generation, self._outbox.read)
         await publisher.start()
         self._publisher = publisher
 
+    def _erased_count(self) -> int:
+        """Return how many bodies were erased in the log; read only after a change of authority."""
+        with self._outbox.log.snapshot() as snapshot:
+            version = snapshot.head.authority_version if snapshot.head else 0
+            if version != self._erased[0]:
+                self._erased = version, erased_count(snapshot)
+        return self._erased[1]
+
+    async def _delete_erased(self) -> None:
+        """Delete the streams before this one that hold an erased body: this one holds the whole log now."""
+        assert self._nats is not None  # noqa: S101 - start comes first
+        if self._cleared != self._generation.number:
+            if names := await delete_erased(self._nats, self._generation):
+                log.info("deleted streams that held an erased body", streams=names)
+            self._cleared = self._generation.number
+
     def _started(self) -> StreamPublisher:
         assert self._publisher is not None  # noqa: S101 - start comes first
         return self._publisher
+
+
+def _holds_erased() -> Unavailable:
+    return Unavailable("BUS_DEGRADED", HOLDS_ERASED)
 
 
 def read_record(record: Path, ledger: str) -> Generation:

@@ -36,7 +36,6 @@ from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.home.trust import server_program
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.limits import batch_events_max, config_size_max_bytes, request_timeout_s
-from deedbook.ledger.log.environment import FILE
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.server_config import BusUsers
@@ -77,7 +76,7 @@ class Recovery(AsyncResource):
 
     async def _start(self) -> None:
         config, folder = self._settings.config, self._home.path
-        is_lost = not (folder / "log" / FILE).exists()
+        is_lost = not self._home.is_local()
         if self._home.bus.is_dir():
             # Before the log is touched: a served ledger must be left alone.
             self._nats = await self._parts.enter_async_context(_alone_with_the_bus(self._settings, self._home))

@@ -25,14 +25,15 @@ from nats.js.api import RawStreamMsg, StreamInfo
 
 from deedbook.consumers.interfaces.node.publication import read_record, write_record
 from deedbook.ledger import limits
+from deedbook.ledger.admission.erasure import erased_count
 from deedbook.ledger.admission.follower import LogFollower, SignedEntry
-from deedbook.ledger.bus.history import entry_at, lost_history, read_messages, read_near
+from deedbook.ledger.bus.history import entry_at, is_same_entry, lost_history, read_messages, read_near
 from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messages_of
-from deedbook.ledger.bus.stream import Generation, open_stream, retire, scrub_quick, stream_info
+from deedbook.ledger.bus.stream import Generation, delete_erased, open_stream, retire, scrub_quick, stream_info
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.blob import blobs_of
-from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.lifecycle.authority import is_node
 from deedbook.ledger.log.log import Log
@@ -205,6 +206,9 @@ class Replica:
         except Unavailable as error:
             if error.code != "BUS_DEGRADED":
                 raise
+            if await stream_in_use(self._nats(), self.ledger) not in (None, generation):
+                self.forget_stream()
+                raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was deleted: the next one is there") from error
             raise DamagedError(error.message) from error
         if self._is_retired(info):
             self.forget_stream()  # another node retired it as damaged: a leader, too, continues in the next one
@@ -279,7 +283,8 @@ class Replica:
         if size:
             message = (await read_messages(self._nats(), stream, size, size, answer_wait_s))[size]
             with self.log.snapshot() as snapshot:
-                if message is not None and entry_at(size, message) != snapshot.entry(size - 1):
+                data = None if message is None else entry_at(size, message) or b""
+                if data is not None and not is_same_entry(data, snapshot.entry(size - 1)):
                     raise DamagedError(f"{stream.name} and this log have different entries at index {size - 1}")
         self.generation = stream
         self.metrics.put("stream_generation", stream.number)
@@ -299,6 +304,8 @@ class Replica:
             except Unavailable as error:
                 if error.code != "BUS_DEGRADED" or self.generation is None:
                     raise
+                if self.holds_erased:
+                    return  # the log lost this body, and the leader replaces the stream
                 self.metrics.count("stream_faults")
                 raise DamagedError(error.message) from error
             seq = end + 1
@@ -324,7 +331,8 @@ class Replica:
             number = newest.number
             while await self._retire(number) or (number == newest.number and newest.created is not None):
                 number += 1
-            following = await open_stream(nats, Generation(self.ledger, number), self._replicas)
+            redactions = self.erased_count()  # what is erased while the next stream is filled makes another one
+            following = await open_stream(nats, Generation(self.ledger, number, redactions=redactions), self._replicas)
             self.forget_stream()
             await self._put_blobs()
             publisher = StreamPublisher(nats, following, Outbox(self.log, self.ledger).read)
@@ -334,6 +342,21 @@ class Replica:
             write_record(self._record, following)
             self.generation = following
             self.metrics.put("stream_generation", following.number)
+
+    @property
+    def holds_erased(self) -> bool:
+        """Whether the stream in use holds the body of an entry that was erased in the log."""
+        return self.generation is not None and self.erased_count() > self.generation.redactions
+
+    def erased_count(self) -> int:
+        """Return how many bodies were erased in the log."""
+        with self.log.snapshot() as snapshot:
+            return erased_count(snapshot)
+
+    async def delete_erased(self) -> None:
+        """Delete the retired streams that hold an erased body. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+        if names := await delete_erased(self._nats(), self._known()):
+            log.info("deleted streams that held an erased body", streams=names)
 
     async def _put_blobs(self) -> None:
         """Put every local blob that the log refers to into the stream of blobs, which may be lost, too."""
@@ -385,7 +408,7 @@ def _refs(entries: Sequence[bytes]) -> list[str]:
     refs = list[str]()
     for entry in entries:
         with contextlib.suppress(Refused):  # a replay reports the fault
-            refs += blobs_of(decode_body(decode_entry(entry).body)[1])
+            refs += blobs_of(read_stored(decode_entry(entry).body).data)
     return refs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -22,9 +23,11 @@ from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
 from deedbook.consumers.sdk.llm.model import configured_client
 from deedbook.consumers.sdk.service import service_author
+from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.home.location import CHAINS_FILE, project_path
 from deedbook.ledger.home.trust import actions_of, check_chains
+from deedbook.ledger.log.environment import remove_old
 from deedbook.ledger.log.expiry import drop_unreferenced
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.system.metrics import Metrics
@@ -36,6 +39,7 @@ Work = Callable[[threading.Event], None]
 log = structlog.get_logger("deedbook.node")
 
 blobs_interval_s: Final = 600.0
+erasures_interval_s: Final = 0.5
 
 
 def _drop_blobs(entries: Log, stop: threading.Event) -> None:
@@ -45,6 +49,25 @@ def _drop_blobs(entries: Log, stop: threading.Event) -> None:
         if dropped.blobs:
             log.info("dropped unreferenced blobs", blobs=dropped.blobs, size_bytes=dropped.size)
         stop.wait(blobs_interval_s)
+
+
+def erase_bodies(entries: Log, stop: threading.Event) -> None:
+    """Rewrite the log's file soon after each redaction, whoever admitted it; submissions wait meanwhile.
+
+    A process that is killed leaves the log marked, or its former file beside it: the next round or start goes on.
+    """
+    while not stop.is_set():
+        announced = entries.announced or 0
+        with entries.snapshot() as snapshot:
+            size, is_marked = snapshot.size, snapshot.needs_rewriting()
+        if is_marked:
+            begun_s = time.monotonic()
+            finish_erasures(entries)
+            duration_s = round(time.monotonic() - begun_s, 3)
+            log.info("rewrote the log's file without an erased body", entries=size, duration_s=duration_s)
+        else:
+            remove_old(entries.tables.path)
+        entries.wait(announced, erasures_interval_s)
 
 
 def workers_of(client: LocalClient, reader: Reader, metrics: Metrics | None = None) -> dict[str, Work]:

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from building import ORIGIN
+from erasing import SECRET, files_with
 from served import Served, failure_of
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.authority import AgentRemoved
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffLogged
+from deedbook.ledger.events.remnant import ERASED, remnant_of
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.home.location import VIEWS_FILE
+from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.proof.checkpoint import open_stream_heads, sign_stream_heads
 from deedbook.ledger.trust.history import StreamRequest
 from deedbook.projections.answers.checked import ask
@@ -144,3 +150,59 @@ def test_node_serves_one_stream_to_whoever_asks_page_by_page(served: Served, mon
     checked = served.client("bob").streams.read("handoff/logs")
     kinds = [read_event(index, data).kind for index, data in checked.entries]
     assert kinds == ["handoff.created", *["handoff.logged"] * 5]
+
+
+def test_node_that_keeps_an_erased_body_and_sends_it_is_named_and_nothing_of_it_is_shown(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.ledger.emit("alice", "session/s", SessionStarted())
+    index = served.ledger.emit("alice", "session/s", FindingLogged(finding=f"the password is {SECRET}")).index
+    with served.ledger.log.snapshot() as snapshot:
+        body = snapshot.entry(index)
+    client = served.client("bob")
+    assert SECRET in str(client.streams.read("session/s"))  # the reader caches what it checked
+    served.ledger.redact(index)
+
+    def with_body(page: StreamPage) -> StreamPage:
+        entries = [msgspec.structs.replace(it, data=body) if it.index == index else it for it in page.entries]
+        return msgspec.structs.replace(page, entries=entries)
+
+    with monkeypatch.context() as patch:
+        lie(served, patch, with_body)
+        for reader in (client, served.client("alice")):
+            failure = failure_of(lambda reader=reader: reader.streams.read("session/s"))
+            assert failure.code == "ERASED_BODY_SERVED"
+            assert (failure.details["index"], failure.details["source"]) == (index, f"the node at {served.url}")
+            assert SECRET not in str(failure.to_dict())
+    assert ERASED in str(client.streams.read("session/s"))
+    assert SECRET not in str(client.streams.read("session/s"))
+
+
+def test_node_that_erases_a_body_by_itself_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.ledger.emit("alice", "session/s", SessionStarted())
+    index = served.ledger.emit("alice", "session/s", FindingLogged(finding=SECRET)).index
+    with served.ledger.log.snapshot() as snapshot:
+        entry = decode_entry(snapshot.entry(index))
+    left = msgspec.structs.replace(entry, body=remnant_of(entry, None)).encode()
+
+    def without_body(page: StreamPage) -> StreamPage:
+        entries = [msgspec.structs.replace(it, data=left) if it.index == index else it for it in page.entries]
+        return msgspec.structs.replace(page, entries=entries)
+
+    with monkeypatch.context() as patch:
+        lie(served, patch, without_body)
+        assert failure_of(lambda: served.client("bob").streams.read("session/s")).code == "VERIFICATION_FAILED"
+
+
+def test_reader_forgets_an_erased_text_of_authority_also_in_its_file(served: Served) -> None:
+    served.ledger.register("carl")
+    reason = f"it knew {SECRET}"
+    index = served.ledger.emit(ROOT, "agent/carl", AgentRemoved(agent="carl", reason=reason)).index
+    client = served.client("bob")
+    assert client.streams.identity("carl")[0].removed_because == reason
+    file = client.trust_store.authority_file
+    assert SECRET.encode() in file.read_bytes()
+    served.ledger.redact(index)
+    assert client.streams.identity("carl")[0].removed_because == ERASED
+    assert SECRET.encode() not in file.read_bytes()
+    assert files_with(file.parent) == []

@@ -1,0 +1,137 @@
+"""Bodies erased by a redaction over the bus: no file of a node, a client or the bus holds them, and all goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from building import key_named
+from erasing import SECRET, files_with, is_erased, redact, signed_redaction
+from faults import times
+from served import connect, until
+from serving import (
+    ServeProcess,
+    as_carol,
+    begin,
+    carol,
+    check_published,
+    check_stream,
+    find,
+    make_home,
+    published,
+    remote,
+)
+
+from deedbook.consumers.interfaces.node.node import Node
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.remnant import ERASED
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deedbook.ledger.client.remote import RemoteClient
+    from deedbook.ledger.format.envelope import Submission
+    from deedbook.ledger.home.config import Settings
+
+
+@pytest.fixture
+def settings(home: Path) -> Settings:
+    """The settings of a ledger that is not open."""
+    return make_home(home)
+
+
+def test_redaction_over_the_bus_clears_every_file_of_a_node_while_it_goes_on(
+    settings: Settings, tmp_path: Path
+) -> None:
+    effects: list[str] = []
+
+    def subscribe(client: RemoteClient, is_over: threading.Event) -> None:
+        subscriptions = Subscriptions(tmp_path / "subscriber.db")
+        reactor = Reactor(client, subscriptions, "one", wait_s=0.2)
+        reactor.on("finding.logged")(lambda event, _: effects.append(event.data.finding))
+        reactor.start_at(0)
+        reactor.run(is_over)
+        subscriptions.close()
+
+    async def run() -> None:
+        async with Node(settings) as node:
+            is_over = threading.Event()
+            with remote(settings, node.url) as client, remote(settings, node.url) as subscriber:
+                following = asyncio.create_task(asyncio.to_thread(subscribe, subscriber, is_over))
+                author = carol(client, settings)
+                await asyncio.to_thread(author.emit, Draft(stream="session/work", data=SessionStarted()))
+                (index,) = await asyncio.to_thread(find, author, f"the password is {SECRET}")
+                await asyncio.to_thread(find, author, *map(str, range(20)))
+                await published(node)
+                assert files_with(settings.home / "bus")
+                writing = asyncio.create_task(asyncio.to_thread(find, author, *map(str, range(20, 60))))
+                await asyncio.to_thread(redact, client, index, key_named(ROOT))
+                await writing
+                await until(lambda: files_with(settings.home / "log") == [])
+                await published(node)
+                await until(lambda: files_with(settings.home / "bus") == [])
+                await until(lambda: len(effects) == 61)
+                is_over.set()
+                await following
+            assert is_erased(node.client.entry(index))
+            nats = await connect(node.url, NODE)
+            try:
+                generation = await check_stream(nats, settings, node.client.log)
+            finally:
+                await nats.close()
+            assert (generation.number, generation.redactions) == (2, 1)
+
+    asyncio.run(run())
+    assert effects == [f"the password is {SECRET}", *map(str, range(60))]
+
+
+def test_node_that_is_killed_during_redactions_erases_whole_and_loses_nothing(settings: Settings) -> None:
+    chance, rounds = random.Random(os.environ.get("DEEDBOOK_SEED")), times(2, 1.2)
+    acknowledged: dict[str, int] = {}
+    node = ServeProcess(settings)
+    port, root = node.port, key_named(ROOT)
+    as_carol(settings, node.url, begin)
+
+    def submit(submission: Submission, secret: str) -> None:
+        with remote(settings, f"nats://127.0.0.1:{port}") as client:
+            while secret not in acknowledged:
+                with contextlib.suppress(Unavailable):
+                    acknowledged[secret] = client.submit(submission)[0].index
+
+    for number in range(rounds):
+        secret = f"{SECRET}, part {number:03}."
+        with remote(settings, node.url) as client:
+            index, *_ = find(carol(client, settings), f"the password is {secret}", f"public {number}")
+            submission = signed_redaction(client, index, root)
+        submitting = threading.Thread(target=submit, args=(submission, secret))
+        submitting.start()
+        time.sleep(chance.uniform(0, 0.4))
+        node.kill()
+        node = ServeProcess(settings, port)
+        submitting.join(60)
+        assert secret in acknowledged
+        deadline = time.monotonic() + 60
+        while held := files_with(settings.home, secret):
+            assert time.monotonic() < deadline, held
+    assert node.stop() == 0
+    with LocalClient(settings) as client:
+        entries = [read_event(index, client.entry(index)) for index in range(client.head().size)]
+    erased = {event.index for event in entries if event.erased is not None}
+    assert {entries[index].data.entry for index in acknowledged.values()} == erased
+    assert len(erased) == rounds
+    texts = [event.data.finding for event in entries if event.kind == "finding.logged"]
+    assert texts == [text for number in range(rounds) for text in (ERASED, f"public {number}")]
+    assert check_published(settings).redactions == rounds

@@ -1,0 +1,114 @@
+"""A redaction whose process is killed, or whose writes and syncs fail, at each call: it is whole or absent, never half.
+
+``make faults`` goes through every call with every fault, and prints what it hit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from building import Ledger
+from checking import check_log, stored_entries
+from erasing import SECRET, files_with, is_erased
+from faults import is_long_run, made, note
+from injection import FAULTS, Fault, Place, Ran, Table, need_strace
+
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAM: Final = Path(__file__).with_name("erasing_program.py")
+QUICK: Final = (
+    ("pwrite64", 0.0),
+    ("pwrite64", 0.5),
+    ("pwrite64", 1.0),
+    ("rename", 0.0),
+    ("rename", 1.0),
+    ("unlink", 0.0),
+)
+"""The calls before which ``make test`` kills the process: the Nth of its name, as a share of all."""
+
+
+class Stage:
+    """A log with a secret in one of many entries, and the signed redaction of this entry."""
+
+    def __init__(self, folder: Path) -> None:
+        submission = folder.with_name("submission")
+        with Ledger(folder) as ledger:
+            ledger.emit("alice", "session/s", SessionStarted())
+            drafts = [f"{number} " + "x" * (number * 37 % 900) for number in range(60)]
+            drafts[30] = f"the password is {SECRET}"
+            for text in drafts:
+                ledger.emit("alice", "session/s", FindingLogged(finding=text))
+            self.index = ledger.head()[0] - 30
+            assert SECRET in str(ledger.event(self.index).data)
+            signed = ledger.sign(ROOT, Draft(stream="ledger", data=ledger.redaction(self.index)))
+            submission.write_bytes(signed.encode())
+            self.size = ledger.head()[0]
+        self.place = Place(folder)
+        self.command = [sys.executable, str(PROGRAM), str(folder), str(submission)]
+
+    def calls(self) -> Counter[str]:
+        """Return how often the program makes each call."""
+        return Counter(self.place.calls(self.command))
+
+    def check(self, ran: Ran) -> None:
+        """Check what a run left: the redaction and the erasure both, or neither; and the ledger goes on."""
+        with Ledger(self.place.folder) as ledger:
+            check_log(ledger.log)
+            size = ledger.head()[0]
+            is_in = size == self.size + 1
+            assert size in (self.size, self.size + 1)
+            assert is_in or "admitted" not in ran.out, "an acknowledged redaction is lost"
+            assert is_erased(stored_entries(ledger.log)[self.index]) == is_in
+            ledger.emit("alice", "session/s", FindingLogged(finding="and it goes on"))
+            check_log(ledger.log)
+            assert bool(files_with(self.place.folder)) != is_in, "neither whole nor absent"
+        assert "erased" not in ran.out or not files_with(self.place.folder)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """The log that each run finds."""
+    need_strace()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        return Stage(tmp_path_factory.mktemp("injected") / "stage")
+
+
+def chosen(calls: Counter[str]) -> Iterator[Fault]:
+    """Yield the faults of this run."""
+    if is_long_run:
+        for call, count in sorted(calls.items()):
+            yield from itertools.starmap(Fault, itertools.product([call], range(1, count + 1), FAULTS))
+        return
+    for wanted, share in QUICK:
+        call = next(call for call in sorted(calls) if call.startswith(wanted))
+        yield Fault(call, 1 + round(share * (calls[call] - 1)), "killed")
+
+
+def test_redaction_that_is_killed_at_any_call_is_whole_or_absent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    table = Table()
+    for fault in chosen(stage.calls()):
+        stage.place.restore()
+        ran = stage.place.run(stage.command, fault=fault)
+        made(1)
+        try:
+            stage.check(ran)
+        except Exception as error:  # noqa: BLE001 - every state is looked at, and the bad ones are listed
+            table.add("a redaction", fault, ran, f"{type(error).__name__}: {error}")
+        else:
+            table.add("a redaction", fault, ran)
+    note(str(table))
+    assert table.bad == []
+    assert table.missed == []
