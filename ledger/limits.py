@@ -9,8 +9,10 @@ from typing import Final
 
 # Part of the format: auditors and followers check these again.
 entry_size_max_bytes: Final = 48 * 1024
-# The rest of an entry holds the key, the signature and the numbers around the body.
-body_size_max_bytes: Final = entry_size_max_bytes - 160
+# The rest of an entry holds the key, the signature and the numbers around the body, or around its remnant.
+remnant_size_max_bytes: Final = entry_size_max_bytes - 160
+# A remnant holds an id and perhaps a version beside the body without its texts, which is never larger than the body.
+body_size_max_bytes: Final = remnant_size_max_bytes - 192
 json_depth_max: Final = 32
 json_integer_max: Final = 2**53 - 1
 stream_name_max_bytes: Final = 400

@@ -21,6 +21,7 @@ from deedbook.ledger.bundle import export, export_bundle
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.reads import Page
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.format.envelope import (
     ED25519,
@@ -195,9 +196,14 @@ def _begun() -> Forge:
 def _head_of(index: int, data: bytes) -> BodyHead:
     """Return what an export asks of an entry, whatever it is."""
     try:
-        return _decode_head(index, data)
+        head = _decode_head(index, data)
     except Corrupted:
         return BodyHead("unknown", SESSION, msgspec.Raw(b"{}"))
+    try:
+        read_event(index, data)
+    except Refused:  # an export reads only events of authority whole
+        return msgspec.structs.replace(head, kind="unknown") if head.kind in AUTHORITY_KINDS else head
+    return head
 
 
 class _Client:

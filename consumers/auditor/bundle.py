@@ -11,7 +11,7 @@ values. A tile of bodies is split in the same way with the commitments in the en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
@@ -27,8 +27,9 @@ from deedbook.ledger.bundle.blobs import BundleBlobs
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import verify_program
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, message_of
-from deedbook.ledger.format.envelope import commitment_to, decode_entry, entry_leaf, split_hashes, with_body
+from deedbook.ledger.format.envelope import commitment_in, decode_entry, entry_leaf, split_hashes, with_body
 from deedbook.ledger.format.merkle import leaf_hash, root_of, verify_inclusion
+from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log.blobs import check_blob
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from deedbook.ledger.proof.checkpoint import Checkpoint, StreamHeads, open_stream_heads, verifiers_of, verify_checkpoint
@@ -108,8 +109,9 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     frontier = replay.frontier
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
         findings.problem(None, "VERIFICATION_FAILED", "the root hash of the entries differs from the checkpoint's")
-    _check_page(bundle, page, findings, may_differ=bool(blobs.missing or bundle.lost))
-    _report_blobs(blobs, findings, is_whole=replay.lost_from is None)
+    erased = erased_blobs(replay.redactions().values())
+    _check_page(bundle, page, findings, may_differ=bool(blobs.missing(erased) or bundle.lost))
+    _report_blobs(blobs, erased, findings, is_whole=replay.lost_from is None)
     compare_bundle(bundle.manifest, replay.outcome, anchor.trusted_records, findings)
     return anchor.report("bundle", replay.outcome, checkpoint=checkpoint, missing_files=bundle.lost)
 
@@ -153,12 +155,13 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     lost_from, roots = min(lost, default=None), {manifest.size: root}
     outcome = ReplayOutcome(part, manifest.size, root, roots, lost_from, verified, suspects)
     checkpoint = _check_members(bundle, outcome, findings)
+    erased = erased_blobs(part.redactions().values())
     if part.missing:
         findings.note(None, "NOT_FOUND", f"{PAGE} was not checked, because entries are missing: do not believe it")
     else:
-        _check_page(bundle, page, findings, may_differ=bool(blobs.missing or bundle.lost))
+        _check_page(bundle, page, findings, may_differ=bool(blobs.missing(erased) or bundle.lost))
     is_whole = not part.missing and not any(name.startswith("entries/") for name in bundle.lost)
-    _report_blobs(blobs, findings, is_whole=is_whole)
+    _report_blobs(blobs, erased, findings, is_whole=is_whole)
     compare_bundle(manifest, outcome, anchor.trusted_records, findings)
     return anchor.report(
         "bundle",
@@ -170,15 +173,13 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     )
 
 
-def _report_blobs(blobs: BundleBlobs, findings: Findings, *, is_whole: bool) -> None:
-    """Report missing and unreferenced blobs. If entries are missing (not ``is_whole``), they may reference some."""
-    for ref, index in blobs.missing.items():
+def _report_blobs(blobs: BundleBlobs, erased: Collection[str], findings: Findings, *, is_whole: bool) -> None:
+    """Report missing blobs, and those that must not be here. A missing entry may reference any that is not erased."""
+    for ref, index in blobs.missing(erased).items():
         findings.missing_blob(ref, index)
-    for ref in sorted(blobs.unreferenced):
-        if is_whole:
-            findings.problem(None, "VERIFICATION_FAILED", f"no entry references {layout.blob_name(ref)}")
-        else:
-            findings.note(None, "VERIFICATION_FAILED", f"no entry that is here references {layout.blob_name(ref)}")
+    for ref, why in blobs.wrong(erased).items():
+        report = findings.problem if is_whole or ref in erased else findings.note
+        report(None, "VERIFICATION_FAILED", f"{why} {layout.blob_name(ref)}, and it is here")
 
 
 def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
@@ -308,8 +309,15 @@ def _entries(bundle: Bundle, number: int, tile: Sequence[bytes], findings: Findi
     bare, damaged = split_items(content, tile, leaf_hash, start, findings)
     commitments = [None if index in damaged else _commitment_in(data) for index, data in enumerate(bare, start)]
     content = bundle.read(layout.tile_name("bodies", number, width))
-    bodies, changed = split_items(content, commitments, commitment_to, start, findings)
+    bodies, changed = split_items(content, commitments, _commitment_in_body, start, findings)
     return list(map(with_body, bare, bodies)), damaged | changed
+
+
+def _commitment_in_body(stored: bytes) -> bytes:
+    try:
+        return commitment_in(stored)
+    except Refused:
+        return b""  # a damaged remnant
 
 
 def _commitment_in(bare: bytes) -> bytes | None:

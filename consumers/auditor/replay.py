@@ -20,12 +20,13 @@ from deedbook.ledger.admission.clock import Clock
 from deedbook.ledger.admission.replay import Replay, read_candidate, read_entry, refusal_text, unconfirmed_refusal
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.authority import EntryRedacted, KeyCompromised
 from deedbook.ledger.events.blob import blobs_of
-from deedbook.ledger.events.remnant import digest_of, read_stored
+from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf, holds_remnant
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier
+from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log import keys
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ class LogReplay(Replay):
         """The time of the last entry."""
         return self._times.now
 
+    def needed_blobs(self) -> dict[str, int]:
+        """Return the blobs that entries need, each with the index of the first such entry, without erased ones."""
+        erased = erased_blobs(self.redactions().values())
+        return {ref: index for ref, index in self.blobs.items() if ref not in erased}
+
     def feed(self, entries: Sequence[bytes | None], *, damaged: Collection[int] = ()) -> None:
         """Replay the next entries; None stands for an entry that could not be read (the caller reports it)."""
         leaves: list[bytes] = []
@@ -140,8 +146,11 @@ class LogReplay(Replay):
     def resume(self, cached: CachedReplay, reread: Mapping[int, bytes]) -> None:
         """Continue after entries whose rehashed root matched; ``reread`` has those of ``cached.reread_indexes``."""
         for index in cached.authority:
-            stored = read_stored(decode_entry(reread[index]).body)
+            entry = decode_entry(reread[index])
+            stored = read_stored(entry.body)
             self.count(index, stored.body, stored.data)
+            if isinstance(stored.data, EntryRedacted):
+                self.redacted_ms[index] = entry.accepted_ms
         for index in range(cached.batch_at, cached.size):
             entry = decode_entry(reread[index])
             self._batches.add(index, entry)
@@ -154,9 +163,7 @@ class LogReplay(Replay):
         self.start_layers()
         self.signed_by = {key: array("Q", indexes) for key, indexes in cached.signed_by.items()}
         for index, (entry, candidate) in self._erased_since.items():
-            record = self.state.record(keys.redaction_key(index))
-            if record is None or record.done is None or record.done.erasure.remnant != digest_of(entry.body):
-                self.find_erased(index, entry, candidate)
+            self.find_erased(index, entry, candidate)
         self._times.go_on(cached.clock, cached.size - 1)
         self._version, self._verified_before, self.blobs = cached.version, cached.verified, cached.blobs
         self._findings.notes, self._findings.notes_total = [*cached.notes], cached.notes_total

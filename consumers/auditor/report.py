@@ -13,9 +13,10 @@ import msgspec
 from deedbook.ledger.admission.replay import MissingEntries, Replay
 from deedbook.ledger.bundle.layout import blob_name
 from deedbook.ledger.errors import DeedbookError, Refused
-from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.events.authority import AgentRegistered, EntryRedacted
 from deedbook.ledger.format.forms import ROOT
 from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.lifecycle.gate_state import GateState, gate_text
 from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
 
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.trust.store import TrustRecord
 
-Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "HISTORY_CHANGED", "INVALID"]
+Outcome: TypeAlias = Literal["VALID", "VALID_WITH_ERASURES", "PARTIAL", "SUSPECT_KEY", "HISTORY_CHANGED", "INVALID"]
 """The verdict; the package's docstring explains it."""
 
 missing_named_max: Final = 5
+erased_named_max: Final = 20
 problems_listed_max: Final = 1000
 notes_listed_max: Final = 200
 fingerprint_digits_min: Final = 32
@@ -45,6 +47,15 @@ class Problem(msgspec.Struct, frozen=True):
     code: str
     message: str
     end: int | None = None
+
+
+class ErasedEntry(msgspec.Struct, frozen=True):
+    """An entry whose body was erased: by whom, at which time of the ledger's clock, and the reason they gave."""
+
+    entry: int
+    by: str
+    at: str
+    reason: str
 
 
 class AuditedAgent(msgspec.Struct, frozen=True):
@@ -72,7 +83,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     bundle of one ``stream`` lacks, ``missing_files`` the blobs that entries need and that are not here, and the entries
     that the folder of an unpacked bundle lacks, by their names in a bundle. ``agents`` are those of a bundle, in the
     order of their registration. ``gate`` says whether somebody must enter a passphrase before anything is approved;
-    None if an entry of authority is missing, or the ledger is not valid.
+    None if an entry of authority is missing, or the ledger is not valid. ``erased`` are the first of
+    ``erased_total`` entries without a body whose remnant a redaction names.
     """
 
     source: str
@@ -102,17 +114,24 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     missing_files: list[str] = []
     agents: list[AuditedAgent] = []
     gate: GateState | None = None
+    erased: list[ErasedEntry] = []
+    erased_total: int = 0
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """Everything that keeps the ledger from being valid, the worst first; ``["VALID"]`` if nothing does."""
+        """Everything that keeps the ledger from being valid, the worst first.
+
+        If nothing does, it is valid, perhaps with erasures.
+        """
         found: dict[Outcome, int] = {
             "INVALID": self.problems_total - self.contradictions,
             "HISTORY_CHANGED": self.contradictions,
             "PARTIAL": len(self.missing_names),
             "SUSPECT_KEY": self.compromised_signatures_total,
         }
-        return [outcome for outcome, count in found.items() if count] or ["VALID"]
+        return [outcome for outcome, count in found.items() if count] or [
+            "VALID_WITH_ERASURES" if self.erased else "VALID"
+        ]
 
     @property
     def outcome(self) -> Outcome:
@@ -135,8 +154,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the verdict is VALID."""
-        return self.outcome == "VALID"
+        """Whether the verdict is VALID or VALID_WITH_ERASURES."""
+        return self.outcome in ("VALID", "VALID_WITH_ERASURES")
 
     @property
     def trust(self) -> str:
@@ -163,6 +182,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 why += f"; {self._suspect}" if self.compromised_signatures_total else ""
             case "SUSPECT_KEY":
                 why = f" at entry {self.compromised_signatures[0]}: {self._suspect}"
+            case "VALID_WITH_ERASURES":
+                why = f": {self._erased}"
             case "VALID":
                 why = ""
             case _:
@@ -175,6 +196,13 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     def gate_line(self) -> str:
         """The line about the gate, which belongs to each verdict."""
         return gate_text(self.gate)
+
+    @property
+    def _erased(self) -> str:
+        total = self.erased_total
+        named = ", ".join(f"{one.entry} by {one.by}" for one in self.erased[:erased_named_max])
+        more = f" and {total - erased_named_max} more" if total > erased_named_max else ""
+        return f"the bodies of {'1 entry' if total == 1 else f'{total} entries'} were erased ({named}{more})"
 
     @property
     def _suspect(self) -> str:
@@ -307,6 +335,7 @@ class Anchor:
         created, head = replay.created, None if outcome.root is None else outcome.root.hex()
         is_root_right = self._check_root(None if created is None else created.root, head)
         trusted_size, is_continued = self._check_checkpoint(source, outcome)
+        erased = _erased_of(replay)
         is_cut_off = trusted_size is not None and trusted_size > outcome.size
         return AuditReport(
             source=source,
@@ -335,6 +364,8 @@ class Anchor:
             missing=list(missing),
             missing_files=[*dict.fromkeys([*missing_files, *findings.missing_files])],
             agents=_agents_of(replay) if source == "bundle" else [],
+            erased=erased[:problems_listed_max],
+            erased_total=len(erased),
             gate=None if findings.problems_total or is_cut_off else _gate_of(outcome, missing, missing_files),
         )
 
@@ -390,6 +421,17 @@ def _owners_of(replay: Replay, indexes: Collection[int]) -> list[str]:
     wanted = frozenset(indexes)
     keys = [key.hex() for key, signed in replay.signed_by.items() if not wanted.isdisjoint(signed)]
     return sorted({record.agent for key in keys if (record := replay.state.key(key)) is not None})
+
+
+def _erased_of(replay: Replay) -> list[ErasedEntry]:
+    """Return the erased entries whose remnant a redaction names."""
+    reasons = {index: data.reason for index, _, data in replay.authority if isinstance(data, EntryRedacted)}
+    records = replay.redactions() if replay.erased else {}
+    return [
+        ErasedEntry(index, done.by, clock_text(replay.redacted_ms[done.index]), reasons[done.index])
+        for index in sorted(replay.erased)
+        if (done := records[index].done) is not None and records[index].found is None
+    ]
 
 
 def _agents_of(replay: Replay) -> list[AuditedAgent]:

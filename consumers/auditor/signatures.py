@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.report import Findings
-from deedbook.ledger.format.envelope import Entry, signed_bytes
+from deedbook.ledger.format.envelope import Entry, bodies_size, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 
@@ -237,7 +237,7 @@ class Batches:
             message = f"the signature of entries {first} to {end - 1} cannot be checked"
             self._findings.note(first, "VERIFICATION_FAILED", message)
             return
-        if sum(len(entry.body) for _, entry in known) > batch_size_max_bytes:
+        if bodies_size(entry for _, entry in known) > batch_size_max_bytes:
             self._findings.problem(first, "TOO_LARGE", f"the batch exceeds {batch_size_max_bytes} bytes", end=end)
         self._check_times(known)
         self._check_signature(known)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from deedbook.consumers.auditor.report import AuditedAgent, AuditReport, Outcome, Problem
+from deedbook.consumers.auditor.report import AuditedAgent, AuditReport, ErasedEntry, Outcome, Problem
 from deedbook.ledger.errors import refuse_name
 from deedbook.ledger.lifecycle.gate_state import GateState
 
@@ -14,14 +14,16 @@ from deedbook.ledger.lifecycle.gate_state import GateState
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on a bundle.
 
-    ``word`` is VALID, SUSPECT_KEY, PARTIAL, HISTORY_CHANGED or INVALID (the package ``consumers.auditor`` explains
-    them), ``sentence`` the line that `deed verify` prints, and ``problems`` say why it is INVALID, by index of the
-    entry; ``notes`` fail nothing. ``size`` is the number of entries of the log, and ``root`` its Merkle root (hex),
-    None if an entry cannot be read; ``ledger`` and ``root_fingerprint`` (hex, of the root key) are None if entry 0
-    cannot be read. ``stream`` is the stream of a bundle of one, else None. ``missing`` names everything that the bundle
-    lacks, and ``missing_blobs`` the refs of the blobs among it. ``compromised`` are the indexes of the first
-    compromised signatures, of ``compromised_total``. ``agents`` could sign events, in the order of their registration.
-    ``gate`` says whether somebody must enter a passphrase before anything is approved; None if that is not known.
+    ``word`` is VALID, VALID_WITH_ERASURES, SUSPECT_KEY, PARTIAL, HISTORY_CHANGED or INVALID (the package
+    ``consumers.auditor`` explains them), ``sentence`` the line that `deed verify` prints, and ``problems`` say why it
+    is INVALID, by index of the entry; ``notes`` fail nothing. ``size`` is the number of entries of the log, and
+    ``root`` its Merkle root (hex), None if an entry cannot be read; ``ledger`` and ``root_fingerprint`` (hex, of the
+    root key) are None if entry 0 cannot be read. ``stream`` is the stream of a bundle of one, else None. ``missing``
+    names everything that the bundle lacks, and ``missing_blobs`` the refs of the blobs among it. ``compromised`` are
+    the indexes of the first compromised signatures, of ``compromised_total``. ``agents`` could sign events, in the
+    order of their registration. ``erased`` are the first of ``erased_total`` entries whose bodies were erased, as root
+    or two humans signed. ``gate`` says whether somebody must enter a passphrase before anything is approved; None if
+    that is not known.
 
     ``is_anchored``: the caller passed a fingerprint or a checkpoint, and it fits. Without that, anybody could have made
     the whole ledger.
@@ -44,11 +46,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     compromised_total: int
     agents: list[AuditedAgent]
     gate: GateState | None
+    erased: list[ErasedEntry]
+    erased_total: int
 
     @property
     def is_valid(self) -> bool:
-        """Whether the word is VALID. Every other word means that something is wrong, missing or in doubt."""
-        return self.word == "VALID"
+        """Whether the word is VALID or VALID_WITH_ERASURES. Otherwise something is wrong, missing or in doubt."""
+        return self.word in ("VALID", "VALID_WITH_ERASURES")
 
     if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
         __getattr__ = refuse_name
@@ -75,4 +79,6 @@ def verdict_of(report: AuditReport) -> Verdict:
         compromised_total=report.compromised_signatures_total,
         agents=report.agents,
         gate=report.gate,
+        erased=report.erased,
+        erased_total=report.erased_total,
     )

@@ -84,7 +84,7 @@ def verify_log(
         replay.finish()
         if lost is not None:
             _report_lost(replay, lost, findings)
-        _check_blobs(client, replay.blobs, findings)
+        _check_blobs(client, replay.needed_blobs(), findings)
         if views is not None:
 
             def compared(done: int, to_do: int) -> None:

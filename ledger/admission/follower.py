@@ -21,7 +21,7 @@ from deedbook.ledger.events.authority import ClockSet, EntryRedacted
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant, signed_bytes
+from deedbook.ledger.format.envelope import Entry, bodies_size, decode_entry, is_remnant, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 from deedbook.ledger.log.keys import id_key
@@ -138,7 +138,7 @@ def _check_unit(start: int, unit: list[SignedEntry]) -> None:
     for position, (_, entry, _) in enumerate(unit):
         if (entry.key, entry.sig, entry.batch_size, entry.accepted_ms) != shared or entry.batch_index != position:
             raise _unfit(start + position, "it does not belong to the signed batch around it")
-    if len(unit) > 1 and sum(len(signed.entry.body) for signed in unit) > batch_size_max_bytes:
+    if len(unit) > 1 and bodies_size(signed.entry for signed in unit) > batch_size_max_bytes:
         raise _unfit(start, f"its batch exceeds {batch_size_max_bytes} bytes")
     commitments = [signed.candidate.commitment for signed in unit]
     if not verify(first.key, signed_bytes(commitments), first.sig):

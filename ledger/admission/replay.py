@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
@@ -26,15 +27,15 @@ from deedbook.ledger.admission.decide import apply, check_alone, check_versions,
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import LedgerCreated
+from deedbook.ledger.events.authority import EntryRedacted, LedgerCreated
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.remnant import digest_of, read_stored
-from deedbook.ledger.format.envelope import Entry, decode_entry
+from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.lifecycle.authority import compromised_at
-from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord
-from deedbook.ledger.limits import body_size_max_bytes
+from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord, names
+from deedbook.ledger.limits import body_size_max_bytes, remnant_size_max_bytes
 from deedbook.ledger.log.keys import redaction_key, stream_key
 from deedbook.ledger.log.records import StreamRecord
 
@@ -51,7 +52,8 @@ class Replay:
 
     ``source`` holds the state before them. ``state`` is the state after them, above it. The other attributes are of the
     replayed entries: ``kinds`` counts them, ``created`` and ``ledger`` are of entry 0, and ``authority`` has the index,
-    author and data of each event of authority. With a ``clock``, times are compared, and a rule sees the clock's time;
+    author and data of each event of authority. ``erased`` has the remnants by index, and ``redacted_ms`` the time of
+    each ``entry.redacted``. With a ``clock``, times are compared, and a rule sees the clock's time;
     without one, the caller compares them.
     """
 
@@ -64,6 +66,8 @@ class Replay:
         self.ledger: str | None = None
         self.authority: list[tuple[int, str, EventData]] = []
         self.signed_by: dict[bytes, array[int]] = {}
+        self.erased: dict[int, FoundRemnant] = {}
+        self.redacted_ms: dict[int, int] = {}
 
     def start_layers(self) -> None:
         """Begin an empty ``state``, after the source has taken over the last one."""
@@ -100,6 +104,8 @@ class Replay:
             go_on_from(entry, stream, layer)  # so a damaged entry is reported once, not for all after it
         if candidate.remnant is not None:
             self.find_erased(index, entry, candidate)
+        if isinstance(candidate.data, EntryRedacted):
+            self.redacted_ms[index] = entry.accepted_ms
         layer.merge_down()
         if refused is None:
             self.signed_by.setdefault(entry.key, array("Q")).append(index)
@@ -108,8 +114,12 @@ class Replay:
     def find_erased(self, index: int, entry: Entry, candidate: Candidate) -> None:
         """Note an entry whose body is erased: a later entry must name what is left of it."""
         found = FoundRemnant(Erasure(candidate.id, digest_of(entry.body)), candidate.body.kind in AUTHORITY_KINDS)
-        self._layer.put(redaction_key(index), RedactionRecord(found=found))
-        self._layer.merge_down()
+        self.erased[index] = found
+        record = self.state.record(redaction_key(index))
+        # A resumed audit finds a remnant that an event may have named before.
+        if record is None or record.done is None or not names(record.done, found):
+            self._layer.put(redaction_key(index), replace(record or RedactionRecord(), found=found))
+            self._layer.merge_down()
 
     def redactions(self) -> dict[int, RedactionRecord]:
         """Return what is known of redactions, by the index of the entry that they erase."""
@@ -164,9 +174,9 @@ def read_entry(data: bytes) -> tuple[Entry, Candidate]:
 
 def read_candidate(entry: Entry) -> Candidate:
     """Return the candidate in an entry. Raises Refused: ``TOO_LARGE``, and the codes of its schema."""
-    if len(entry.body) > body_size_max_bytes:
-        message = f"the body has {len(entry.body)} bytes, and the limit is {body_size_max_bytes}"
-        raise Refused("TOO_LARGE", message)
+    limit = remnant_size_max_bytes if is_remnant(entry.body) else body_size_max_bytes
+    if len(entry.body) > limit:
+        raise Refused("TOO_LARGE", f"the body has {len(entry.body)} bytes, and the limit is {limit}")
     stored = read_stored(entry.body)
     return Candidate(stored.body, stored.data, entry.commitment, stored.raw, remnant=stored.remnant)
 
@@ -269,7 +279,7 @@ class PartialReplay(Replay):
         record = self.state.stream(body.stream)
         if entry.stream_version > (0 if record is None else record.version) + 1:
             self._miss(body.stream, entry.stream_version - 1, index)
-            counted = msgspec.structs.replace(record or StreamRecord(0, -1), version=entry.stream_version - 1)
+            counted = replace(record or StreamRecord(0, -1), version=entry.stream_version - 1)
             self._layer.put(stream_key(body.stream), counted)
         authority_version = entry.authority_version - (body.kind in AUTHORITY_KINDS)
         if authority_version > self.state.authority_version:

@@ -1,6 +1,7 @@
 """Compares the blobs in a bundle with those that its entries reference.
 
-A bundle that lacks a blob without which an entry is incomplete is PARTIAL. A blob that no entry references is refused:
+A bundle that lacks a blob without which an entry is incomplete is PARTIAL, but a blob that a redaction names is erased,
+not missing. It must not be here. A blob that no entry references is refused:
 nobody signed it, so whoever packed the bundle could show any file as part of the ledger.
 """
 
@@ -15,6 +16,8 @@ from deedbook.ledger.format.envelope import head_of
 from deedbook.ledger.log.expiry import find_refs, refs_in
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from deedbook.ledger.admission.check import Candidate
     from deedbook.ledger.bundle.layout import Manifest
 
@@ -30,10 +33,17 @@ class BundleBlobs:
         self._needed: dict[str, int] = {}
         self.unreferenced = set(manifest.blobs)
 
-    @property
-    def missing(self) -> dict[str, int]:
-        """The blobs that the manifest does not list, and the first entry that is incomplete without each."""
-        return {ref: index for ref, index in self._needed.items() if ref not in self._present}
+    def missing(self, erased: Collection[str]) -> dict[str, int]:
+        """Return the blobs that the manifest does not list, and the first entry that is incomplete without each.
+
+        Blobs that were ``erased`` are not missing.
+        """
+        return {ref: index for ref, index in self._needed.items() if ref not in self._present and ref not in erased}
+
+    def wrong(self, erased: Collection[str]) -> dict[str, str]:
+        """Return the blobs that must not be here, and why, in order."""
+        unreferenced = dict.fromkeys(sorted(self.unreferenced), "no entry references")
+        return unreferenced | dict.fromkeys(sorted(self._present.intersection(erased)), "a redaction erased")
 
     def observe(self, index: int, candidate: Candidate) -> None:
         """Take note of the refs in an entry."""

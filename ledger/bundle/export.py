@@ -30,6 +30,7 @@ from deedbook.ledger.bundle.program import schemas, verify_program
 from deedbook.ledger.bundle.signed_file import encode_signed_file
 from deedbook.ledger.client.client import Client, read_batch_path
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable, message_of
+from deedbook.ledger.events.authority import EntryRedacted
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
@@ -140,7 +141,9 @@ def export_bundle(
             data = client.entry(index)
             survey.page.add(index, data)
             survey.add_refs(index, data, _decode_head(index, data))
-    blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
+    redactions = [data for _, _, data in survey.authority if isinstance(data, EntryRedacted)]
+    erased = {ref for redaction in redactions for ref in redaction.blobs}
+    blobs = [ref for ref in sorted(survey.refs - erased) if _get_blob(client, ref) is not None]
     manifest = layout.Manifest(
         format=layout.FORMAT,
         ledger=client.ledger,
@@ -164,7 +167,7 @@ def export_bundle(
             if name.startswith("tile/bodies/"):
                 done = min(checkpoint.size, layout.entry_range(name)["end"])
                 report(checkpoint.size + done, 2 * checkpoint.size)
-    return Exported(manifest, sorted(survey.needed - {*blobs}))
+    return Exported(manifest, sorted(survey.needed - erased - {*blobs}))
 
 
 def _check_empty(folder: Path) -> None:

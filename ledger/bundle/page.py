@@ -17,7 +17,7 @@ from deedbook.ledger.bundle.program import schemas
 from deedbook.ledger.bundle.standalone.page import Page
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import UNREADABLE
-from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.envelope import decode_entry, is_remnant, read_remnant
 
 if TYPE_CHECKING:
     from deedbook.ledger.bundle.layout import Manifest
@@ -35,7 +35,9 @@ class BundlePage:
         """Add the next entry. One that no gate could have accepted is left out: the bundle is INVALID anyway."""
         with suppress(*UNREADABLE, Refused, LookupError, TypeError, ValueError, AttributeError, RecursionError):
             entry = decode_entry(data)
-            self._page.add(index, entry.accepted_ms, entry.key.hex(), json.loads(entry.body))
+            remnant = entry.body if is_remnant(entry.body) else None
+            body = json.loads(entry.body if remnant is None else read_remnant(remnant).body)
+            self._page.add(index, entry.accepted_ms, entry.key.hex(), body, remnant)
 
     def unapproved(self) -> list[str]:
         """Return the line about handoffs that nobody approved, or nothing."""

@@ -26,6 +26,7 @@ from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.blob import ARTIFACT_FIELDS, BLOB_FIELDS, SEALABLE_FIELDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, mapped_types
+from deedbook.ledger.events.remnant import is_kind_erasable, text_fields, types_in
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.lifecycle.rules import FAMILIES, read_rules
 
@@ -40,7 +41,8 @@ def schemas() -> bytes:
 
     ``blobs`` has the path of the field that names a blob, for each kind that is incomplete without it, and
     ``artifacts`` the path of the texts that may name a kept artifact. ``sealable`` has the paths of the texts that may
-    be sealed references.
+    be sealed references. ``texts`` has the fields that are erased with a body, for each type that has some, and how;
+    ``erasable`` are the kinds of which a body may be erased.
     """
     ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
     mapped = {kind: mapped_types(kind) for kind in MAPPED}
@@ -52,18 +54,21 @@ def schemas() -> bytes:
             if isinstance(keys, inspect.IntType):
                 limits = {"type": "integer", "minimum": keys.ge, "maximum": keys.le}
                 definitions[struct.__name__]["properties"][field.encode_name]["propertyNames"] = limits
+    parts = {part for kind in types if kind is not Body for part in types_in(kind)}
     table = {
         "types": definitions,
         "kinds": {name: [kind.stream, kind.data.__name__] for name, kind in KINDS.items()},
         "blobs": {name: BLOB_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in BLOB_FIELDS},
         "artifacts": {name: ARTIFACT_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in ARTIFACT_FIELDS},
         "sealable": {name: SEALABLE_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in SEALABLE_FIELDS},
+        "erasable": [name for name, kind in KINDS.items() if is_kind_erasable(kind.data)],
         "mapped": {kind: [data.__name__ for data in pair] for kind, pair in mapped.items()},
         "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }
     bare: dict[str, Any] = json.loads(json.dumps(table), object_hook=_bare)
     rules = {family: json.loads(read_rules(family)) for family in FAMILIES}
-    return encode_canonical(bare | {"rules": rules}) + b"\n"
+    texts = {part.__name__: fields for part in parts if (fields := text_fields(part))}
+    return encode_canonical(bare | {"rules": rules, "texts": texts}) + b"\n"
 
 
 def _bare(schema: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from deedbook.ledger.bundle import layout
 from deedbook.ledger.client.local_reader import Views, is_selected
 from deedbook.ledger.client.reads import HeadView, LogReads, Page
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.format.envelope import commitment_to, decode_entry, entry_leaf, event_id, head_of
+from deedbook.ledger.format.envelope import commitment_in, decode_entry, entry_leaf, event_id, head_of
 from deedbook.ledger.format.merkle import root_of
 from deedbook.ledger.log.blobs import blob_not_found, check_blob
 from deedbook.ledger.log.tiles import TILE_WIDTH
@@ -190,4 +190,4 @@ class BundleReader(Resource):
 
 
 def _id_of(body: bytes) -> str:
-    return event_id(commitment_to(body))
+    return event_id(commitment_in(body))

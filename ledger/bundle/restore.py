@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from blake3 import blake3
 
+from deedbook.ledger.admission.erasure import check_confirmed, finish_erasures
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.bundle.archive import Bundle
 from deedbook.ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
@@ -35,6 +36,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import read_config
 from deedbook.ledger.home.home import Home, make_own_folder
 from deedbook.ledger.home.location import VIEWS_FILE
+from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.log.environment import FILE
 from deedbook.ledger.log.log import Log
@@ -86,6 +88,7 @@ class Restore:
         self._bundle = bundle
         self.home = home
         self._blobs = BundleBlobs(bundle.manifest)
+        self._erased: set[str] = set()
         self._files: dict[HomeFile, bytes] = {}
         self._keys: dict[str, bytes] = {}
 
@@ -137,19 +140,20 @@ class Restore:
         if pending:
             raise Corrupted("VERIFICATION_FAILED", f"the signed batch at the end, from entry {size} on, is incomplete")
         self._check_tree(log, root)
+        finish_erasures(log)
 
     def check_blobs(self, blobs: Blobs, *, accept_partial: bool) -> list[str]:
         """Return the blobs that entries need and that neither the backup nor the home has; call this after ``build``.
 
         Raises Corrupted: ``VERIFICATION_FAILED``: one is missing, unless ``accept_partial``; no entry references one.
         """
-        if self._blobs.unreferenced:
-            name = blob_name(min(self._blobs.unreferenced))
-            message = f"no entry of the backup references {name}, so somebody added it: use another backup"
-            raise Corrupted("VERIFICATION_FAILED", message, member=name)
-        missing = [ref for ref in self._blobs.missing if blobs.find(ref) is None]
+        for ref, why in self._blobs.wrong(self._erased).items():
+            message = f"{why} {blob_name(ref)}, and the backup has it, so somebody added it: use another backup"
+            raise Corrupted("VERIFICATION_FAILED", message, member=blob_name(ref))
+        absent = self._blobs.missing(self._erased)
+        missing = [ref for ref in absent if blobs.find(ref) is None]
         if missing and not accept_partial:
-            first = f"{missing[0]} of entry {self._blobs.missing[missing[0]]}"
+            first = f"{missing[0]} of entry {absent[missing[0]]}"
             message = (
                 f"PARTIAL: {len(missing)} blobs that entries need are not in the backup, first {first}: use another "
                 "backup, or restore without them with `deed restore --accept PARTIAL`"
@@ -175,6 +179,8 @@ class Restore:
             size, tree = snapshot.size, snapshot.root()
             named = (manifest.ledger, manifest.origin, manifest.size, manifest.root)
             actual = (snapshot.head.ledger, created.origin, size, tree.hex())
+            check_confirmed(snapshot)
+            self._erased = erased_blobs(snapshot.redactions().values())
         if (checkpoint.size, checkpoint.root) != (size, tree) or named != actual:
             message = "the backup's entries do not match its checkpoint or its manifest: use another backup"
             raise Corrupted("VERIFICATION_FAILED", message)

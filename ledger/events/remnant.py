@@ -5,26 +5,32 @@ So the entry keeps its meaning for the rules and its place in every view. A read
 body that is gone: it trusts the signature of ``entry.redacted``, which holds the digest of the remnant, and the nodes
 that had the body when they admitted that event. A remnant that still has a text is refused, so nobody can put words
 into an author's mouth.
+
+Nothing that confirms an erasure may rest on the erased entry itself. Otherwise somebody with a copy of a log could put
+a remnant that names their own key as the root key in the place of any entry, and confirm it with this key. Therefore
+nobody erases the events on which readers base the keys of root and of checkpoints, and history resets.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import inspect
 
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import CheckpointKeyRotated, HistoryReset, KeyRotated
 from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.handoff import HandoffContent
 from deedbook.ledger.events.imported import RecordImported, mapped_types
-from deedbook.ledger.format.codec import convert, encode_sorted
+from deedbook.ledger.format.codec import encode_sorted
 from deedbook.ledger.format.envelope import Entry, Remnant, event_id, is_remnant, read_remnant
-from deedbook.ledger.format.forms import LABEL_PATTERN, LINE_PATTERN, STATEMENT_PATTERN
-from deedbook.ledger.limits import body_size_max_bytes
+from deedbook.ledger.format.forms import LABEL_PATTERN, LINE_PATTERN, ROOT, STATEMENT_PATTERN
+from deedbook.ledger.limits import remnant_size_max_bytes
 
 ERASED: Final = "[redacted]"
 _SHORT: Final = "*"
@@ -41,6 +47,7 @@ _KEPT: Final = frozenset(
     }
 )
 """Fields of text that programs write and that decide who may act, or how the other fields are read."""
+_NEVER_ERASED: Final = (CheckpointKeyRotated, HistoryReset)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -55,32 +62,39 @@ class Stored(msgspec.Struct, frozen=True):
 def read_stored(stored: bytes) -> Stored:
     """Return what is in the place of an entry's body.
 
-    Raises Refused: as ``body.decode_body``; ``INVALID_FORMAT`` for a remnant that has texts or another encoding.
+    Raises Refused: as ``body.decode_body``; ``INVALID_FORMAT`` for a remnant that has texts or another encoding, that
+    has a version and sets none, or that is of an event that nobody may erase.
     """
     if not is_remnant(stored):
         return Stored(*decode_body(stored), stored)
     remnant = read_remnant(stored)
-    raw = bytes(remnant.body)
-    body, data = decode_body(raw)
-    if raw not in [_erased_body(body, data, mark) for mark in (ERASED, _SHORT)]:
+    body, data = decode_body(remnant.body)
+    if remnant.body not in [_erased_body(remnant.body, data, mark) for mark in (ERASED, _SHORT)]:
         raise Refused("INVALID_FORMAT", "what is left of an erased body still has a text, or is not in canonical form")
-    return Stored(body, data, raw, remnant)
+    if (remnant.version is not None) != sets_content(data):
+        raise Refused("INVALID_FORMAT", f"what is left of an erased {body.kind} must have a version only if it set one")
+    if not _is_erasable(data):
+        raise Refused("INVALID_FORMAT", f"the body of such a {body.kind} is never erased")
+    return Stored(body, data, remnant.body, remnant)
 
 
 def remnant_of(entry: Entry, version: str | None) -> bytes:
     """Return the remnant of an entry that has its body; ``version`` is that of the handoff which the body set.
 
-    Raises Refused: ``NOTHING_CHANGED`` if the body has no text.
+    Raises Refused: ``NOTHING_CHANGED`` if the body has no text; ``TRANSITION_NOT_ALLOWED`` if nobody may erase it.
     """
     body, data = decode_body(entry.body)
-    short = b""
+    if has_texts(type(data)) and not _is_erasable(data):
+        message = f"this {body.kind} cannot be erased: proofs of the keys of {ROOT} and of checkpoints rest on it"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, kind=body.kind)
+    plain, short = encode_sorted(_plain(entry.body) | {"salt": _NO_SALT}), b""
     for mark in (ERASED, _SHORT):
-        raw = _erased_body(body, data, mark)
-        if decode_body(raw)[1] == data:
+        raw = _erased_body(entry.body, data, mark)
+        if raw == plain:
             message = f"a {body.kind} has no text to erase: names, ids, keys, numbers and references stay"
             raise Refused("NOTHING_CHANGED", message, kind=body.kind)
-        short = Remnant(event_id(entry.commitment), msgspec.Raw(raw), version).encode()
-        if len(short) <= body_size_max_bytes:
+        short = Remnant(event_id(entry.commitment), version, raw).encode()
+        if len(short) <= remnant_size_max_bytes:
             break
     return short
 
@@ -97,41 +111,130 @@ def sets_content(data: EventData) -> bool:
     )
 
 
-def _erased_body(body: Body, data: EventData, mark: str) -> bytes:
-    return encode_sorted(msgspec.structs.replace(body, salt=_NO_SALT, data=_without_texts(data, mark)))
+@cache
+def text_fields(kind: type[msgspec.Struct]) -> dict[str, Literal["mark", "empty"]]:
+    """Return the fields of a type that hold texts: ``mark`` replaces each text in it; an object is made ``empty``.
+
+    An object is made empty if its keys are texts, too.
+    """
+    fields = {field.name: (field.encode_name, _leaf(field.type)) for field in _type_of(kind).fields}
+    return {
+        encoded: "empty" if isinstance(leaf, inspect.DictType) else "mark"
+        for name, (encoded, leaf) in fields.items()
+        if name not in _KEPT and (isinstance(leaf, inspect.DictType) or _is_text(leaf))
+    }
 
 
-def _without_texts(data: EventData, mark: str) -> EventData:
-    kind = type(data)
-    plain = _erase(msgspec.to_builtins(data, str_keys=True), _type_of(kind), mark)
+@cache
+def types_in(kind: type[msgspec.Struct]) -> frozenset[type[msgspec.Struct]]:
+    """Return a type and all types of structs in its fields."""
+    found: set[type[msgspec.Struct]] = set()
+    waiting: list[Any] = [_type_of(kind)]
+    while waiting:
+        form = waiting.pop()
+        if isinstance(form, inspect.StructType) and form.cls not in found:
+            found.add(form.cls)
+            waiting += [field.type for field in form.fields]
+        waiting += [part for name in ("type", "item_type", "value_type") if (part := getattr(form, name, None))]
+        waiting += getattr(form, "types", ())
+    return frozenset(found)
+
+
+@cache
+def has_texts(kind: type[EventData]) -> bool:
+    """Return whether a kind of data has any text. An event without one is never erased."""
+    return any(text_fields(part) for part in types_in(kind))
+
+
+def is_kind_erasable(kind: type[EventData]) -> bool:
+    """Return whether events with this data may be erased. Of ``KeyRotated``, only those of other agents than root."""
+    return has_texts(kind) and not issubclass(kind, _NEVER_ERASED)
+
+
+def _is_erasable(data: EventData) -> bool:
+    return is_kind_erasable(type(data)) and not (isinstance(data, KeyRotated) and data.agent == ROOT)
+
+
+def _plain(raw: bytes) -> dict[str, Any]:
+    """Return a valid body with its numbers as the author wrote them."""
+    value: dict[str, Any] = json.loads(raw, parse_int=_number, parse_float=_number)
+    return value
+
+
+def _number(digits: str) -> msgspec.Raw:
+    return msgspec.Raw(digits.encode())
+
+
+def _erased_body(raw: bytes, data: EventData, mark: str) -> bytes:
+    plain = _plain(raw)
+    sent = plain["data"]
+    erased = _erase_struct(sent, type(data), mark)
     if isinstance(data, RecordImported) and data.mapped_kind is not None:
         for name, form in zip(("mapped", "claims"), mapped_types(data.mapped_kind), strict=True):
-            plain[name] = _erase(getattr(data, name), _type_of(form), mark)
-    return convert(plain, kind, str_keys=True)
+            if name in sent:
+                erased[name] = _erase_struct(sent[name], form, mark)
+    return encode_sorted(plain | {"salt": _NO_SALT, "data": erased})
+
+
+def _erase_struct(value: dict[str, Any], kind: type[msgspec.Struct], mark: str) -> dict[str, Any]:
+    """Return the plain value of a struct with ``mark`` in place of each text that is not empty."""
+    texts, fields = text_fields(kind), {field.encode_name: field.type for field in _type_of(kind).fields}
+    return {
+        name: _replace(item, mark, is_emptied=texts[name] == "empty")
+        if name in texts
+        else _erase(item, fields[name], mark)
+        for name, item in value.items()
+    }
 
 
 def _erase(value: Any, form: inspect.Type, mark: str) -> Any:
-    """Return a plain value of a type with ``mark`` in place of each text that is not empty."""
+    """Return a plain value of a type that holds no text itself, with ``mark`` in place of the texts of its structs."""
     match form:
         case inspect.Metadata():
             return _erase(value, form.type, mark)
         case inspect.UnionType():
-            if value is None:
-                return None
-            (some,) = (member for member in form.types if not isinstance(member, inspect.NoneType))
-            return _erase(value, some, mark)
+            return None if value is None else _erase(value, _some(form), mark)
         case inspect.StructType():
-            fields = {field.encode_name: field for field in form.fields}
-            kept = {name for name, field in fields.items() if field.name in _KEPT}
-            return {name: it if name in kept else _erase(it, fields[name].type, mark) for name, it in value.items()}
+            return _erase_struct(value, form.cls, mark)
         case inspect.ListType() | inspect.VarTupleType():
             return [_erase(item, form.item_type, mark) for item in value]
         case inspect.DictType():
-            if isinstance(form.value_type, inspect.AnyType) or _is_text(form.value_type):
-                return {}  # the keys are texts, too
             return {key: _erase(item, form.value_type, mark) for key, item in value.items()}
-        case _:  # every other type: a text, a number, a word of a list
-            return mark if value and _is_text(form) else value
+        case _:  # types of values are an open set
+            return value
+
+
+def _replace(value: Any, mark: str, *, is_emptied: bool) -> Any:
+    match value:
+        case str():
+            return mark if value else value
+        case list():
+            return [_replace(item, mark, is_emptied=is_emptied) for item in value]
+        case dict():
+            items = {} if is_emptied else value
+            return {key: _replace(item, mark, is_emptied=is_emptied) for key, item in items.items()}
+        case _:  # numbers, Booleans and None
+            return value
+
+
+def _leaf(form: inspect.Type) -> inspect.Type:
+    """Return the type of the values in a field: the struct, the text, the number, or the object with texts as keys."""
+    match form:
+        case inspect.Metadata():
+            return _leaf(form.type)
+        case inspect.UnionType():
+            return _leaf(_some(form))
+        case inspect.ListType() | inspect.VarTupleType():
+            return _leaf(form.item_type)
+        case inspect.DictType() if not isinstance(form.value_type, inspect.AnyType) and not _is_text(form.value_type):
+            return _leaf(form.value_type)
+        case _:  # types of values are an open set
+            return form
+
+
+def _some(form: inspect.UnionType) -> inspect.Type:
+    (some,) = (member for member in form.types if not isinstance(member, inspect.NoneType))
+    return some
 
 
 def _is_text(form: inspect.Type) -> bool:
@@ -141,5 +244,7 @@ def _is_text(form: inspect.Type) -> bool:
 
 
 @cache
-def _type_of(kind: type[EventData]) -> inspect.Type:
-    return inspect.type_info(kind)
+def _type_of(kind: type[msgspec.Struct]) -> inspect.StructType:
+    form = inspect.type_info(kind)
+    assert isinstance(form, inspect.StructType)  # noqa: S101 - all data of events are structs
+    return form

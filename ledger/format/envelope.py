@@ -14,7 +14,8 @@ Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``prot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Literal
 
@@ -23,7 +24,6 @@ from msgspec.structs import replace
 
 from deedbook.ledger.errors import AS_A_BLOB, Refused
 from deedbook.ledger.format.codec import (
-    UNREADABLE,
     decode_base64,
     decode_packed,
     decode_strict,
@@ -32,7 +32,6 @@ from deedbook.ledger.format.codec import (
     json_decoder,
     msgpack_decoder,
 )
-from deedbook.ledger.format.forms import EVENT_ID_PATTERN, VERSION_PATTERN
 from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, root_of_path, tree_size_max
 from deedbook.ledger.limits import (
     batch_events_max,
@@ -52,21 +51,25 @@ _BATCH_PREFIX: Final = f"DSSEv1 {len(BATCH_TYPE)} {BATCH_TYPE} ".encode()
 
 
 _REMNANT_PREFIX: Final = b'{"redacted":"event:'
+_REMNANT: Final = re.compile(
+    rb'(?s)\{"redacted":"(event:[0-9a-f]{64})"(?:,"version":"(sha256:[0-9a-f]{64})")?,"body":(\{.*\})\}'
+)
 
 
-class Remnant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Remnant(msgspec.Struct, frozen=True):
     """The rest of an erased body, which an entry holds in its place: the event's id, and the body without its texts.
 
     ``version`` is the version of the handoff that the erased body set, which cannot be computed without its texts.
     """
 
-    redacted: Annotated[str, msgspec.Meta(pattern=EVENT_ID_PATTERN)]
-    body: msgspec.Raw
-    version: Annotated[str, msgspec.Meta(pattern=VERSION_PATTERN)] | None = None
+    redacted: str
+    version: str | None
+    body: bytes
 
     def encode(self) -> bytes:
         """Return its bytes. They begin as no body can, because a body has no such field."""
-        return msgspec.json.encode(self)
+        version = b"" if self.version is None else b',"version":"%b"' % self.version.encode()
+        return b'{"redacted":"%b"%b,"body":%b}' % (self.redacted.encode(), version, self.body)
 
 
 def is_remnant(stored: bytes) -> bool:
@@ -81,13 +84,11 @@ def holds_remnant(entry: bytes) -> bool:
 
 def read_remnant(stored: bytes) -> Remnant:
     """Return the remnant in ``stored``. Raises Refused: ``INVALID_FORMAT`` if it is encoded in another way."""
-    try:
-        remnant = _remnant_decoder.decode(stored)
-    except UNREADABLE as error:
-        raise Refused("INVALID_FORMAT", f"what is left of an erased body cannot be read: {error}") from error
-    if remnant.encode() != stored:
+    match = _REMNANT.fullmatch(stored)
+    if match is None:
         raise Refused("INVALID_FORMAT", "what is left of an erased body is not in its one encoding")
-    return remnant
+    redacted, version, body = match.groups()
+    return Remnant(redacted.decode(), None if version is None else version.decode(), body)
 
 
 def pae(body: bytes) -> bytes:
@@ -98,6 +99,16 @@ def pae(body: bytes) -> bytes:
 def commitment_to(body: bytes) -> bytes:
     """Return the 32 bytes that stand for a body in its signature, its id and the tree."""
     return leaf_hash(pae(body))
+
+
+def commitment_in(stored: bytes) -> bytes:
+    """Return the commitment to a body, or the one in its remnant.
+
+    Raises Refused: ``INVALID_FORMAT`` for a remnant in another encoding.
+    """
+    if is_remnant(stored):
+        return bytes.fromhex(read_remnant(stored).redacted.removeprefix("event:"))
+    return commitment_to(stored)
 
 
 def event_id(commitment: bytes) -> str:
@@ -125,12 +136,14 @@ class BodyHead(msgspec.Struct, frozen=True):
 
 
 _head_decoder = json_decoder(BodyHead)
-_remnant_decoder = json_decoder(Remnant)
 
 
 def head_of(body: bytes) -> BodyHead:
-    """Return the head of an admitted body or its remnant. Raises the exceptions of ``codec.UNREADABLE`` if damaged."""
-    return _head_decoder.decode(_remnant_decoder.decode(body).body if is_remnant(body) else body)
+    """Return the head of an admitted body or its remnant.
+
+    Raises the exceptions of ``codec.UNREADABLE`` if it is damaged. Refused: ``INVALID_FORMAT`` for such a remnant.
+    """
+    return _head_decoder.decode(read_remnant(body).body if is_remnant(body) else body)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -158,9 +171,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     @property
     def commitment(self) -> bytes:
         """The commitment to the body, also if the body was erased."""
-        if is_remnant(self.body):
-            return bytes.fromhex(read_remnant(self.body).redacted.removeprefix("event:"))
-        return commitment_to(self.body)
+        return commitment_in(self.body)
 
     def encode(self) -> bytes:
         """Return the bytes of the entry as the log stores them."""
@@ -173,6 +184,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     def leaf(self, commitment: bytes | None = None) -> bytes:
         """Return the entry's leaf hash in the log's tree."""
         return leaf_hash(self.bare_form(commitment))
+
+
+def bodies_size(entries: Iterable[Entry]) -> int:
+    """Return the bytes of the bodies of a batch, without erased ones: a remnant may be larger than the body was."""
+    return sum(len(entry.body) for entry in entries if not is_remnant(entry.body))
 
 
 _entry_decoder = msgpack_decoder(Entry)

@@ -6,6 +6,8 @@ A log may hold an erased entry long before the event that names it. Until a repl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -42,7 +44,7 @@ class SignedErasure(msgspec.Struct, frozen=True, array_like=True):
 class RedactionRecord(msgspec.Struct, frozen=True, array_like=True):
     """The facts about the redaction of one entry.
 
-    ``found`` is the remnant that the log holds and that no event has named yet.
+    ``found`` is the remnant that the log holds and that no event has named: if ``done`` is there, it names another.
     """
 
     found: FoundRemnant | None = None
@@ -70,12 +72,17 @@ def after(before: RedactionRecord | None, event: Event[Redaction], agents: Agent
         return replace(record, proposal=signed)
     if event.author != ROOT:
         _check_proposed(record.proposal, signed, data.entry, agents)
-    if record.found is not None and not _names(signed, record.found):
-        return record  # the entry stays unconfirmed
-    return replace(record, found=None, done=signed)
+    is_confirmed = record.found is None or names(signed, record.found)
+    return replace(record, found=None if is_confirmed else record.found, done=signed)
 
 
-def _names(signed: SignedErasure, found: FoundRemnant) -> bool:
+def erased_blobs(records: Iterable[RedactionRecord]) -> set[str]:
+    """Return the blobs that were erased with entries."""
+    return {ref for record in records if record.done is not None for ref in record.done.erasure.blobs}
+
+
+def names(signed: SignedErasure, found: FoundRemnant) -> bool:
+    """Return whether a redaction confirms a remnant in the log."""
     is_same = (signed.erasure.event, signed.erasure.remnant) == (found.erasure.event, found.erasure.remnant)
     return is_same and (signed.by == ROOT or not found.is_of_authority)
 

@@ -15,13 +15,17 @@ Each problem is one line with the number of the entry (the first one has 0) and 
 last line but one says whether somebody must enter a passphrase before anything is approved (`gate: closed`) or not
 (`gate: open`). The last line is the verdict; the exit code goes with it:
 
-    VALID            0  everything in the bundle is correct
-    SUSPECT_KEY      6  everything in it is correct, but some events were signed with a key after its compromise
-    PARTIAL          6  what was checked is correct, but the named events or files are missing, or the rules of the
-                        named families were not replayed
-    HISTORY_CHANGED  6  the bundle is correct by itself, but contradicts the checkpoint of --checkpoint
-    INVALID          6  something is wrong: the verdict names the entry or the file
-                     2  this is not a bundle, or not a checkpoint
+    VALID                0  everything in the bundle is correct
+    VALID_WITH_ERASURES  0  everything in it is correct, but the texts of the named entries were erased
+    SUSPECT_KEY          6  everything in it is correct, but some events were signed with a key after its compromise
+    PARTIAL              6  what was checked is correct, but the named events or files are missing, or the rules of the
+                            named families were not replayed
+    HISTORY_CHANGED      6  the bundle is correct by itself, but contradicts the checkpoint of --checkpoint
+    INVALID              6  something is wrong: the verdict names the entry or the file
+                         2  this is not a bundle, or not a checkpoint
+
+The signatures and the tree cover the id of an erased event, so they stay valid. Its remaining fields are what root, or
+two humans, signed as its rest. Nobody without its texts can check that.
 
 A receipt proves one entry. The program checks the path from the entry to the checkpoint, the author's signature, and
 the entries of root that name the key of the checkpoint. The rules need the whole log, so a receipt cannot show that the

@@ -14,7 +14,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from deedbook.ledger.bundle.standalone.authority import AUTHORITY, Authority
+from deedbook.ledger.bundle.standalone.authority import ALONE, AUTHORITY, Authority
 from deedbook.ledger.bundle.standalone.form import (
     BATCH_BYTES_MAX,
     Entry,
@@ -50,6 +50,7 @@ from deedbook.ledger.bundle.standalone.receipt import RECEIPT_MAX, check_receipt
 from deedbook.ledger.bundle.standalone.rules import AUTHORITY_FAMILIES, Rules
 
 SUSPECTS_MAX = 20
+ERASED_MAX = 20
 FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
@@ -93,7 +94,7 @@ class Audit:
     the leaf hashes of a whole log. ``trusted_size`` is the size of the reader's checkpoint, if this ledger signed it,
     and ``is_continued``: this log begins with it. ``is_whole``:
     every entry before this one is present and can be read. ``has_all_authority``: every event of authority is present
-    and was accepted, so the files of keys can be compared.
+    and was accepted, so the files of keys can be compared. ``lacks_authority``: a count shows a missing one.
     """
 
     def __init__(self, members: Members) -> None:
@@ -120,6 +121,7 @@ class Audit:
         self.lost = members.check_names(self.manifest)
         self.missing += self.lost
         self.has_all_authority = not any(name.startswith("entries/") for name in self.lost)
+        self.lacks_authority = False
         self.kinds = Kinds(members.read("schemas.json"))
         self.rules = Rules(self.kinds, self.authority)
         self.page = Page(self.kinds)
@@ -161,12 +163,15 @@ class Audit:
         event = replace(event, entry=event.entry._replace(accepted_ms=self.clock_ms))
         try:
             self.decide(event)
-            self.page.add(index, at_ms, event.entry.key.hex(), event.body)
+            remnant = event.entry.stored if event.entry.is_erased else None
+            self.page.add(index, at_ms, event.entry.key.hex(), event.body, remnant)
         except WrongError as fault:
             self.has_all_authority &= event.kind not in AUTHORITY
             self.refusals.append((index, fault.code, f"{event.kind} by {event.author} on {event.stream}: {fault}"))
         finally:
             self.rules.remember(event)
+            if event.entry.is_erased:
+                self.authority.find_erased(event)
             for name, version in zip((event.stream, ""), event.entry.versions, strict=True):
                 self.versions[name] = version  # a wrong count is one problem, not one of every entry after it
 
@@ -204,8 +209,8 @@ class Audit:
 
     def decide(self, event: Event) -> None:
         """Check whether the author may append an event, and apply it. A refused event changes nothing."""
-        is_alone = event.kind != "ledger.clock_set" or event.entry.batch_size == 1
-        need(is_alone, "ledger.clock_set is in a batch with other events", "INVALID_FIELD")
+        is_alone = event.kind not in ALONE or event.entry.batch_size == 1
+        need(is_alone, f"{event.kind} is in a batch with other events", "INVALID_FIELD")
         need(not self.rules.has_event(event), "the log contains the event twice", "PARTIAL_RETRY")
         row, idem = self.rules.row_of(event), event.body.get("idem")
         self.authority.check_signer(event, is_decision=bool(row and row.get("identity_key")))
@@ -229,7 +234,7 @@ class Audit:
         if len(batch) < entry.batch_size:
             self.batch = batch
             return
-        start, size = batch[0][0], sum(len(member.body) for _, member in batch)
+        start, size = batch[0][0], sum(len(member.body) for _, member in batch if not member.is_erased)
         if size > BATCH_BYTES_MAX:
             self.add_problem(start, f"the batch up to entry {index} has {size} bytes", "TOO_LARGE")
         root = tree_root([member.commitment for _, member in batch])
@@ -310,6 +315,7 @@ class Audit:
         """Record missing entries of a stream, or of authority. They are after the last one that is present."""
         self.gaps.append((self.last_of_stream.get(name, -1) + 1, text))
         self.has_all_authority &= name != ""
+        self.lacks_authority |= name == ""
 
     def check_expectations(self, event: Event) -> None:
         """Check that the author used the idempotency key once, and the stream version that the author expected."""
@@ -424,6 +430,7 @@ class Audit:
         self.gaps += [(int(name[8:28]), name) for name in self.lost if name.startswith("entries/")]
         self.missing += [text for _, text in self.gaps if text not in self.lost]
         self.compare_blobs()
+        self.settle_erased()
         first = min((index for index, _ in self.gaps), default=None)
         for index, code, message in self.refusals:
             if first is None or index < first:
@@ -432,11 +439,26 @@ class Audit:
                 self.missing.append(f"the entry that allows entry {index} ({code}: {message})")
         self.problems.sort(key=lambda problem: (problem[0] is None, problem[0] or 0))
 
+    def settle_erased(self) -> None:
+        """Record erased entries that no redaction names. One that is missing or cannot be read may name them."""
+        is_log = self.manifest["content"] == "log"
+        for index in self.authority.unconfirmed():
+            message = "its body is missing, and no later entry.redacted names what is left of it"
+            if self.gaps and is_log:
+                continue  # the entry that cannot be read is a problem already
+            if self.lacks_authority:
+                self.missing.append(f"the entry.redacted that names entry {index}")
+            else:
+                self.add_problem(index, message, "VERIFICATION_FAILED")
+
     def compare_blobs(self) -> None:
         """Compare the blobs with those that entries reference. A missing entry may reference any blob."""
-        absent = [ref for ref in self.needed if ref not in self.manifest["blobs"]]
+        erased = self.authority.erased_blobs()
+        for ref in sorted(erased.intersection(self.manifest["blobs"])):
+            self.add_problem(None, f"blobs/{ref.replace(':', '/')} is here, and was erased", "VERIFICATION_FAILED")
+        absent = [ref for ref in self.needed if ref not in self.manifest["blobs"] and ref not in erased]
         self.missing += [f"blobs/{ref.replace(':', '/')}" for ref in absent]
-        for ref in sorted(self.unreferenced) if not self.gaps else []:
+        for ref in sorted(self.unreferenced - erased) if not self.gaps else []:
             self.add_problem(None, f"no entry references blobs/{ref.replace(':', '/')}", "VERIFICATION_FAILED")
 
     def run(self) -> None:
@@ -514,13 +536,28 @@ class Audit:
 
     def absent(self) -> list[str]:
         """Return lines about evidence and results that are not here. They may be elsewhere, so nothing is wrong."""
-        here = {*self.manifest["blobs"], *self.needed}
+        here = {*self.manifest["blobs"], *self.needed, *self.authority.erased_blobs()}
         lines = [
             f"entry {index}: names {ref}, and this bundle has no such file or event: {event}"
             for ref, (index, event) in self.cited.items()
             if ref not in here and ref not in self.rules.ids
         ]
         return lines[-SUSPECTS_MAX:]
+
+    def erased(self) -> list[tuple[int, Event]]:
+        """Return the erased entries, and the redactions that name them."""
+        records = sorted(self.authority.redactions.items())
+        return [
+            (index, record.done) for index, record in records if record.done and record.is_here and not record.found
+        ]
+
+    def erasures(self) -> list[str]:
+        """Return lines about the erased entries, each with the reason that the redaction gives."""
+        return [
+            f"entry {index}: redacted by {event.author} on {when(event.entry.accepted_ms)} with entry {event.index}: "
+            f"{event.data['reason']}"
+            for index, event in self.erased()[:ERASED_MAX]
+        ]
 
     def gate(self) -> str:
         """Return the line about the gate."""
@@ -560,6 +597,11 @@ class Audit:
             return exit_code, f"PARTIAL: {'; '.join(reasons)}: {summary}"
         if compromised:
             return exit_code, f"SUSPECT_KEY at entry {compromised[0]}: {suspect}: {summary}"
+        if erased := self.erased():
+            named = ", ".join(f"{index} by {event.author}" for index, event in erased[:ERASED_MAX])
+            more = f" and {len(erased) - ERASED_MAX} more" if len(erased) > ERASED_MAX else ""
+            count = "1 entry" if len(erased) == 1 else f"{len(erased)} entries"
+            return exit_code, f"VALID_WITH_ERASURES: the bodies of {count} were erased ({named}{more}): {summary}"
         return exit_code, f"VALID: {summary}"
 
 
@@ -627,7 +669,14 @@ def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
     exit_code, line = audit.verdict(root, accepted)
-    notes = (*audit.suspects(), *audit.absent(), *audit.page.unapproved(), *audit.newest(), audit.gate())
+    notes = (
+        *audit.erasures(),
+        *audit.suspects(),
+        *audit.absent(),
+        *audit.page.unapproved(),
+        *audit.newest(),
+        audit.gate(),
+    )
     print("\n".join(map(escape, notes)))
     print(escape(line))
     return exit_code

@@ -1,10 +1,11 @@
-"""Keys, agents and roles, as the authority events define them in the order of the log.
+"""Keys, agents and roles, as the authority events define them in the order of the log, and the redactions.
 
 Each event is checked completely before it changes anything, so a refused event leaves no trace.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,10 @@ AUTHORITY = (
     "key.rotated",
     "key.compromised",
     "checkpoint_key.rotated",
+    "entry.redaction_proposed",
+    "entry.redacted",
 )
+ALONE = ("ledger.clock_set", "entry.redaction_proposed", "entry.redacted")  # never in a batch with other events
 CHECKPOINTS = "the checkpoints"  # the owner of checkpoint keys and of invitation keys; not an agent's name
 END = 2**53  # after every entry
 WORKERS = {"agent", "reviewer", "human", "service"}
@@ -127,6 +131,21 @@ class Invitation:
     is_ended: bool = False
 
 
+@dataclass
+class Redaction:
+    """The redaction of one entry: the event that proposed it, the event that did it, and what the log holds.
+
+    ``found`` is the id of the erased event and the digest of its remnant, until an event names them. ``is_authority``:
+    only root may name this remnant. ``is_here``: the log holds a remnant.
+    """
+
+    is_here: bool = False
+    found: tuple[str, str] | None = None
+    is_authority: bool = False
+    proposal: Event | None = None
+    done: Event | None = None
+
+
 class Authority:
     """Keys, agents and roles after the events so far."""
 
@@ -144,6 +163,7 @@ class Authority:
         self.signed: list[tuple[int, Key]] = []
         self.is_trial = self.is_closed = False
         self.closed_since = 0
+        self.redactions: dict[int, Redaction] = {}
 
     def check_signer(self, event: Event, *, is_decision: bool) -> None:
         """Check that the key may sign this event at its index. A session key must not sign a decision."""
@@ -444,6 +464,62 @@ class Authority:
         self.check_possession(event, "checkpoint", data)
         self.end_checkpoint_key(event, "node")
         self.add_checkpoint_key(event, "node", data["key"])
+
+    def find_erased(self, event: Event) -> None:
+        """Note an entry whose body is erased: a later entry must name what is left of it."""
+        remnant = "sha256:" + hashlib.sha256(event.entry.stored).hexdigest()
+        self.redactions[event.index] = Redaction(
+            is_here=True, found=(event.id, remnant), is_authority=event.kind in AUTHORITY
+        )
+
+    def unconfirmed(self) -> list[int]:
+        """Return the indexes of the erased entries that no redaction names."""
+        return [index for index, record in sorted(self.redactions.items()) if record.found is not None]
+
+    def erased_blobs(self) -> set[str]:
+        """Return the blobs that were erased with entries."""
+        return {ref for record in self.redactions.values() if record.done for ref in record.done.data.get("blobs", [])}
+
+    def redaction_of(self, event: Event, data: Any) -> Redaction:
+        """Return what is known of the redaction of the entry that an event names, which must not be done yet."""
+        need(data["entry"] < event.index, "it names no earlier entry", "INVALID_FIELD")
+        record = self.redactions.setdefault(data["entry"], Redaction())
+        need(record.done is None, f"entry {data['entry']} was erased already", "NOTHING_CHANGED")
+        return record
+
+    def entry_redaction_proposed(self, event: Event, data: Any) -> None:
+        """Apply a human's proposal to erase an entry."""
+        need("human" in self.roles_of(event.author), "only a human may propose to erase an entry", "NOT_AUTHORIZED")
+        self.redaction_of(event, data).proposal = event
+
+    def entry_redacted(self, event: Event, data: Any) -> None:
+        """Apply the redaction of an entry by root, or by a human if another one proposed exactly the same.
+
+        If it names another event or remnant than the log holds, or a human names an entry of authority, the entry
+        remains without a redaction.
+        """
+        is_root = event.author == "root"
+        is_human = is_root or "human" in self.roles_of(event.author)
+        need(is_human, "only root or a human may erase an entry", "NOT_AUTHORIZED")
+        record = self.redaction_of(event, data)
+        if not is_root:
+            self.check_proposal(record.proposal, event, data)
+        is_named = record.found == (data["event"], data["remnant"]) and (is_root or not record.is_authority)
+        record.found, record.done = None if is_named else record.found, event
+
+    def check_proposal(self, proposal: Event | None, event: Event, data: Any) -> None:
+        """Check that another human proposed exactly this redaction, with a key that is not compromised."""
+        index = data["entry"]
+        key = None if proposal is None else self.keys[proposal.entry.key.hex()]
+        is_there = proposal is not None and key is not None and not key.is_compromised(proposal.index)
+        need(is_there, f"no human has proposed to erase entry {index}", "NOT_AUTHORIZED")
+        is_other = proposal is not None and proposal.author != event.author
+        need(is_other, f"the same human proposed to erase entry {index}", "NOT_AUTHORIZED")
+        names = ("entry", "event", "remnant")
+        wanted = {} if proposal is None else proposal.data
+        is_same = all(wanted.get(name) == data[name] for name in names)
+        is_same = is_same and wanted.get("blobs", []) == data.get("blobs", [])
+        need(is_same, "the proposal names another event, remnant or blobs", "NOT_AUTHORIZED")
 
     def active_agent(self, event: Event, name: str) -> Agent:
         """Return a registered agent that was not removed. The event must be on the agent's stream."""

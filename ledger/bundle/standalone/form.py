@@ -4,6 +4,9 @@
 of streams. These tables are data, so this program needs no type for each kind. The program accepts the tables only if
 their hash is KINDS_SHA256: the maker of the bundle, who may hold the keys of node and checkpoint, must not choose what
 an event may contain.
+
+An entry whose body was erased has a *remnant* in its place: the id of the event, and the body without its texts. The
+tables list the fields with texts, so a remnant that still has one is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from deedbook.ledger.bundle.standalone.proofs import (
 )
 
 ENTRY_MAX = 48 * 1024
-BODY_MAX = ENTRY_MAX - 160
+REMNANT_MAX = ENTRY_MAX - 160
+BODY_MAX = REMNANT_MAX - 192
 BATCH_MAX = 256
 BATCH_BYTES_MAX = 900 * 1024
 STREAM_MAX = 400
@@ -39,6 +43,12 @@ KINDS_SHA256 = ""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A string (without an end, it goes on to the end of the text), or a bracket outside of strings.
 TOKENS = re.compile(rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))|[\[\]{}]')
+REMNANT_START = b'{"redacted":"event:'
+REMNANT = re.compile(
+    rb'(?s:\{"redacted":"event:([0-9a-f]{64})"(?:,"version":"(sha256:[0-9a-f]{64})")?,"body":(\{.*\})\})'
+)
+NO_SALT = "A" * 22
+MARKS = ("[redacted]", "*")  # the second one is for a remnant that the first one would make too large
 KEPT = re.compile(r"kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 SEALED = re.compile(r"sealed:[a-z0-9][a-z0-9_-]{0,62}:(blake3:[0-9a-f]{64})/(?:0|[1-9][0-9]{0,3})")
 NAMES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
@@ -48,7 +58,9 @@ NAMES |= {type(None): "null"}
 class Entry(NamedTuple):
     """A stored event: the author's bytes, key and signature, and the values that the ledger added.
 
-    ``commitment`` stands for the body in the signature and in the entry's leaf hash, ``leaf``.
+    ``commitment`` stands for the body in the signature and in the entry's leaf hash, ``leaf``. If the body was erased,
+    ``stored`` is the remnant in its place, ``body`` the body without its texts in this remnant, and ``version`` the
+    version of the handoff that the erased body set.
     """
 
     commitment: bytes
@@ -60,6 +72,13 @@ class Entry(NamedTuple):
     batch_size: int
     accepted_ms: int
     versions: tuple[int, int]
+    stored: bytes
+    version: str | None = None
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether the body was erased."""
+        return self.stored is not self.body
 
     def is_signed_over(self, root: bytes) -> bool:
         """Return whether the signature is valid, over a batch with this root."""
@@ -114,10 +133,16 @@ def read_entry(data: bytes) -> Entry:
     need(accepted_ms <= CLOCK_MAX_MS, "its time is after the year 9999", "INVALID_FORMAT")
     is_counted = all(0 < version <= TREE_MAX for version in versions)
     need(is_counted, "its stream or authority version is out of range", "INVALID_FORMAT")
-    commitment = leaf_hash(pae(EVENT, body))
+    commitment, raw = leaf_hash(pae(EVENT, body)), body
+    handoff_version: str | None = None
+    if body.startswith(REMNANT_START):
+        match = REMNANT.fullmatch(body)
+        need(match is not None, "what is left of its erased body is not in its one encoding", "INVALID_FORMAT")
+        digits, named, raw = match.groups() if match else (b"", None, b"")
+        commitment, handoff_version = bytes.fromhex(digits.decode()), named.decode() if named else None
     leaf = leaf_hash(data[: ends[1]] + b"\xc4\x20" + commitment + data[ends[2] :])
     added = (position, batch_size, accepted_ms, (versions[0], versions[1]))
-    return Entry(commitment, leaf, body, key, signature, *added)
+    return Entry(commitment, leaf, raw, key, signature, *added, body, handoff_version)
 
 
 def take_text(data: bytes, at: int) -> tuple[bytes, int]:
@@ -182,6 +207,33 @@ def read_json(text: bytes) -> Any:
     return value
 
 
+class Number(str):
+    """A number of JSON as its author wrote it."""
+
+    __slots__ = ()
+
+
+def written(value: Any) -> str:
+    """Return JSON without white space, with sorted keys, the shortest escapes, and each ``Number`` as it was."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{written(key)}:{written(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def replaced(value: Any, mark: str, *, is_emptied: bool) -> Any:
+    """Return a value with ``mark`` in place of each text that is not empty; ``is_emptied``: objects become empty."""
+    if isinstance(value, dict):
+        items = {} if is_emptied else value
+        return {key: replaced(item, mark, is_emptied=is_emptied) for key, item in items.items()}
+    if isinstance(value, list):
+        return [replaced(item, mark, is_emptied=is_emptied) for item in value]
+    return mark if value and isinstance(value, str) and not isinstance(value, Number) else value
+
+
 def to_ms(time: str) -> int:
     """Return the Unix milliseconds of an RFC 3339 time."""
     try:
@@ -224,13 +276,16 @@ class Kinds:
         self.blobs: dict[str, list[str]] = tables["blobs"]
         self.artifacts: dict[str, list[str]] = tables["artifacts"]
         self.sealable: dict[str, list[list[str]]] = tables["sealable"]
+        self.texts: dict[str, dict[str, str]] = tables["texts"]
+        self.erasable: list[str] = tables["erasable"]
         self.mapped: dict[str, list[str]] = tables["mapped"]
         self.ids: dict[str, Any] = tables["ids"]
         self.rules: dict[str, Any] = tables["rules"]
 
     def read(self, index: int, entry: Entry) -> Event:
         """Return the event in an entry after a check of all its fields."""
-        need(len(entry.body) <= BODY_MAX, "its body is too large", "TOO_LARGE")
+        limit = REMNANT_MAX if entry.is_erased else BODY_MAX
+        need(len(entry.stored) <= limit, "its body is too large", "TOO_LARGE")
         body = read_json(entry.body)
         self.check(body, {"$ref": "Body"}, "$")
         kind, stream, content = body["kind"], body["stream"], body["data"]
@@ -247,7 +302,55 @@ class Kinds:
         if id_type is not None:
             self.check(name, id_type, "$.stream")
         to_ms(f"{body['at'][:10]}T00:00:00Z")
+        if entry.is_erased:
+            self.check_erased(entry, kind, content)
         return Event(index, f"event:{entry.commitment.hex()}", entry, body, kind, stream, body["author"], content)
+
+    def check_erased(self, entry: Entry, kind: str, data: dict[str, Any]) -> None:
+        """Check that a remnant has no text and one form, that its event may be erased, and whether it has a version.
+
+        Nobody erases an event that names the key of root or of a checkpoint, or resets the history: the signatures that
+        confirm an erasure must not rest on what is left of the erased event.
+        """
+        is_erased = entry.body.decode() in [self.without_texts(entry.body, kind, mark) for mark in MARKS]
+        message = "what is left of its erased body still has a text, or is not in its one form"
+        need(is_erased, message, "INVALID_FORMAT")
+        sets_content = kind in ("handoff.created", "handoff.amended") or data.get("mapped_kind") == "handoff.created"
+        message = "what is left of its erased body must have a version only if the body set one"
+        need((entry.version is not None) == sets_content, message, "INVALID_FORMAT")
+        is_root_rotation = kind == "key.rotated" and data["agent"] == "root"
+        may_be_erased = kind in self.erasable and not is_root_rotation
+        need(may_be_erased, f"the body of such a {kind} is never erased", "INVALID_FORMAT")
+
+    def without_texts(self, text: bytes, kind: str, mark: str) -> str:
+        """Return a checked body without its salt, and with ``mark`` in place of the texts in its data."""
+        body = json.loads(text, parse_int=Number, parse_float=Number)
+        data = body["data"]
+        erased = self.erase(data, {"$ref": self.kinds[kind][1]}, mark)
+        if kind == "record.imported" and data.get("mapped_kind") is not None:
+            for name, form in zip(("mapped", "claims"), self.mapped[data["mapped_kind"]], strict=True):
+                erased |= {name: self.erase(data[name], {"$ref": form}, mark)} if name in data else {}
+        return written(body | {"salt": NO_SALT, "data": erased})
+
+    def erase(self, value: Any, schema: dict[str, Any], mark: str) -> Any:
+        """Return a value of a schema with ``mark`` in place of the texts in the fields that the tables name."""
+        texts: dict[str, str] = {}
+        while "$ref" in schema or "anyOf" in schema:
+            if "$ref" in schema:
+                texts, schema = self.texts.get(schema["$ref"], {}), self.types[schema["$ref"]]
+            else:
+                schema = next(form for form in schema["anyOf"] if form.get("type") != "null")
+        if isinstance(value, list):
+            return [self.erase(item, schema.get("items", {}), mark) for item in value]
+        if not isinstance(value, dict):
+            return value
+        known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+        return {
+            name: replaced(item, mark, is_emptied=texts[name] == "empty")
+            if name in texts
+            else self.erase(item, known.get(name, others), mark)
+            for name, item in value.items()
+        }
 
     def blobs_of(self, event: Event) -> list[str]:
         """Return the blobs that an event needs."""

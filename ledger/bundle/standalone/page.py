@@ -52,7 +52,8 @@ got from another source instead, such as the person who set the ledger up: anybo
 If you do not trust the sender, take the program from another source, too: <code>pip install deedbook-verify</code>,
 then <code>deedbook-verify .</code> with the same option.</p>
 <p>The last line is the verdict. VALID: every signature is right, every event was permitted, and nothing was changed. It
-does not mean that a handoff was approved, or its result accepted: this page says that of each, below. SUSPECT_KEY: some
+does not mean that a handoff was approved, or its result accepted: this page says that of each, below.
+VALID_WITH_ERASURES: the same, but the texts of some events were erased, as this page says. SUSPECT_KEY: some
 events were signed with a key that was reported stolen. PARTIAL: the entries that are here are correct; something is
 missing, and that line names it. HISTORY_CHANGED: the bundle contradicts your checkpoint. INVALID: something is wrong.
 The lines before the verdict name handoffs that nobody approved, and evidence that is not in this bundle.</p></div>"""
@@ -100,7 +101,10 @@ def details(data: Any) -> str:
 
 @dataclass
 class Signed:
-    """A signed event: its index, time, author and key, its kind and its data in one line."""
+    """A signed event: its index, time, author and key, its kind and its data in one line.
+
+    ``remnant`` is the digest of what is left of an erased body, empty if the body is here.
+    """
 
     index: int
     at_ms: int
@@ -108,6 +112,7 @@ class Signed:
     key: str
     kind: str
     text: str = ""
+    remnant: str = ""
 
 
 @dataclass
@@ -157,14 +162,23 @@ class Page:
         self.grants: list[tuple[str, str, int, Signed | None]] = []
         self.states: dict[tuple[str, str], list[tuple[int, int]]] | None = None
         self.subjects: dict[str, dict[str, Subject]] = {"handoff": {}, "reasoning": {}, "session": {}}
+        self.erased: dict[int, Signed] = {}
+        # The redactions of each entry: the event, the digest of the remnant that it names, its blobs and its reason.
+        self.redactions: dict[int, list[tuple[Signed, str, list[str], str]]] = {}
         self.totals: Counter[str] = Counter()
         self.events: deque[tuple[str, Signed]] = deque(maxlen=EVENTS_MAX)
 
-    def add(self, index: int, at_ms: int, key: str, body: dict[str, Any]) -> None:
-        """Add the next event: its index, its time, the key (hex) that signed it, and its body."""
+    def add(self, index: int, at_ms: int, key: str, body: dict[str, Any], remnant: bytes | None = None) -> None:
+        """Add the next event: its index, its time, the key (hex) that signed it, and its body.
+
+        If the body was erased, ``body`` is what its ``remnant`` says.
+        """
         kind, data, (family, _, name) = str(body["kind"]), body["data"], body["stream"].partition("/")
         signed = Signed(index, at_ms, body["author"], key, kind)
         self.count, self.last = self.count + 1, signed
+        if remnant is not None:
+            signed.remnant = f"sha256:{hashlib.sha256(remnant).hexdigest()}"
+            self.erased[index] = signed
         self.kinds[kind] += 1
         self.needed.update(blobs_in(self.tables, kind, data))
         if family in self.subjects:
@@ -238,6 +252,9 @@ class Page:
                 self.compromised[data["key"]] = (data["since"], signed.index, str(reason))
             case "agent.removed":
                 self.member(data["agent"]).removed = signed.index
+            case "entry.redacted":
+                redaction = (signed, data["remnant"], data.get("blobs", []), str(data["reason"]))
+                self.redactions.setdefault(data["entry"], []).append(redaction)
             case _:  # other events of authority change nothing that the page shows
                 pass
 
@@ -294,6 +311,20 @@ class Page:
         rows = (rule for rule in self.tables.rules["handoff"]["rows"] if rule["kind"] == kind)
         return next((rule["roles"] for rule in rows if "roles" in rule), [])
 
+    def redaction(self, index: int) -> tuple[Signed, str, list[str], str] | None:
+        """Return the redaction of an entry: the last that names what is left of it, if the entry is erased here."""
+        remnant = self.erased[index].remnant if index in self.erased else None
+        named = [redaction for redaction in self.redactions.get(index, []) if remnant in (None, redaction[1])]
+        return named[-1] if named else None
+
+    def redacted(self, index: int) -> str:
+        """Return by whom, when and why the body of an erased entry was redacted, as plain text."""
+        redaction = self.redaction(index)
+        if redaction is None:
+            return "redacted by nobody"
+        signed, _, _, reason = redaction
+        return f"redacted by {signed.author} on {when(signed.at_ms)}: {reason}"
+
     def unapproved(self) -> list[str]:
         """Return the line about the newest handoffs that nobody has approved: VALID does not say that somebody did."""
         names = [name for name, subject in self.subjects["handoff"].items() if "approved" not in subject.decisions]
@@ -325,6 +356,7 @@ class Page:
             *self.handoffs(),
             *self.reasonings(),
             *self.sessions(),
+            *self.erasures(),
             "<h2>All events</h2>",
             *table(["kind", "number"], [[safe(kind), str(count)] for kind, count in sorted(self.kinds.items())]),
             *self.signers(),
@@ -343,7 +375,9 @@ class Page:
             lacking = (
                 f"{size - self.count} of {size} entries: all other handoffs, sessions and reasonings of this ledger"
             )
-        missing = sorted(self.needed - {*manifest["blobs"]})
+        redactions = [redaction for index in self.redactions if (redaction := self.redaction(index)) is not None]
+        erased = {ref for _, _, refs, _ in redactions for ref in refs}
+        missing = sorted(self.needed - erased - {*manifest["blobs"]})
         listed = "".join(f"<br><code>{safe(ref)}</code>" for ref in missing[:REFS_MAX])
         rows = [
             ["ledger", f"<code>{safe(manifest['ledger'])}</code>"],
@@ -400,7 +434,8 @@ class Page:
     def event_row(self, signed: Signed) -> list[str]:
         """Return the cells of an event."""
         key = f"{safe(signed.author)}, key <code>{signed.key[:DIGITS]}</code>{self.doubt(signed)}"
-        return [str(signed.index), when(signed.at_ms), key, safe(signed.kind), safe(signed.text, DETAILS_MAX)]
+        text = self.redacted(signed.index) if signed.remnant else signed.text
+        return [str(signed.index), when(signed.at_ms), key, safe(signed.kind), safe(text, DETAILS_MAX)]
 
     def reasonings(self) -> list[str]:
         """Return each reasoning with its conclusion."""
@@ -433,6 +468,24 @@ class Page:
         ]
         heads = ["session", "task", "begun by", "ended by", "events"]
         return self.heading("session", "Sessions") + table(heads, rows)
+
+    def erasures(self) -> list[str]:
+        """Return the events whose bodies were erased, if there are any, and the redactions that name them."""
+        if not self.erased:
+            return []
+        newest = list(self.erased.values())[-EVENTS_MAX:]
+        left_out = [f"<p>The newest {len(newest)} are shown.</p>"] if len(self.erased) > len(newest) else []
+        rows = [
+            [str(one.index), when(one.at_ms), safe(one.author), safe(one.kind), safe(self.redacted(one.index))]
+            for one in newest
+        ]
+        meaning = (
+            "<p>The texts of these events were erased, and the page shows <code>[redacted]</code> or <code>*</code> "
+            "instead. The signatures cover the erased texts. Nobody without the texts can check that the rest of such "
+            "an event is what its author signed: those who redacted it say so.</p>"
+        )
+        table_of = table(["entry", "time", "signed by", "event", "redaction"], rows)
+        return [f"<h2>Erased entries ({len(self.erased)})</h2>", meaning, *left_out, *table_of]
 
     def heading(self, family: str, title: str) -> list[str]:
         """Return the heading of a list, and how many of its older subjects are not shown."""

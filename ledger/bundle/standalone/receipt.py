@@ -23,6 +23,8 @@ from deedbook.ledger.bundle.standalone.proofs import (
 )
 
 RECEIPT_MAX = 512 * 1024
+KEY_KINDS = ("ledger.created", "agent.invited", "agent.registered", "key.rotated", "checkpoint_key.rotated")
+ERASED = "its body was erased: kind, author and stream are those of what is left of it, which a receipt does not prove"
 EVIDENCE = {"deedbook_receipt": int, "entry": str, "batch": str, "chain": list}
 
 
@@ -44,12 +46,20 @@ class KeyChain:
         self.tokens: dict[str, str] = {}
         for index in list(self.entries)[1:]:
             if self.is_signed(index):
+                self.check_body(index)
                 root = self.follow(self.read(index), self.entries[index].key, root)
 
     def read(self, index: int) -> dict[str, Any]:
         """Return the body of an entry."""
         body: dict[str, Any] = read_json(self.entries[index].body)
         return body
+
+    def check_body(self, index: int) -> None:
+        """Check that an entry that names a key of the log has its body, which nobody erases."""
+        body = self.read(index)
+        names_key = body["kind"] in KEY_KINDS and body["data"].get("agent", "root") == "root"
+        is_here = not (names_key and self.entries[index].is_erased)
+        need(is_here, f"entry {index} names a key of the log, and its body is missing")
 
     def is_signed(self, index: int) -> bool:
         """Return whether the signature of an entry, or of its batch, is valid. The whole batch must be here."""
@@ -106,9 +116,11 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     body = read_json(entry.body)
     need(body["ledger"] == chain.ledger, "the entry is of another ledger", "WRONG_LEDGER")
     by_itself = f"self-asserted: compare the root key's fingerprint {chain.fingerprint}"
+    word = "VALID_WITH_ERASURES" if entry.is_erased else "VALID"
     trust = by_itself if fingerprint is None else "root key matches --root"
     return [
         f"{body['kind']} by {body['author']} on {body['stream']}, accepted {when(entry.accepted_ms)}",
+        *([ERASED] if entry.is_erased else []),
         f"signed with the key {entry.key.hex()}; the log's rules, which say whose key that is, are not in a receipt",
-        f"VALID: entry {index} of {size} in the log {origin} ({trust})",
+        f"{word}: entry {index} of {size} in the log {origin} ({trust})",
     ]

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from building import NO_EVENT
 from event_examples import EXAMPLES
 from forged_steps import FINDING, compromised, removed, rotated
+from msgspec.structs import asdict, replace
 from rule_stage import CONTENT, ROWS, STEP, TABLES, WORKING, Row, Stage, handoff_data, mapped
+from wrong_redactions import erased, redaction
 
 from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import RedactionProposed
+from deedbook.ledger.events.remnant import ERASED
 from deedbook.ledger.format.envelope import decode_entry, event_id
 
 if TYPE_CHECKING:
@@ -42,13 +47,14 @@ SNAPSHOT: Final = EXAMPLES["snapshot.taken"]
 class RandomLog:
     """A stage, and what chance does on it."""
 
-    def __init__(self, chance: random.Random, events: int, *, is_hostile: bool = False) -> None:
+    def __init__(self, chance: random.Random, events: int, *, is_hostile: bool = False, erases: bool = False) -> None:
         self.stage, self.chance = Stage(), chance
         self.session_keys: list[tuple[str, Key]] = []
         self.ids = [NO_EVENT]
         steps = [self.operate] * 40 + [self.change_authority] * 3 + [self.wait, self.delegate]
         if is_hostile:
             steps += [self.store_unreadable, self.miscount, self.misdate, self.store_again, self.store_batch]
+        steps += [self.redact] * 10 if erases else []
         for _ in range(events):
             chance.choice(steps)()
 
@@ -129,6 +135,29 @@ class RandomLog:
         for place, (body, key, sig) in enumerate(self.stage.batch(authors[0], *bodies)):
             self.stage.store(body, key, sig if is_signed else bytes(64), (place, 3))
         self.stage.clock.advance(0.001)
+
+    def redact(self) -> None:
+        """Erase a body, or only say so, or name what is left of another one, by root most of the time."""
+        stage, chance = self.stage, self.chance
+        index = chance.randrange(6, len(stage.entries))
+        try:
+            data = redaction(stage, index)
+        except Refused:
+            return  # it is erased, and what is left is wrong
+        if self.is_likely(80):
+            erased(index, chance.choice((ERASED, ERASED, ERASED, "*")))(stage)
+        if self.is_likely(85):
+            data = redaction(stage, index)
+        if self.is_likely(10):
+            data = replace(data, event=chance.choice(self.ids))
+        if self.is_likely(40):
+            proposal = RedactionProposed(**asdict(replace(data, reason="I propose it")))
+            author = chance.choice(("rita", "rick", "hugo", self.agent()))
+            stage.emit(author, "ledger", proposal)
+            data = replace(data, entry=data.entry + 1) if self.is_likely(5) else data
+            stage.emit(chance.choice(("rita", "rick", "hugo")), "ledger", data)
+        elif self.is_likely(90):
+            stage.emit(chance.choice(("root",) * 9 + ("rita",)), "ledger", data)
 
     def append(self, author: str, stream: str, kind: str, data: dict[str, Any], key: Key | None = None) -> None:
         """Append an event, sometimes with an expected version or an idempotency key."""

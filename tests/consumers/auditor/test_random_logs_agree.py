@@ -39,6 +39,22 @@ def test_logs_of_a_patched_node_are_judged_alike(tmp_path: Path) -> None:
         assert (mine.word, mine.codes, mine.gate) == (other.word, other.codes, other.gate), f"{mine.text}\n{other.text}"
 
 
+def test_random_logs_with_erased_entries_are_judged_alike(tmp_path: Path) -> None:
+    words: set[str] = set()
+    for chance in chances("erased random logs", times(12, 200)):
+        stage = RandomLog(chance, EVENTS, erases=True).stage
+        streams = sorted(name for name in stage.streams if name.partition("/")[0] in STREAMS)
+        for stream in (None, chance.choice(streams)):
+            path = stage.export(tmp_path / "log.tar", stream)
+            mine, other = ours(path), alone(path)
+            assert (mine.word, mine.codes, mine.gate) == (other.word, other.codes, other.gate), (
+                f"{mine.text}\n{other.text}"
+            )
+            words.add(mine.word)
+            metrics(f"erased random logs: both say {mine.word}")
+    assert {"INVALID"} < words, words
+
+
 def test_part_of_a_random_log_is_judged_alike(tmp_path: Path) -> None:
     for chance in chances("parts of random logs", times(15, 40)):
         stage = RandomLog(chance, EVENTS).stage

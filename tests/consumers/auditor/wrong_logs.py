@@ -41,6 +41,7 @@ from wrong_authority import (
     WHO_REGISTERS,
 )
 from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
+from wrong_redactions import WRONG_REDACTIONS
 
 from deedbook.ledger.events.handoff import (
     HandoffApproved,
@@ -193,4 +194,5 @@ WRONG_LOGS: Final = (
     *WHAT_AN_EVENT_IS,
     *WHAT_AN_ENTRY_IS,
     *WHAT_A_KIND_ALLOWS,
+    *WRONG_REDACTIONS,
 )

@@ -213,11 +213,12 @@ def test_remnant_with_words_of_others_is_refused(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("kind", sorted(EXAMPLES))
 def test_what_is_left_of_each_kind_is_read_again(kind: str) -> None:
-    body, data = decode_body((PROTO / "examples" / f"{kind}.json").read_bytes())
+    text = (PROTO / "examples" / f"{kind}.json").read_bytes()
+    body, data = decode_body(text)
     for mark in (ERASED, "*"):
-        raw = _erased_body(body, data, mark)
+        raw = _erased_body(text, data, mark)
         again, left = decode_body(raw)
-        assert _erased_body(again, left, mark) == raw
+        assert _erased_body(raw, left, mark) == raw
         assert (again.kind, again.stream, again.author) == (body.kind, body.stream, body.author)
 
 

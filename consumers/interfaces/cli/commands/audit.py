@@ -14,12 +14,14 @@ import msgspec
 from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.consumers.auditor.fsck import fsck as check
 from deedbook.consumers.auditor.repair import repair
+from deedbook.consumers.auditor.report import erased_named_max
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.sdk.files import write_file
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.bundle import Bundle, export_bundle, signed_file_of
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
@@ -71,9 +73,10 @@ def verify(
 ) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle (--bundle FILE).
 
-    The verdict is VALID, SUSPECT_KEY (a key that signed was reported stolen since), PARTIAL (a bundle lacks entries or
+    The verdict is VALID, VALID_WITH_ERASURES (the bodies of some entries were erased, as root or two humans signed; the
+    rest is valid), SUSPECT_KEY (a key that signed was reported stolen since), PARTIAL (a bundle lacks entries or
     blobs; they are listed), HISTORY_CHANGED (the log forked, or was put back, since you last read it) or INVALID. Only
-    VALID exits with 0; --accept lets SUSPECT_KEY or PARTIAL do so.
+    the first two exit with 0; --accept lets SUSPECT_KEY or PARTIAL do so.
 
     --root pins the root key. It cannot tell apart two histories that this key signed. A checkpoint can: --checkpoint
     compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that the
@@ -240,7 +243,7 @@ def conclude(
     if witnessed is not None:
         data["witnessed"] = msgspec.to_builtins(witnessed)
     notes = [f"note: {note.message}" for note in report.notes]
-    if not {"VALID", *accepted}.issuperset(report.outcomes):
+    if not (report.ok or {*accepted}.issuperset(report.outcomes)):
         if not app.as_json:
             problems = [_line(problem) for problem in report.problems[:problems_shown_max]]
             echo("".join(f"{line}\n" for line in [*(problems or notes), report.gate_line]), err=True, nl=False)
@@ -248,6 +251,10 @@ def conclude(
         raise Corrupted(code, report.verdict.removeprefix("HISTORY_CHANGED: "), report=data)
 
     text = [report.verdict + (", views equal what the log gives" if views else ""), report.gate_line]
+    text += [
+        f"entry {one.entry}: redacted by {one.by} on {one.at}: {sanitize_line(one.reason)}"
+        for one in report.erased[:erased_named_max]
+    ]
     if report.resumed_at:
         text.append(f"the first {report.resumed_at} entries were verified by an earlier audit, and are the same")
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]

@@ -269,7 +269,7 @@ def _audit_problems(file: str, report: AuditReport, id_: str, following: str) ->
         text = f"it is the signed file of {report.stream}"
         yield FileProblem("invalid", file, 1, text, following, is_at_ledger=True)
     is_partial = bool(report.missing) or any(not name.startswith("blobs/") for name in report.missing_files)
-    if not {"VALID", "PARTIAL"}.issuperset(report.outcomes) or is_partial:
+    if not (report.ok or report.outcomes == ["PARTIAL"]) or is_partial:
         yield FileProblem("invalid", file, 1, report.verdict, following, is_at_ledger=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from deedbook.consumers.auditor.report import fingerprint_in
+from deedbook.consumers.auditor.report import Outcome, fingerprint_in
 from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_up_to
 from deedbook.consumers.interfaces.cli.named_file import check_free, force_option, write_named
 from deedbook.consumers.interfaces.cli.output import print_fields, when
@@ -138,7 +138,7 @@ def _read(path: Path, size_max_bytes: int) -> bytes:
 def _data(checked: Checked) -> dict[str, Any]:
     names = ("index", "id", "kind", "stream", "author", "accepted_ms")
     checkpoint = checked.checkpoint
-    # Nothing else than VALID is shown: whatever is wrong was refused.
+    # No other verdict is shown: whatever is wrong was refused.
     return {name: getattr(checked.event, name) for name in names} | {
         "author_verified": checked.is_signed,
         "ledger": checked.ledger,
@@ -146,16 +146,20 @@ def _data(checked: Checked) -> dict[str, Any]:
         "size": checkpoint.size,
         "tree_head": checkpoint.root.hex(),
         "vkey": checked.vkey,
-        "outcome": "VALID",
+        "outcome": _outcome(checked),
         "trust": checked.trust,
         "witnessed": msgspec.to_builtins(checked.witnessed),
     }
 
 
+def _outcome(checked: Checked) -> Outcome:
+    return "VALID" if checked.event.erased is None else "VALID_WITH_ERASURES"
+
+
 def _print(checked: Checked, data: dict[str, Any]) -> None:
     event, origin = checked.event, checked.checkpoint.origin
     trust = checked.trust if checked.trust == "self-asserted" else f"anchored by the {checked.trust}"
-    echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID ({trust})")
+    echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: {_outcome(checked)} ({trust})")
     print_fields(
         {
             "event": event.id,
@@ -166,6 +170,9 @@ def _print(checked: Checked, data: dict[str, Any]) -> None:
             "log key": checked.vkey,
         }
     )
+    if event.erased is not None:
+        what = "its kind, author and stream are those of what is left, which a receipt does not prove"
+        echo(f"note: the body of the event was erased: {what}")
     if not checked.is_signed:
         echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
     if checked.witnessed is not None:
