@@ -41,7 +41,7 @@ _SIZES: Final[tuple[tuple[re.Pattern[str], int], ...]] = tuple(
         (r"checkpoint|ends|verify\.py|schemas\.json", text_size_max_bytes),
         (r"keys/(checkpoint\.vkey|root\.vkey|root\.fingerprint)", text_size_max_bytes),
         (r"home/(chains|config)\.toml", text_size_max_bytes),
-        (r"home/keys\.sealed", sealed_size_max_bytes),
+        (r"home/(keys|subjects)\.sealed", sealed_size_max_bytes),
         (r"index\.html", page_size_max_bytes),
         (r"keys/agents\.vkeys", keys_size_max_bytes),
         (r"manifest\.json", manifest_size_max_bytes),

@@ -28,8 +28,10 @@ _TILE: Final = re.compile(r"tile/(\d{1,2}|entries|bodies)/((?:x\d{3}/)*\d{3})", 
 AuthorityEvents: TypeAlias = Iterable[tuple[int, str, EventData]]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
-# The files of a ledger's folder that a backup contains beside log and blobs: settings, and sealed keys.
-HomeFile: TypeAlias = Literal["chains.toml", "config.toml", "keys.sealed"]
+# The files that a bundle may contain beside log and blobs: of a backup the settings and keys, of an export the keys of
+# subjects that somebody asked for. Keys are sealed with a passphrase.
+HomeFile: TypeAlias = Literal["chains.toml", "config.toml", "keys.sealed", "subjects.sealed"]
+SUBJECTS: Final[HomeFile] = "subjects.sealed"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

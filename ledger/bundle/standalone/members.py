@@ -14,7 +14,7 @@ from deedbook.ledger.bundle.standalone.proofs import NOTE_MAX, need, tile_name
 
 MIB = 1024**2
 SIZES = [
-    ("blobs/(blake3|sha256)/[0-9a-f]{64}|home/keys\\.sealed|manifest\\.json", 64 * MIB),
+    ("blobs/(blake3|sha256)/[0-9a-f]{64}|home/(keys|subjects)\\.sealed|manifest\\.json", 64 * MIB),
     ("checkpoint|ends|(verify|schemas)\\.(py|json)|home/[a-z]+\\.toml", MIB),
     ("index\\.html", 64 * MIB),
     ("keys/(checkpoint|root)\\.(vkey|fingerprint)", MIB),
@@ -24,7 +24,7 @@ SIZES = [
     ("tile/[0-9]{1,2}/(x[0-9]{3}/)*[0-9]{3}(\\.p/[0-9]{1,3})?", 256 * 32),
     ("tile/(entries|bodies)/(x[0-9]{3}/)*[0-9]{3}(\\.p/[0-9]{1,3})?", 256 * (2 + ENTRY_MAX)),
 ]
-HOME = ("chains.toml", "config.toml", "keys.sealed")
+HOME = ("chains.toml", "config.toml", "keys.sealed", "subjects.sealed")
 KEYS = ("agents.vkeys", "checkpoint.vkey", "root.fingerprint", "root.vkey")
 
 

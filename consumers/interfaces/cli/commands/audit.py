@@ -18,14 +18,19 @@ from deedbook.consumers.auditor.report import erased_named_max
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
+from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
+from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.files import write_file
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.bundle import Bundle, export_bundle, signed_file_of
+from deedbook.ledger.bundle.layout import SUBJECTS, HomeFile
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.format.identity import seal_files
 from deedbook.ledger.home.location import SIGNED_FILE
+from deedbook.ledger.seal.key_files import encode_key
 from deedbook.ledger.service.server import unserved
 
 if TYPE_CHECKING:
@@ -176,19 +181,30 @@ def checkpoint(app: App) -> None:
 @click.argument("file", metavar="FILE|DIR/")
 @click.option("--stream", help="Only this stream, with the proofs of its events.")
 @click.option("--text", "is_text", is_flag=True, help="With --stream: a signed file, which git can compare.")
-def export(app: App, file: str, stream: str | None, *, is_text: bool) -> None:
+@click.option(
+    "--with-key", "subjects", cls=ListOption, metavar="SUBJECT", help="Include the key of this subject, sealed."
+)
+def export(app: App, file: str, stream: str | None, *, is_text: bool, subjects: tuple[str, ...]) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Deedbook.
 
     If FILE ends in a slash or is an empty folder, a folder of C2SP tlog-tiles is written, which any web server can
     publish. A signed file (--text) has the same proofs as text, one entry a line, and needs Deedbook to verify it. An
     existing FILE is replaced only by a newer export of the same.
+
+    What is sealed stays sealed in it. With --with-key it also has the key of a subject, sealed with a passphrase, which
+    `deed seal import FILE` stores: then `deed erase` cannot erase what is sealed in this FILE.
     """
     if is_text:
+        if subjects:
+            raise Refused("USAGE", "a signed file has no keys: omit --text, or --with-key")
         _export_text(app, Path(file), stream)
         return
+    files = _subject_keys(app, subjects)
     with progress("exporting", is_shown=not app.as_json) as step:
         is_folder = file.endswith("/") or Path(file).is_dir()
-        manifest, missing = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
+        manifest, missing = export_bundle(
+            app.client(), Path(file), stream=stream, files=files, is_folder=is_folder, progress=step
+        )
     data = {"file": file, **msgspec.to_builtins(manifest), "missing_blobs": missing}
     data["tree_head"] = data.pop("root")
     count = manifest.size if stream is None else len(manifest.indexes)
@@ -196,6 +212,21 @@ def export(app: App, file: str, stream: str | None, *, is_text: bool) -> None:
     how = f"deed verify --bundle {file}, or {unpacking}"
     text = [f"{count} entries in {file}", *missing_blobs_text(missing), f"Anyone can check it: {how}"]
     app.show("bundle", data, text)
+
+
+def _subject_keys(app: App, subjects: Collection[str]) -> dict[HomeFile, bytes]:
+    """Return the file with the keys of subjects under a passphrase, after a warning; nothing without subjects."""
+    if not subjects:
+        return {}
+    keys, ledger = app.subject_keys(), app.client().ledger
+    content = {subject: encode_key(ledger, subject, keys.export(subject)) for subject in subjects}
+    if not app.as_json:
+        names = ", ".join(subjects)
+        warn([f"who has this file and its passphrase reads what is sealed for {names}, also after `deed erase`"])
+    passphrase = app.read_passphrase("New passphrase of the keys in it: ", confirm=True)
+    if not passphrase:
+        raise Refused("KEY_LOCKED", "keys are exported only with a passphrase: give one with --passphrase-fd N")
+    return {SUBJECTS: seal_files(content, passphrase)}
 
 
 def _export_text(app: App, file: Path, stream: str | None) -> None:

@@ -13,6 +13,8 @@ from deedbook.consumers.interfaces.cli.named_file import check_free, force_optio
 from deedbook.consumers.interfaces.cli.output import print_table, warn
 from deedbook.consumers.sdk.sealer import Erasure, check_subject, erasure_of, erasures
 from deedbook.ledger import limits
+from deedbook.ledger.bundle import Bundle
+from deedbook.ledger.bundle.layout import SUBJECTS, home_name
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.subject import SubjectErased
@@ -93,19 +95,37 @@ def export(app: App, subject: str, target: Path, *, force: bool) -> None:
 @seal.command("import")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 def import_(app: App, file: Path) -> None:
-    """Store a key that another reader exported. Its passphrase is asked, or read from --passphrase-fd."""
-    content = read_regular(file, size_max_bytes=limits.config_size_max_bytes, follow=True)
-    if content is None:
-        raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+    """Store the keys in FILE, which another reader exported: a file of `deed seal export`, or a bundle.
+
+    Their passphrase is asked, or read from --passphrase-fd.
+    """
+    content = _read_keys(file)
     passphrase = app.read_passphrase("Passphrase of the exported key: ")
     if not passphrase:
         raise Refused("KEY_LOCKED", f"{file} is sealed: give its passphrase with --passphrase-fd N", path=str(file))
-    ledger, subject, key = decode_key(open_sealed_files(content, passphrase).get(_KEY_NAME, b""))
-    if ledger != app.client().ledger:
-        message = f"this key is for the ledger {ledger}, and this is {app.client().ledger}: use it there"
-        raise Refused("WRONG_LEDGER", message, ledger=ledger)
-    stored = app.subject_keys().insert(check_subject(subject), key)
-    app.show("subject", asdict(stored), f"{subject} has the key {stored.key_id} here: read with --unseal")
+    keys = [decode_key(key) for key in open_sealed_files(content, passphrase).values()]
+    for ledger, _, _ in keys:
+        if ledger != app.client().ledger:
+            message = f"this key is for the ledger {ledger}, and this is {app.client().ledger}: use it there"
+            raise Refused("WRONG_LEDGER", message, ledger=ledger)
+    stored = [app.subject_keys().insert(check_subject(subject), key) for _, subject, key in keys]
+    text = [f"{key.subject} has the key {key.key_id} here: read with --unseal" for key in stored]
+    app.show("subjects", {"subjects": [asdict(key) for key in stored]}, text)
+
+
+def _read_keys(file: Path) -> bytes:
+    """Return the sealed keys in a file that `deed seal export` wrote, or in a bundle."""
+    if not file.exists():
+        raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+    if file.is_file() and file.stat().st_size <= limits.config_size_max_bytes:
+        content = read_regular(file, size_max_bytes=limits.config_size_max_bytes, follow=True) or b""
+        if content.startswith(b"{"):  # else it is a tar
+            return content
+    with Bundle(file) as bundle:
+        if SUBJECTS not in bundle.manifest.files:
+            message = f"{file} has no key of a subject: `deed export --with-key SUBJECT` writes one into a bundle"
+            raise Refused("NOT_FOUND", message, path=str(file))
+        return bundle.read(home_name(SUBJECTS))
 
 
 @click.command(cls=Command)

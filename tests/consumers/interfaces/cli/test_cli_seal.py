@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -143,6 +144,35 @@ def test_a_reader_gets_the_key_from_another_and_loses_it_by_the_erasure(
         assert own.data("erase", "carol", "--as", "b")["key_destroyed"]
         assert not own.data("erase", "carol", "--as", "b")["key_destroyed"]
         assert own.size() == size
+
+
+@pytest.mark.usefixtures("cheap_passphrases")
+def test_a_bundle_has_ciphertext_and_a_key_only_on_request(
+    own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal_everything(own)
+    plain, with_key = tmp_path / "plain.tar", tmp_path / "with-key.tar"
+    own("export", plain, "--as", "a")
+    own.refuses_programs("KEY_LOCKED", "export", with_key, "--with-key", "carol", "--as", "a")
+    with_passphrase("open sesame", own, "export", with_key, "--with-key", "carol", "--as", "a")
+    folder = tmp_path / "unpacked"
+    shutil.unpack_archive(with_key, folder)
+    assert re.search(r"^VALID: ", judged(folder), re.MULTILINE)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "reader"))
+    trusted(own.home)
+    shown = ("session", "show", "s", "--unseal", "--bundle", with_key)
+    reader = Deed(own._capsys, None)
+    assert "SUBJECT_KEY_MISSING: " in reader.run(*shown).err
+    own.refuses("NOT_FOUND", "seal", "import", plain)
+    with_passphrase("open sesame", own, "seal", "import", with_key)
+    assert CLEAR[0] in reader(*shown)
+
+
+def judged(folder: Path) -> str:
+    """Return what verify.py of an unpacked bundle says."""
+    command = [sys.executable, folder / "verify.py", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 def test_another_key_of_the_same_name_opens_nothing(own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
