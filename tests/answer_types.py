@@ -28,5 +28,5 @@ def answers_have_their_types() -> Any:
         patch.setattr(
             view_reader, "marked", lambda context, query, answer: conforming(query, marked(context, query, answer))
         )
-        patch.setattr(checked, "mark", lambda query, answer, reports: conforming(query, mark(query, answer, reports)))
+        patch.setattr(checked, "mark", lambda query, answer, *looks: conforming(query, mark(query, answer, *looks)))
         yield

@@ -13,6 +13,7 @@ from building import key_named
 from event_examples import smallest
 from invitations import invite, join
 
+from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS, authority, decision, handoff, imported, question, reasoning, review, session
 from deedbook.ledger.events import tot as thoughts
@@ -37,6 +38,7 @@ def live(ledger: ViewLedger) -> None:
     _act(ledger)
     _hand_over_in_vain(ledger)
     _pause_and_resume(ledger)
+    _redact(ledger)
     _administer(ledger)
     for kind in sorted(kind for kind in _missing(ledger) if KINDS[kind].stream == "handoff"):
         _try(ledger, kind)
@@ -168,15 +170,30 @@ def _pause_and_resume(ledger: ViewLedger) -> None:
     tot_story.play(ledger, said, PAUSED)
 
 
+def _redact(ledger: ViewLedger) -> None:
+    """Erase a finding, a step of a reasoning, its start, and what a handoff says, some of it only proposed at first."""
+    emit = partial(_emit, ledger)
+    kinds = ("finding.logged", "reasoning.extended", "reasoning.started", "handoff.created", "handoff.completed")
+    entries = [
+        next(index for index in reversed(range(ledger.size)) if ledger.event(index).kind == kind) for kind in kinds
+    ]
+    proposed = ledger.redaction(entries[0], "a zebra's name")
+    emit("rita", "ledger", authority.RedactionProposed(**msgspec.structs.asdict(proposed)))
+    for entry in entries:
+        with Reader(ledger.reads, ledger.settings()) as reader:
+            versions = reader.answer("redactions.versions", {"entry": entry})["versions"]
+        data = ledger.redaction(
+            entry, "a zebra's name", versions={int(number): ref for number, ref in versions.items()}
+        )
+        emit(ROOT, "ledger", data)
+        finish_erasures(ledger.log)
+
+
 def _administer(ledger: ViewLedger) -> None:
     """Replace keys, end one, and tell that a disk was lost."""
     emit = partial(_emit, ledger)
     ended = ledger.delegate("bob", key_named("bob's session"))
     emit("bob", "agent/bob", authority.KeyRevoked(key=ended.public.hex(), reason="The session is over"))
-    index = next(at for at in range(ledger.size) if ledger.event(at).kind == "finding.logged")
-    redaction = ledger.redaction(index)
-    emit("rita", "ledger", authority.RedactionProposed(**msgspec.structs.asdict(redaction)))
-    emit(ROOT, "ledger", redaction)
     emit(ROOT, "subject/customer-4711", SubjectErased(reason="The customer asked for it"))
     invite(ledger, "dora")
     emit(ROOT, "agent/dora", authority.AgentInvitationRevoked(name="dora"))

@@ -107,6 +107,7 @@ _SHARED: Final[dict[str, Schema]] = {
 # An example of each argument that has no default and no values of its own.
 _EXAMPLES: Final[dict[str, Any]] = {
     "agent": "kuro",
+    "entry": 7,
     "at": "2026-02-12T10:00:00Z",
     "id": "event-bus",
     "ids": ["event-bus"],

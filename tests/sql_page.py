@@ -19,6 +19,12 @@ rebuilt from it (`deed project --rebuild`). Read the tables, and change nothing.
   trust`), or with `deed project --follow --store URL`. Each ledger has its own schema. `SELECT * FROM deedbook` names
   its ledger; `\\\\dn deedbook_*` lists the schemas.
 
+After a redaction, Deedbook deletes `views.db`, or drops the tables, and folds the log again. PostgreSQL keeps the
+erased texts in its write-ahead log until it recycles the segments, in archives of that log, in standbys that lag, in
+its own log if it logs statements, and in your backups. If the role of Deedbook does not own the database, run `VACUUM
+(FULL) pg_catalog.pg_statistic` as its owner: statistics of the planner contain frequent values. Views and copies that
+you made of these tables are yours to clean.
+
 Tables and columns listed here are stable within a view's version (`deedbook_views`): a column may be added, and a
 change of meaning raises the version. Tables whose names begin with `deedbook_` are bookkeeping. Only `deedbook_views`
 is for reading: it has the position of each view, and `is_live` is 0 while a view is built. In PostgreSQL `INTEGER` is

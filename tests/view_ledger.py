@@ -42,6 +42,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "reports.list": {"task_pattern": "leak|登入"},
     "reports.show": {"id": "s1"},
     "records.existing": {"places": [{"original": "blake3:" + "0" * 64, "source": "notes"}]},
+    "redactions.versions": {"entry": 3},
     "resolve": {"id": "3"},
     "reviews.show": {"id": "v1"},
     "search.facets": {"text": "login"},

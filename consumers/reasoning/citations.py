@@ -20,6 +20,7 @@ from deedbook.ledger.errors import DeedbookError
 from deedbook.projections.briefs.prompt import TransferLevel, fidelity_text, short_ref
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.redactions.marks import sentence
 
 shown_tokens_max: Final = 1_500
 """Tokens of all briefs beside one handoff."""
@@ -94,6 +95,8 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
         _, rejected = published(view, TransferLevel(decision.level), memory, reasoning["domain"])
     except DeedbookError as error:
         why = _ELSEWHERE if error.code == "NOT_FOUND" else f"it cannot be read ({error.code})"
+        if redacted := error.details.get("redacted"):
+            why = _redacted(view, redacted[0])
         return {"reasoning_ref": ref, "said": f"{short_ref(ref)}: {why}", _ADVICE: "", **_NOTHING, **_NO_BRIEF}
     fields, review, author = describe(decision), decision.review, reasoning["author"]
     newer = reasoning["version"] - reasoning["asked_version"]
@@ -115,6 +118,13 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
     own["measured"] = msgspec.to_builtins(decision.snapshot.brief_at(TransferLevel(decision.level)).fidelity)
     said = {"said": "; ".join(parts), _ADVICE: "; ".join(advice)}
     return {"reasoning_ref": ref, **said, **own, **{name: fields[name] for name in _FIELDS}}
+
+
+def _redacted(view: Ask, entry: int) -> str:
+    """Return in words that a cited version lost texts, and so its ref: nobody can check it, and no human has to."""
+    for redaction in view("redactions.list", {"entry": entry})["items"]:
+        return f"{sentence(redaction | {'entry': entry})}. Nobody can check it any more: do not rely on it"
+    return "it was redacted: do not rely on it"
 
 
 def _retracted(view: Ask, id_: str, cited: ReasoningMemory) -> list[str]:

@@ -1,4 +1,4 @@
-"""Events as every interface shows them in JSON, with the mark of a compromised signature."""
+"""Events as every interface shows them in JSON, with the marks of compromised signatures and of erased bodies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from deedbook.ledger.format.envelope import decode_entry
 def describe(event: Event) -> dict[str, Any]:
     """Return an event as plain values."""
     described: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
-    if not event.allow_secret:  # a field of few events
-        del described["allow_secret"]
+    for name, value in (("allow_secret", event.allow_secret), ("erased", event.erased)):
+        if not value:  # a field of few events
+            del described[name]
     return described
 
 
@@ -26,12 +27,12 @@ def whole_event(client: Client, index: int, ask: Ask) -> dict[str, Any]:
     entry, event = decode_entry(raw), read_event(index, raw)
     versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
     batch = {"index": entry.batch_index, "size": entry.batch_size}
-    answer = describe(event) | CompromisedKeys(ask).mark(event) | versions
+    answer = describe(event) | EventMarks(ask).mark(event) | versions
     return answer | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
 
 
-class CompromisedKeys:
-    """Marks compromised signatures for readers that follow the log."""
+class EventMarks:
+    """Marks compromised signatures and erased bodies for readers that follow the log."""
 
     def __init__(self, ask: Ask, *, is_filtered: bool = False) -> None:
         """Query the keys now and at each ``key.compromised``; if a filter may hide those events, at each event."""
@@ -44,9 +45,13 @@ class CompromisedKeys:
         for key in self._ask("agents.compromised", {})["items"]:
             self._keys.setdefault(key["key"], []).append(key)
 
-    def mark(self, event: Event) -> dict[str, int]:
-        """Return ``{"compromised": N}`` for an event with a compromised signature, else an empty dict."""
+    def mark(self, event: Event) -> dict[str, Any]:
+        """Return ``compromised`` and ``redacted`` of an event, as views mark it; empty for most events."""
         if event.kind == "key.compromised" or self._is_filtered:
             self._read()
         since = [key["compromised"] for key in self._keys.get(event.key, ()) if event.index >= key["since"]]
-        return {"compromised": since[0]} if since else {}
+        marks: dict[str, Any] = {"compromised": since[0]} if since else {}
+        if event.erased is not None:
+            row = self._ask("catalog.show", {"id": str(event.index)})
+            marks |= {name: row[name] for name in ("redacted",) if name in row}
+        return marks

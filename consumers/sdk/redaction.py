@@ -82,7 +82,17 @@ def sign_erasure(author: Author, planned: PlannedErasure, reason: str, *, is_sec
     Raises as ``Author.emit``.
     """
     erased, kind = planned.erased, EntryRedacted if author.name == ROOT or is_second else RedactionProposed
-    data = kind(entry=erased.index, event=erased.event.id, remnant=erased.remnant, reason=reason, blobs=planned.blobs)
+    # Refs hash texts: once these are gone, nobody could say which version a cited ref meant.
+    view = author.client.view if erased.event.stream.startswith("reasoning/") else None
+    versions = {} if view is None else view("redactions.versions", {"entry": erased.index})["versions"]
+    data = kind(
+        entry=erased.index,
+        event=erased.event.id,
+        remnant=erased.remnant,
+        reason=reason,
+        blobs=planned.blobs,
+        versions={int(number): ref for number, ref in versions.items()},
+    )
     return author.emit(Draft(stream="ledger", data=data))[0]
 
 

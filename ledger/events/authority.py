@@ -23,6 +23,7 @@ from deedbook.ledger.events.fields import (
 )
 
 redacted_blobs_max: Final = 64
+redacted_versions_max: Final = 256
 
 Role = Literal["agent", "reviewer", "admin", "human", "service", "node"]
 
@@ -208,7 +209,8 @@ class Redaction(EventData, frozen=True):
     """Names the entry ``entry`` with the event ``event``, whose body is to be erased, and what is left of the body.
 
     ``remnant`` is the SHA-256 of the remnant that every holder of the log stores in place of the body. ``blobs`` are
-    erased with it.
+    erased with it. ``versions`` are refs that versions of the entry's reasoning had until then, by their numbers: they
+    hash its texts, so nobody can compute them afterwards. The gate does not check them, and nothing trusts them.
     """
 
     entry: Count
@@ -216,6 +218,7 @@ class Redaction(EventData, frozen=True):
     remnant: Version
     reason: Line
     blobs: Annotated[list[BlobId], msgspec.Meta(max_length=redacted_blobs_max)] = []
+    versions: Annotated[dict[int, Version], msgspec.Meta(max_length=redacted_versions_max)] = {}
 
 
 class RedactionProposed(Redaction, frozen=True):

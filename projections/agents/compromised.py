@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import asdict, force_setattr
 
-from deedbook.projections.answers.answer import Answer, Index, Marked, Page
+from deedbook.projections.answers.answer import Answer, Index, Marked, Page, Redacted
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, json_list
 
 names_listed_max: Final = 10
@@ -41,8 +41,10 @@ _STREAMS: Final = {
 }
 # With ``main.``: an answer as of a past entry shadows this table (``projections.answers.past``).
 KEYS_NOW: Final = "main.agent_keys"
-_ANY: Final = f"SELECT 1 AS is_reported FROM {KEYS_NOW} WHERE compromised_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
-
+_ANY: Final = (
+    f"SELECT (SELECT 1 FROM {KEYS_NOW} WHERE compromised_since IS NOT NULL LIMIT 1) AS is_reported, "  # noqa: S608 - fixed texts
+    "(SELECT 1 FROM main.redactions LIMIT 1) AS is_redacted"
+)
 
 # The entry that reports the signature of the event ``e`` as compromised, or NULL.
 _OF_EVENT: Final = f"""(
@@ -62,22 +64,36 @@ _OF_STREAMS: Final = (
 Reports: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, int]]
 """Returns the entries that report the signatures of some entries, by index, and of some streams, by name."""
 
+Redactions: TypeAlias = Callable[[Collection[int], Collection[str]], Mapping[Any, Redacted]]
+"""Returns the redactions of some entries, by index, and of some streams, by name."""
+
 
 def marked(context: QueryContext, query: str, answer: Answer) -> Plain:
-    """Return the answer as plain values, with a mark on each row that rests on a compromised signature."""
-    return mark(query, answer, partial(_reports, context)) if context.cached(_ANY) else _plain(answer)
+    """Return the answer as plain values, with the marks of compromised signatures and of erased bodies."""
+    (known,) = context.cached(_ANY)
+    if known["is_reported"] is None and known["is_redacted"] is None:
+        return _plain(answer)
+    # Loaded only once there is a redaction, as the records of authority below.
+    marks = import_module("deedbook.projections.redactions.marks") if known["is_redacted"] else None
+    redactions: Redactions = partial(marks.redactions_of, context) if marks else _none
+    return mark(query, answer, partial(_reports, context) if known["is_reported"] else _none, redactions)
 
 
-def mark(query: str, answer: Answer, reports: Reports) -> Plain:
-    """Return the answer as plain values, with a mark on each row that rests on a signature that ``reports`` names."""
+def mark(query: str, answer: Answer, reports: Reports, redactions: Redactions) -> Plain:
+    """Return the answer as plain values, with marks on the rows that ``reports`` and ``redactions`` name."""
     rows = [(row, target) for row in _rows(answer) if (target := _target_of(query, row)) is not None]
     targets = {target for _, target in rows}
     indexes = {target for target in targets if isinstance(target, int)}
-    reported = reports(indexes, {target for target in targets if isinstance(target, str)})
-    for row, target in rows:
-        if target in reported:
-            force_setattr(row, "compromised", reported[target])  # the query has just made it, and nobody else has it
+    streams = {target for target in targets if isinstance(target, str)}
+    for name, found in (("compromised", reports(indexes, streams)), ("redacted", redactions(indexes, streams))):
+        for row, target in rows if found else ():
+            if target in found:
+                force_setattr(row, name, found[target])  # the query has just made it, and nobody else has it
     return _plain(answer)
+
+
+def _none(_indexes: Collection[int], _streams: Collection[str]) -> dict[Any, Any]:
+    return {}
 
 
 def _plain(answer: Answer) -> Plain:

@@ -48,10 +48,28 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         __getattr__ = refuse_name
 
 
+class Redacted(Answer, frozen=True, kw_only=True):
+    """The newest redaction behind a row: the entry whose body was erased, by whom, when and why.
+
+    ``redaction`` is the index of the redaction, ``entries`` the number of erased entries behind the row.
+    """
+
+    redaction: Index
+    entry: Index
+    by: str
+    at_ms: Ms
+    reason: Untrusted
+    entries: int = 1
+
+
 class Marked(Answer, frozen=True, kw_only=True):
-    """An answer or row that rests on signed events, which may turn out to be a thief's."""
+    """An answer or row that rests on signed events, which may turn out to be a thief's, or may have lost their texts.
+
+    ``redacted`` is absent if no body behind it was erased.
+    """
 
     compromised: Compromised | UnsetType = UNSET
+    redacted: Redacted | UnsetType = UNSET
 
 
 class IgnoredEntry(Answer, frozen=True, kw_only=True):

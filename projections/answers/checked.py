@@ -30,9 +30,12 @@ from deedbook.ledger.format.codec import convert
 from deedbook.ledger.lifecycle.authority import AgentRecord, Agents, KeyRecord, is_doubtful, report_on_signature
 from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.projections.agents.compromised import mark
+from deedbook.projections.answers.answer import Redacted
 from deedbook.projections.answers.instants import index_or_time, to_ms
 from deedbook.projections.answers.query import Plain, is_whole_ref, prefix_range, read_arguments
 from deedbook.projections.answers.rows import Condition, Range
+from deedbook.projections.redactions.fold import REDACTIONS
+from deedbook.projections.redactions.marks import note
 from deedbook.projections.views.projection import Logged, NoState, Row, Table
 from deedbook.projections.views.registry import CHECKED, CONFIRMED, QUERIES, function_named, view_named
 from deedbook.projections.views.runner import read_logged
@@ -41,6 +44,7 @@ from deedbook.projections.views.runner import read_logged
 _VIEWS: Final = {
     "decision": ("decisions",),
     "handoff": ("handoffs",),
+    "ledger": ("redactions",),
     "question": ("questions",),
     "reasoning": ("reasoning", "validations"),
     "review": ("reviews",),
@@ -76,9 +80,9 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
     source = CheckedRows(client, as_of)
     if query in CONFIRMED:
         page = source.view(query, arguments, definition.returns)
-        return mark(query, function_named(CONFIRMED[query])(source, page, args), source.reports)
+        return mark(query, function_named(CONFIRMED[query])(source, page, args), source.reports, source.redactions)
     source.read_reasonings(query, arguments)
-    answer = mark(query, definition.answer(source, args), source.reports)
+    answer = mark(query, definition.answer(source, args), source.reports, source.redactions)
     return answer | source.as_of(is_list=query == _QUEUE)
 
 
@@ -157,6 +161,8 @@ class CheckedRows:
         if family == "validations":  # an author of the same graph under another id is no independent validator
             for name in self._view("reasoning.origins", {"id": arguments["id"]})["ids"]:
                 self._read(f"reasoning/{name}")
+        if any(fold.erased for fold in self._folds.values()):
+            self._read_redactions()  # they name the refs that versions had before
 
     def reports(self, indexes: Collection[int], streams: Collection[str]) -> dict[Any, int]:
         """Return the entries that report the signatures of these entries and streams, as far as they were read."""
@@ -171,6 +177,29 @@ class CheckedRows:
                     reports |= {index: report} if index in indexes else {}
                     reports |= {stream: min(report, reports.get(stream, report))} if stream in streams else {}
         return reports
+
+    def redactions(self, indexes: Collection[int], streams: Collection[str]) -> dict[Any, Redacted]:
+        """Return the redactions of these entries and streams, as far as they were read."""
+        erased = {
+            index: (stream, body_ref) for stream, fold in self._folds.items() for index, body_ref in fold.erased.items()
+        }
+        found: dict[Any, Redacted] = {}
+        if not erased:
+            return found
+        self._read_redactions()
+        for row in self.select(REDACTIONS, "event_index"):
+            stream, body_ref = erased.get(entry := row["entry"], ("", ""))
+            if body_ref == row["remnant"]:
+                redacted = Redacted(
+                    redaction=row["event_index"],
+                    entry=entry,
+                    by=row["author"],
+                    at_ms=row["accepted_ms"],
+                    reason=row["reason"],
+                )
+                for target in ({entry} & {*indexes}) | ({stream} & {*streams}):
+                    note(found, target, redacted)
+        return found
 
     def as_of(self, *, is_list: bool) -> Plain:
         """Return ``{"as_of"}``, the head that the answer is of; empty if no stream was read.
@@ -208,6 +237,13 @@ class CheckedRows:
                 known = folds.folded(self._client.streams.read(name, self._size), self._size)
             self._streams[name], self._folds[name] = known.stream, known.fold
         return self._folds[name]
+
+    def _read_redactions(self) -> None:
+        """Read the redactions, also in an answer about the past those of today: the texts are gone from it, too."""
+        if self._size is None:
+            self._read("ledger")
+        else:
+            self._folds["ledger"] = _folds_of(self._client).folded(self._client.streams.read("ledger"), None).fold
 
     @cached_property
     def _is_current(self) -> bool:
@@ -267,6 +303,7 @@ class _StreamFold:
         self.states: dict[str, msgspec.Struct] = {}
         self.signed: list[tuple[int, str, str, int]] = []  # index, key (hex), kind and time (Unix ms) of each entry
         self.keys: set[str] = set()
+        self.erased: dict[int, str] = {}  # the SHA-256 of what is left of erased bodies, by their entries
         self.size_bytes = _cached_overhead_bytes
         family, _, self._name = name.partition("/")
         self._views = [view_named(view) for view in _VIEWS.get(family, ())]
@@ -278,6 +315,7 @@ class _StreamFold:
             return self
         fold = copy(self)
         fold.states, fold.signed, fold.keys = {**self.states}, [*self.signed], {*self.keys}
+        fold.erased = {**self.erased}
         fold.added = {row: [*rows] for row, rows in self.added.items()}
         for index, data in entries[len(self.entries) :]:
             fold._add(read_logged(index, data))  # noqa: SLF001 - its own class
@@ -288,6 +326,8 @@ class _StreamFold:
         event = logged.event
         self.signed.append((event.index, event.key, event.kind, event.accepted_ms))
         self.keys.add(event.key)
+        if event.erased is not None:
+            self.erased[event.index] = logged.body_ref
         self.size_bytes += logged.size
         for view in self._views:
             if view.handles is None or event.kind not in view.handles:

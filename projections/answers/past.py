@@ -106,6 +106,7 @@ class _Past:
         self.size = size
         self._head, self._root = client.head(), self._present_root()
         self._checked: tuple[HeadView, list[ViewVersion]] | None = None
+        self._log_sizes: dict[str, int] = {}
         self._accepted_ms = 0
         self.is_closed = False
         self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
@@ -143,10 +144,17 @@ class _Past:
                 self._store.close()
 
     def is_of(self, versions: list[ViewVersion]) -> bool:
-        """Whether the views reach that far and the log still begins the same; called once the transaction began."""
+        """Whether the views reach that far and the log still begins the same; called once the transaction began.
+
+        A tree does not show that bodies were erased, but all views are folded again then.
+        """
         head = self._client.head()
         reached = {version.view: version.position for version in versions if version.is_live}
         positions = [reached.get(name, -1) for name in self._wanted]
+        log_sizes = {version.view: version.log_size for version in versions if version.is_live}
+        if any(log_sizes.get(name, size) != size for name, size in self._log_sizes.items()):
+            return False  # the views were folded again: what was folded here may have been erased
+        self._log_sizes |= log_sizes
         if self._is_again:
             return self._checked == (head, versions) and min(positions) == head.size
         if head != self._head and self._present_root() == self._root:

@@ -113,7 +113,8 @@ def should_fetch_full_reasoning(
     not_assessed = [name for name in THRESHOLDS_TO_FETCH if name not in assessed]
     own = [] if snapshot is None else [each for each in snapshot.refuted if each.is_ground]
     refuted: Sequence[Refuted | RefutedAssumption] = own if verdict is None else verdict.refuted_grounds
-    fired = [FetchRule("refuted_assumption", refuted_reason(refuted[0]))] if refuted else []
+    fired = [FetchRule("redacted", gone)] if (gone := _redacted(verdict)) else []
+    fired += [FetchRule("refuted_assumption", refuted_reason(refuted[0]))] if refuted else []
     fired += [FetchRule("found_wrong", wrong)] if (wrong := _found_wrong(verdict)) else []
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
     if not (domain or "").strip() and (implied := domain_implied(text)):
@@ -151,7 +152,7 @@ def check_level(
 ) -> GateAnswer:
     """Return whether a level passes its gate, and the lowest level that does.
 
-    No level of a reasoning that was found wrong, or rests on a refuted assumption, passes: its brief repeats the error.
+    No level of a reasoning passes that was found wrong or redacted, or rests on a refuted assumption.
     """
     if wrong := _wrong(verdict):
         return GateAnswer("failed", level.value, "", wrong)
@@ -175,6 +176,8 @@ def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | N
     """
     if verdict is None:
         return None, [_NOT_VALIDATED]
+    if gone := _redacted(verdict):
+        return None, [gone]
     against = list(map(refuted_reason, verdict.refuted_grounds))
     if verdict.latest is None:
         return None, [*against, _NOT_VALIDATED]
@@ -200,7 +203,12 @@ def refuted_reason(refuted: Refuted | RefutedAssumption) -> str:
 
 def _wrong(verdict: LatestVerdict | None) -> str:
     refuted = [] if verdict is None else verdict.refuted_grounds
-    return refuted_reason(refuted[0]) if refuted else _found_wrong(verdict)
+    return _redacted(verdict) or (refuted_reason(refuted[0]) if refuted else _found_wrong(verdict))
+
+
+def _redacted(verdict: LatestVerdict | None) -> str:
+    erased = [] if verdict is None else verdict.erased
+    return "".join(f"Entry {index} of it was redacted: nobody can check it any more." for index in erased[:1])
 
 
 def _found_wrong(verdict: LatestVerdict | None) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.limits import causes_max
 from deedbook.projections.answers import query
 from deedbook.projections.answers.rows import ViewRows
@@ -143,6 +143,11 @@ def _start(context: query.QueryContext, reference: str, read: _EventReader) -> L
     return event
 
 
+# The versions ``v`` of reasonings that had another ref before texts of them were erased.
+_FORMER_VERSIONS: Final = (
+    "former_versions f JOIN reasoning_versions erased ON erased.event_index = f.entry "
+    "JOIN reasoning_versions v ON v.reasoning_id = erased.reasoning_id AND v.version = f.version"
+)
 # The event that a whole ref of ``r`` leads to: a stream as of then, an event, its body, or a graph version.
 _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT max(s.event_index) FROM events s WHERE s.stream = r.ref AND s.event_index < r.event_index
@@ -151,6 +156,7 @@ _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT i.event_index AS target FROM events i WHERE i.id = r.ref
         UNION ALL SELECT b.event_index FROM events b WHERE b.body_ref = r.ref
         UNION ALL SELECT v.event_index FROM reasoning_versions v WHERE v.ref = r.ref
+        UNION ALL SELECT v.event_index FROM {_FORMER_VERSIONS} WHERE f.ref = r.ref
     ) AS named) END"""  # noqa: S608 - fixed texts
 # A server follows the refs itself: otherwise each step would be a round trip.
 _WANTED: Final = stated(
@@ -220,12 +226,14 @@ _EFFECTS: Final = f"""
     SELECT event_index, ref, via FROM (
         {_NAMING} events e JOIN event_refs r ON r.ref IN (e.id, e.body_ref) WHERE e.event_index = ?1
         UNION ALL {_NAMING} reasoning_versions v JOIN event_refs r ON r.ref = v.ref WHERE v.event_index = ?1
+        UNION ALL {_NAMING} {_FORMER_VERSIONS} JOIN event_refs r ON r.ref = f.ref WHERE v.event_index = ?1
         UNION ALL {_NAMING} events e JOIN event_refs r ON r.ref = e.stream AND r.event_index > e.event_index
             AND r.event_index <= coalesce((
                 SELECT min(s.event_index) FROM events s
                 WHERE s.stream = e.stream AND s.event_index > e.event_index AND s.kind IN ({_STEPS})
             ), r.event_index) WHERE e.event_index = ?1 AND e.kind IN ({_STEPS})
     ) naming ORDER BY event_index, position LIMIT ?2"""  # noqa: S608 - fixed texts
+_FORMER: Final = "SELECT DISTINCT ref FROM former_versions"
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
@@ -241,6 +249,9 @@ def resolve(context: query.QueryContext, args: query.ById) -> ResolvedReference:
     matches = {row["id"]: _event(row) for row in matching_events(context, args.id)}
     for row in query.by_ref(context, REFS, "ref", "sha256", args.id):
         matches[row["ref"]] = _version(find_version(ViewRows(context), row["ref"]))
+    for row in query.by_ref(context, _FORMER, "ref", "sha256", args.id) if not matches else ():
+        version = or_none(find_version, ViewRows(context), row["ref"])
+        matches |= {} if version is None else {row["ref"]: _version(version)}
     name = args.id.removesuffix(".md")
     if not matches and name:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"

@@ -18,6 +18,8 @@ _PHRASES: Final = {
     "finding.logged": "found",
     "finding.retracted": "retracted a finding",
     "dead_end.retracted": "retracted a dead end",
+    "entry.redacted": "redacted an entry",
+    "entry.redaction_proposed": "proposed to redact an entry",
     "key.compromised": "reported a stolen key",
     "key.delegated": "delegated to a session key",
     "key.revoked": "revoked a key",

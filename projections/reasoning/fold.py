@@ -89,7 +89,11 @@ class ReasoningRow(Row, frozen=True):
 
 
 class GraphVersionRow(Row, frozen=True):
-    """A graph version, the event that made it and its ``key`` (hex), and ``delta``: the changes from ``base``."""
+    """A graph version, the event that made it and its ``key`` (hex), and ``delta``: the changes from ``base``.
+
+    If the body of the event was erased (``is_erased``), the refs of this version and of all later ones are not those
+    that others have cited (``redactions.fold``).
+    """
 
     reasoning_id: str
     version: int
@@ -99,6 +103,7 @@ class GraphVersionRow(Row, frozen=True):
     kind: str
     steps: int
     key: str
+    is_erased: bool
     delta: str
 
 
@@ -150,6 +155,7 @@ class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
     updated_ms: int = 0
     changed_ms: int = 0
     origin: ImportOrigin | None = None
+    is_erased: bool = False
 
 
 def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
@@ -165,6 +171,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
         updated_index=event.index,
         updated_ms=event.accepted_ms,
         changed_ms=happened_ms(event),
+        is_erased=state.is_erased or event.erased is not None,
     )
     match data:
         case kinds.ReasoningStarted():
@@ -215,7 +222,7 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
         return ()
     event, steps = logged.event, len(state.graph.steps)
     delta = encode_change(change_of(read_as(event).data, event.author)).decode()
-    of_event = (event.index, kind_of(event), steps, event.key, delta)
+    of_event = (event.index, kind_of(event), steps, event.key, event.erased is not None, delta)
     return (GraphVersionRow(state.id, state.version, state.ref, state.base, *of_event),)
 
 

@@ -45,6 +45,8 @@ from deedbook.projections.reasoning.graph import (
 )
 from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.reasoning.route import Domain, Route, Tag
+from deedbook.projections.redactions.fold import FORMER_VERSIONS
+from deedbook.projections.views.projection import Table
 
 LISTING: Final = query.Listing(
     "SELECT * FROM reasonings", "reasonings", "started_index", time="happened_ms", cursors="reasonings"
@@ -57,12 +59,16 @@ _SHOWN: Final = ("version", "ref", "base", "event_index", "kind", "steps")
 
 
 class Version(NamedTuple):
-    """A graph version, and the event that made it."""
+    """A graph version, and the event that made it.
+
+    ``former`` is the requested ref if the version does not have it any more, because texts were erased.
+    """
 
     reasoning_id: str
     version: int
     ref: str
     event_index: int
+    former: str = ""
 
 
 class WholeGraph(NamedTuple):
@@ -114,18 +120,38 @@ def find_version(source: RowSource, reference: str) -> Version:
     if not refs and not query.is_whole_ref(reference):
         for row in source.select(VERSIONS, "version", newest_first=True, limit=1, reasoning_id=name):
             return _version(row)
+    if not refs and (former := _former(source, reference)) is not None:
+        return former
     ref = query.only_match(refs, reference, "reasoning", lambda: source.names(REASONINGS))
     (row,) = source.select(VERSIONS, "event_index", limit=1, ref=ref)
     return _version(row)
 
 
-def _refs(source: RowSource, reference: str) -> list[str]:
-    """Return the refs that a reference may abbreviate, at most eleven."""
+def _former(source: RowSource, reference: str) -> Version | None:
+    """Return the version that had a ref before texts of it were erased; None if no redaction names it."""
+    refs = _refs(source, reference, FORMER_VERSIONS)
+    if not refs:
+        return None
+    ref = query.only_match(refs, reference, "reasoning")
+    for row in source.select(FORMER_VERSIONS, "redaction", newest_first=True, ref=ref):
+        for erased in source.select(VERSIONS, "version", limit=1, event_index=row["entry"]):
+            name = erased["reasoning_id"]
+            for version in source.select(VERSIONS, "version", limit=1, reasoning_id=name, version=row["version"]):
+                return _version(version)._replace(former=ref)
+    return None  # nobody checked what the redaction says
+
+
+def erased_entries(source: RowSource, version: Version) -> list[int]:
+    """Return the erased entries behind a version."""
+    rows = source.select(VERSIONS, "version", reasoning_id=version.reasoning_id, is_erased=1)
+    return [row["event_index"] for row in rows if row["version"] <= version.version]
+
+
+def _refs(source: RowSource, reference: str, table: Table = VERSIONS) -> list[str]:
+    """Return the refs of a table that a reference may abbreviate, at most eleven."""
     refs: list[str] = []
     first, end = query.prefix_range(reference, "sha256") or ("", "")
-    while len(refs) <= query.candidates_max and (
-        rows := source.select(VERSIONS, "ref", limit=1, ref=Range(first, end))
-    ):
+    while len(refs) <= query.candidates_max and (rows := source.select(table, "ref", limit=1, ref=Range(first, end))):
         refs.append(rows[0]["ref"])
         first = refs[-1] + "0"  # all refs have the same length: this is before the next one
     return refs
@@ -138,15 +164,27 @@ def _version(row: dict[str, Any]) -> Version:
 def get_graph(source: RowSource, reference: str) -> WholeGraph:
     """Return a whole graph version, with the bytes whose SHA-256 is its ref.
 
-    Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to their ref.
+    Raises Refused: as ``find_version``; ``NOT_FOUND`` if texts of it were erased, so that nothing has this ref.
+    Corrupted: the stored deltas do not lead to their ref.
     """
     version = find_version(source, reference)
+    _check_whole(source, version)
     return _whole(version, [row["delta"] for row in _versions(source, version)])
+
+
+def _check_whole(source: RowSource, version: Version) -> None:
+    if version.former:
+        entries = erased_entries(source, version)
+        message = (
+            f"version {version.version} of reasoning {version.reasoning_id} was redacted (entry {entries[0]}): nothing "
+            f"has the ref {version.former} any more, and nobody can check it"
+        )
+        raise Refused("NOT_FOUND", message, id=version.reasoning_id, ref=version.former, redacted=entries)
 
 
 def show_reasoning(source: RowSource, args: query.ById) -> ShownReasoning:
     """Return a reasoning at its latest version, with its versions and its whole graph."""
-    name, version, *_ = find_version(source, args.id)
+    name, version, *_ = find_version(source, args.id)  # also of a version that was redacted: it shows what is left
     versions = source.select(VERSIONS, "version", reasoning_id=name)
     return ShownReasoning(
         **_described(source, name),
@@ -177,6 +215,7 @@ def fetch(source: RowSource, args: FetchArguments) -> ReasoningPayload:
     Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
     """
     version = find_version(source, args.id)
+    _check_whole(source, version)
     rows = _versions(source, version)
     deltas = [row["delta"] for row in rows]
     graph = _whole(version, deltas)
@@ -271,7 +310,7 @@ def _versions(source: RowSource, version: Version) -> list[dict[str, Any]]:
 
 def _whole(target: Version, deltas: Iterable[str]) -> WholeGraph:
     """Return the version that the deltas lead to, after comparing its hash with the stored ref."""
-    name, version, ref, index = target
+    name, version, ref, index, _ = target
     graph = GraphState()
     try:
         for delta in deltas:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -142,6 +142,19 @@ class PostgresStore:
     def writing(self) -> AbstractContextManager[PostgresTransaction]:
         """Write: wait for the write lock, and commit at the end of the block."""
         return self._transaction(_WRITING, None)
+
+    def empty(self, is_expected: Callable[[list[ViewVersion]], bool]) -> None:
+        """Drop all tables if the view versions are those expected: PostgreSQL empties their files at the commit."""
+        with self.writing() as writing:
+            versions = writing.view_versions()
+            if not is_expected(versions):
+                return
+            for version in versions:
+                writing.drop(version.view, is_live=version.is_live)
+        with _translated(self.name), self._connected() as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{self.schema}_damaged" CASCADE')
+            # The planner's statistics hold frequent values. Who does not own the database is only warned.
+            connection.execute("VACUUM (FULL) pg_catalog.pg_statistic")
 
     @contextlib.contextmanager
     def _transaction(

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 lexeme_max_chars: Final = 500  # PostgreSQL's words have no more than 2,046 bytes
 word_max_bytes: Final = 32_768  # FTS5's
 ESCAPE: Final = "\ue000"
@@ -31,7 +31,7 @@ BOOKS: Final = f"""
 CREATE TABLE deedbook (ledger text PRIMARY KEY, format bigint NOT NULL);
 CREATE TABLE deedbook_views (
     view text COLLATE "C" NOT NULL, version bigint NOT NULL, is_live bigint NOT NULL, position bigint NOT NULL,
-    last_id text NOT NULL, PRIMARY KEY (view, is_live)
+    last_id text NOT NULL, log_size bigint NOT NULL, PRIMARY KEY (view, is_live)
 );
 CREATE TABLE deedbook_tables (
     view text NOT NULL, is_live bigint NOT NULL, name text NOT NULL, rows bigint NOT NULL DEFAULT 0,

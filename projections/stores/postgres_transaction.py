@@ -162,7 +162,7 @@ class PostgresTransaction:
         sql = "UPDATE deedbook_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
         self._db.run(sql, (version.position, version.last_id, version.view, version.is_live))
 
-    def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
+    def start_building(self, view: Projection[Any], *, log_size: int, in_place: bool) -> None:
         """Create an empty view version, and drop one that is being built. ``in_place``: it is live if none is."""
         self.drop(view.name, is_live=False)
         is_live = in_place and not any(version.is_live for version in self.view_versions() if version.view == view.name)
@@ -176,8 +176,8 @@ class PostgresTransaction:
             if table.is_full_text:
                 name = self._physical(counts_of(table.name), is_live=is_live)
                 self._db.execute(f'CREATE TABLE {name} (word text COLLATE "C" PRIMARY KEY, rows bigint NOT NULL)')
-        sql = "INSERT INTO deedbook_views VALUES ($1, $2, $3, 0, '')"
-        self._db.execute(sql, (view.name, view.version, is_live))
+        sql = "INSERT INTO deedbook_views VALUES ($1, $2, $3, 0, '', $4)"
+        self._db.execute(sql, (view.name, view.version, is_live, log_size))
         self._view_versions = None
 
     def make_live(self, view: Projection[Any]) -> None:

@@ -24,7 +24,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -54,7 +54,7 @@ from deedbook.projections.stores.store import (
 )
 from deedbook.projections.views.projection import Projection, Row, Table
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 busy_wait_max_s: Final = 60.0
 cache_size_kib: Final = 65_536
 wal_pages_max: Final = 8_192  # 32 MiB: a rebuild copies its pages into the file less often
@@ -67,7 +67,7 @@ _BOOKKEEPING: Final = """
 CREATE TABLE deedbook (ledger TEXT PRIMARY KEY);
 CREATE TABLE deedbook_views (
     view TEXT NOT NULL, version INTEGER NOT NULL, is_live INTEGER NOT NULL, position INTEGER NOT NULL,
-    last_id TEXT NOT NULL, PRIMARY KEY (view, is_live)
+    last_id TEXT NOT NULL, log_size INTEGER NOT NULL, PRIMARY KEY (view, is_live)
 );
 CREATE TABLE deedbook_tables (
     view TEXT NOT NULL, is_live INTEGER NOT NULL, name TEXT NOT NULL, physical TEXT NOT NULL,
@@ -146,6 +146,16 @@ class SqliteStore:
     def writing(self) -> AbstractContextManager[SqliteTransaction]:
         """Write: wait for the write lock, and commit at the end of the block."""
         return self._transaction("BEGIN IMMEDIATE")
+
+    def empty(self, is_expected: Callable[[list[ViewVersion]], bool]) -> None:
+        """Delete the file if it has the expected view versions; the next transaction creates another.
+
+        SQLite would leave what it deletes in free pages and in the write-ahead log, and could empty neither while
+        others read.
+        """
+        with self.writing() as writing:  # so nobody folds meanwhile
+            if is_expected(writing.view_versions()):
+                views_file.remove(self.path)
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, expected: Sequence[ViewVersion] | None = None) -> Iterator[SqliteTransaction]:
@@ -285,7 +295,7 @@ class SqliteTransaction:
         sql = "UPDATE deedbook_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
         self._db.execute(sql, (version.position, version.last_id, version.view, version.is_live))
 
-    def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
+    def start_building(self, view: Projection[Any], *, log_size: int, in_place: bool) -> None:
         self.drop(view.name, is_live=False)
         is_beside = any(version.is_live for version in self.view_versions() if version.view == view.name)
         is_live = in_place and not is_beside
@@ -297,7 +307,8 @@ class SqliteTransaction:
             create_table(self._db, table, physical)
             if is_live:
                 self.index(table)
-        self._db.execute("INSERT INTO deedbook_views VALUES (?, ?, ?, 0, '')", (view.name, view.version, is_live))
+        values = (view.name, view.version, is_live, log_size)
+        self._db.execute("INSERT INTO deedbook_views VALUES (?, ?, ?, 0, '', ?)", values)
 
     def make_live(self, view: Projection[Any]) -> None:
         self.drop(view.name, is_live=True)

@@ -94,13 +94,17 @@ def journals_of(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + ".damaged")
+
+
 def move_away(path: Path, damaged: FileId | None = None) -> Path:
     """Move a damaged file away and return its new path; an earlier damaged file there is replaced.
 
     Nothing happens if the file is no longer ``damaged``: another process was first. Raises Unavailable:
     ``STORE_UNAVAILABLE`` if it cannot be moved.
     """
-    aside = path.with_name(path.name + ".damaged")
+    aside = _aside(path)
     cannot = as_unavailable(path, "is damaged and cannot be moved away")
     with cannot, lock_folder(path.parent), contextlib.suppress(FileNotFoundError):
         if damaged in (None, file_id(path.lstat())):
@@ -110,6 +114,15 @@ def move_away(path: Path, damaged: FileId | None = None) -> Path:
                 journal.unlink(missing_ok=True)
             path.replace(aside)
     return aside
+
+
+def remove(path: Path) -> None:
+    """Delete the file, its journals, and a damaged file that was moved away."""
+    with as_unavailable(path, "cannot be deleted"), lock_folder(path.parent):
+        # If we crash after the file is deleted, whoever creates the next one deletes the journals first. In the other
+        # order, SQLite would create new journals for a file whose old ones other processes still use.
+        for file in (_aside(path), path, *journals_of(path)):
+            file.unlink(missing_ok=True)
 
 
 def foreign(path: Path) -> Corrupted:

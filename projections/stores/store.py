@@ -7,7 +7,7 @@ shadow tables beside it, until it has caught up and replaces the live one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args, get_origin
@@ -115,7 +115,7 @@ def _sql_type(annotation: Any) -> tuple[str, str]:
 
 
 VIEW_VERSIONS_SQL: Final = (
-    "SELECT view, version, is_live, position, last_id FROM deedbook_views ORDER BY view, is_live DESC"
+    "SELECT view, version, is_live, position, last_id, log_size FROM deedbook_views ORDER BY view, is_live DESC"
 )
 """The query for ``view_versions_of``, in both stores."""
 
@@ -124,7 +124,8 @@ class ViewVersion(msgspec.Struct, frozen=True):
     """One generation of a view in the store.
 
     ``position`` is the index of the next event it needs. ``last_id`` is the id of the event before that ("" at the
-    start): a log that was rolled back and grew again has another event there.
+    start): a log that was rolled back and grew again has another event there. ``log_size`` is the number of entries
+    that the log had before the fold began: it has read nothing that an earlier redaction erased.
     """
 
     view: str
@@ -132,11 +133,12 @@ class ViewVersion(msgspec.Struct, frozen=True):
     is_live: bool
     position: int
     last_id: str
+    log_size: int = 0
 
 
 def view_versions_of(rows: Iterable[tuple[Any, ...]]) -> list[ViewVersion]:
     """Return the view versions that ``VIEW_VERSIONS_SQL`` reads."""
-    return [ViewVersion(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
+    return [ViewVersion(view, version, bool(is_live), *others) for view, version, is_live, *others in rows]
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -204,8 +206,11 @@ class WriteTransaction(ReadTransaction, Protocol):
     def move(self, version: ViewVersion) -> None:
         """Set the position and last event of a view version."""
 
-    def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
-        """Create an empty view version, replacing one being built; ``in_place`` (for few rows): live if none is."""
+    def start_building(self, view: Projection[Any], *, log_size: int, in_place: bool) -> None:
+        """Create an empty view version, replacing one being built; ``in_place`` (for few rows): live if none is.
+
+        The caller reads ``log_size`` before, and the entries after this transaction has committed.
+        """
 
     def make_live(self, view: Projection[Any]) -> None:
         """Replace the live view version by the one being built; the old tables are dropped."""
@@ -229,6 +234,9 @@ class Store(Protocol):
 
     def writing(self) -> AbstractContextManager[WriteTransaction]:
         """Write; the transaction commits at the end of the block."""
+
+    def empty(self, is_expected: Callable[[list[ViewVersion]], bool]) -> None:
+        """Drop all views if their versions are those expected; then no file of the store holds anything of them."""
 
 
 class ShadowTransaction(ReadTransaction, Protocol):

@@ -95,7 +95,8 @@ class LatestVerdict(Checked, frozen=True, kw_only=True):
 
     ``differing`` has the newest reports of other validators with another outcome than ``latest``. ``refuted`` are the
     assumptions of this version that were refuted, in this version or since. ``rederived`` are the reasonings of other
-    agents that reach the same conclusion; they do not change the outcome.
+    agents that reach the same conclusion; they do not change the outcome. ``erased`` are the entries behind this
+    version whose texts were redacted: then nobody can check it, nothing passes, and a human decides.
     """
 
     reasoning_ref: str
@@ -105,6 +106,7 @@ class LatestVerdict(Checked, frozen=True, kw_only=True):
     differing: list[Voice] = []
     refuted: list[Refuted] = []
     rederived: list[Rederivation] = []
+    erased: list[Index] = []
 
     @property
     def refuted_grounds(self) -> list[Refuted]:

@@ -31,7 +31,8 @@ from deedbook.projections.briefs.critical import refutations
 from deedbook.projections.briefs.prompt import short_ref
 from deedbook.projections.reasoning.fold import VERSIONS
 from deedbook.projections.reasoning.graph import decode_change
-from deedbook.projections.reasoning.queries import find_version, get_graph, with_version
+from deedbook.projections.reasoning.queries import erased_entries, find_version, get_graph, with_version
+from deedbook.projections.redactions.fold import FORMER_VERSIONS
 from deedbook.projections.validations.answers import (
     LatestVerdict,
     Outcome,
@@ -61,9 +62,11 @@ class ValidationFilter(Arguments, frozen=True):
 def list_validations(source: RowSource, args: ValidationFilter) -> Validations:
     """Return reports, newest first."""
     version = find_version(source, args.id)
-    refs = [version.ref]
+    refs = [version.former or version.ref]
     if args.id.removeprefix("reasoning/") == version.reasoning_id:
         refs = [row["ref"] for row in source.select(VERSIONS, "version", reasoning_id=version.reasoning_id)]
+        entries = erased_entries(source, version)
+        refs += [row["ref"] for entry in entries for row in source.select(FORMER_VERSIONS, "version", entry=entry)]
     rows = source.select(
         VALIDATIONS, "event_index", newest_first=True, author=args.author, passed=args.passed, reasoning_ref=refs
     )
@@ -80,7 +83,12 @@ def _line(row: dict[str, Any]) -> ValidationLine:
 
 def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
     """Return the verdict on a version."""
-    ref = find_version(source, args.id).ref
+    version = find_version(source, args.id)
+    ref, erased = version.ref, erased_entries(source, version)
+    if erased:  # no report on it can be compared with its graph, and its conclusion may be gone
+        text = f"redacted (entry {erased[0]}): nobody can check it any more"
+        refuted = refuted_in(source, ref)
+        return LatestVerdict(reasoning_ref=ref, outcome="unchecked", text=text, refuted=refuted, erased=erased)
     refuted, voices = refuted_in(source, ref), _voices(source, ref)
     latest = next(iter(voices), None)
     differing = [voice for voice in voices[1:] if latest is not None and voice.outcome != latest.outcome]

@@ -72,7 +72,8 @@ def rederivations(source: RowSource, ref: str, owners: Iterable[str]) -> list[Re
     # The view only says where to look: the states are of verified entries if the source reads these.
     for name, record in source.states("reasoning", ReasoningRecord, [line.id for line in listed]).items():
         other = _derivation(source, record)
-        is_of_other = record.author not in authors and record.origin is None and record.status == "concluded"
+        is_own_text = record.origin is None and not record.is_erased
+        is_of_other = record.author not in authors and is_own_text and record.status == "concluded"
         if is_of_other and is_same_conclusion(memory, other.memory):
             doubts = filter(None, (doubt_of(each._replace(memory=memory), other) for each in own))
             doubt = next(doubts, "")

@@ -45,6 +45,8 @@ batch_size_max_bytes: Final = 16 * 1024**2
 states_cached_max: Final = 20_000
 joined_states_max: Final = 1_024
 
+ERASING: Final = "entry.redacted"
+
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -106,10 +108,10 @@ class Runner:
             missing = self._missing(reading.view_versions(), anew)
         if not missing:
             return
-        is_short = self._client.head().size <= in_place_events_max
+        size = self._client.head().size
         with self._store.writing() as writing:
             for view in self._missing(writing.view_versions(), anew):
-                writing.start_building(view, in_place=is_short)
+                writing.start_building(view, log_size=size, in_place=size <= in_place_events_max)
         self._works.clear()
 
     def _missing(self, versions: list[ViewVersion], anew: Iterable[str]) -> list[Projection[Any]]:
@@ -147,8 +149,16 @@ class Runner:
             and self._is_behind(batch.size)
         ):
             return batch.size  # a node whose log is ahead has folded the views
-        if _is_of_another_past(versions, batch, start):
-            self._start_over(versions, batch)
+        is_ahead = any(version.log_size > batch.size for version in versions)  # the log in which the fold began
+        if _is_of_another_past(versions, batch, start) or (is_ahead and not self._store.is_shared):
+            self._check_reset(versions, batch)
+            self._start_over(versions)
+            return None
+        if is_ahead:  # this node may not have erased yet what the other one had erased
+            message = "a node whose log is ahead of this one's builds the views: try again"
+            raise Unavailable("STORE_UNAVAILABLE", message, size=batch.size)
+        if _erases_what_was_folded(versions, batch):
+            self._start_over(versions)
             return None
         is_current = all(version.is_live and version.position >= batch.size for version in versions)
         if is_current and not batch.events:
@@ -168,23 +178,22 @@ class Runner:
         with self._store.reading() as reading:
             return reading.rows("SELECT id FROM events WHERE event_index = ?", (size - 1,)) == [{"id": last}]
 
-    def _start_over(self, versions: list[ViewVersion], batch: Batch) -> None:
-        """Fold from the beginning if a history reset abandoned what was folded.
-
-        Raises Corrupted: ``HISTORY_CHANGED``: no reset of the log abandons as much as was folded.
-        """
-        folded = max(version.position for version in versions)
+    def _check_reset(self, versions: list[ViewVersion], batch: Batch) -> None:
+        """Check that a history reset abandoned what was folded. Raises Corrupted: ``HISTORY_CHANGED``."""
+        folded = max(max(version.position, version.log_size) for version in versions)
         resets = [read_reset(self._client, id_) for id_ in self._client.consistency(0).resets]
         if all(reset.abandoned_size < folded for reset in resets):
             message = (
                 f"the views were made from another history of this log, which now has {batch.size} entries: {ADVICE}"
             )
             raise Corrupted("HISTORY_CHANGED", message, size=batch.size, position=folded)
-        with self._store.writing() as writing:
-            if self._mine(writing.view_versions()) == versions:  # else another process was first
-                for view in self._views.values():
-                    writing.drop(view.name, is_live=True)
-                    writing.start_building(view, in_place=True)
+
+    def _start_over(self, versions: list[ViewVersion]) -> None:
+        """Empty the store, unless another process was first, so that all views are folded from the beginning.
+
+        If we crash before that, whoever folds next comes to the same entry again.
+        """
+        self._store.empty(lambda present: self._mine(present) == versions)
         self._works.clear()
         self._expected = []
 
@@ -256,6 +265,16 @@ def _is_of_another_past(versions: list[ViewVersion], batch: Batch, start: int) -
     is_shorter = any(version.position > batch.size for version in versions)
     last_ids = {version.last_id for version in versions if version.position == start and start > 0}
     return is_shorter or (batch.before is not None and bool(last_ids - {batch.before.event.id}))
+
+
+def _erases_what_was_folded(versions: list[ViewVersion], batch: Batch) -> bool:
+    """Whether a body was erased after the fold of a view began, which may have read it.
+
+    The log of earlier redactions held only remnants already. So a fold starts over at most once, however many
+    redactions the log has.
+    """
+    erased = [logged.event.index for logged in batch.events if logged.event.kind == ERASING]
+    return any(version.position <= index and version.log_size <= index for version in versions for index in erased)
 
 
 def read_logged(index: int, data: bytes) -> Logged:

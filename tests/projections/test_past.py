@@ -99,9 +99,9 @@ def answer_of(reader, query, arguments, *as_of):
 
 
 def without_marks(value):
-    """Return an answer without the marks of compromised signatures, which follow what is known today."""
+    """Return an answer without the marks of compromised signatures and erased bodies: they follow today's knowledge."""
     if isinstance(value, dict):
-        return {name: without_marks(one) for name, one in value.items() if name != "compromised"}
+        return {name: without_marks(one) for name, one in value.items() if name not in {"compromised", "redacted"}}
     return [without_marks(one) for one in value] if isinstance(value, list) else value
 
 

@@ -19,6 +19,7 @@ from deedbook.projections.views.projection import Table
 SILENT = {
     *("tot.model_answered", "tot.paused", "tot.resumed"),
     *(kind for kind in KINDS if kind.partition(".")[0] in ("ledger", "agent", "role", "key", "checkpoint_key", "blob")),
+    *(kind for kind in KINDS if kind.partition(".")[0] == "entry"),
     *("handoff.claimed", "handoff.task_checked", "handoff.ready", "reasoning.briefed", "reasoning.validated"),
     *("tot.decompose_task", "tot.decomposition_result", "tot.initialize_search", "tot.generate_thoughts"),
     *("tot.generated_thoughts", "tot.evaluate_thoughts", "tot.synthesize_solution", "tot.search_complete"),

@@ -212,7 +212,7 @@ class App(ReadingApp):
         client = self.client()
         return [
             describe(read_event(row["event_index"], client.entry(row["event_index"])))
-            | {name: row[name] for name in ("skipped", "compromised") if row.get(name) is not None}
+            | {name: row[name] for name in ("skipped", "compromised", "redacted") if row.get(name) is not None}
             for row in rows
         ]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.sdk.events import CompromisedKeys, describe
+from deedbook.consumers.sdk.events import EventMarks, describe
 from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.events.body import Event
@@ -27,7 +27,7 @@ def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is prin
 
     ``line`` prints one as a JSON document; None: as a line of text.
     """
-    suspects = CompromisedKeys(ask, is_filtered=bool(kinds or stream or author))
+    suspects = EventMarks(ask, is_filtered=bool(kinds or stream or author))
     for item in follow(client, start, kinds=kinds, stream=stream):
         if isinstance(item, int) or (author is not None and item.author != author):
             continue
@@ -35,7 +35,7 @@ def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is prin
         if line is not None:
             line(describe(item) | mark)
         else:
-            print_event(item, output.compromised_cell(mark))
+            print_event(item, output.marks_cell(mark))
 
 
 def print_event(event: Event, mark: str = "") -> None:

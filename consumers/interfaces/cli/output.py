@@ -253,9 +253,10 @@ def imported_by(mark: dict[str, Any] | None) -> str:
     return "" if mark is None else f"  [imported by {mark['importer']}]"
 
 
-def compromised_cell(row: dict[str, Any]) -> str:
-    """Return the mark of a row that may be the work of a thief; empty for any other."""
-    return f"COMPROMISED: {row['compromised']}" if "compromised" in row else ""
+def marks_cell(row: dict[str, Any]) -> str:
+    """Return the marks of a row that may be the work of a thief, or lost its texts; empty for any other."""
+    marks = [f"COMPROMISED: {row['compromised']}"] if "compromised" in row else []
+    return " ".join([*marks, f"REDACTED: {row['redacted']['redaction']}"] if "redacted" in row else marks)
 
 
 def short_key(key: str) -> str:

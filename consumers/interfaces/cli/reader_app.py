@@ -25,6 +25,7 @@ from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored_settings, quoted_path
 from deedbook.projections.agents.compromised import compromised_sentences
 from deedbook.projections.answers.query import ViewsBehind
+from deedbook.projections.redactions.marks import redacted_sentences
 from deedbook.projections.views.registry import CHECKED, kind_of
 
 SEALED: Final = b"sealed:"
@@ -139,6 +140,8 @@ class ReadingApp(ClosableOptions):
             if self._has_asked:  # first, what of it may be the work of a thief
                 for warning in compromised_sentences(data, self._doubts):
                     echo(warning, fg="red")
+                for words in redacted_sentences(data):
+                    echo(f"REDACTED: {words}", fg="yellow")
             if self.instant is not None:
                 then = self.query("catalog.instant", at=self.instant)
                 echo(f"as of entry {then['event_index']}, {then['at']}", err=True)

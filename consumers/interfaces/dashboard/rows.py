@@ -44,6 +44,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     is_over: bool = False
     claim: Claim | None = None
     compromised: int | None = None
+    redacted: dict[str, Any] | None = None
 
 
 class Source(NamedTuple):
@@ -69,7 +70,7 @@ def ms_of(timestamp: str) -> int:
 
 
 def _row(item: Mapping[str, Any], **fields: Any) -> Row:
-    return Row(compromised=item.get("compromised"), **fields)
+    return Row(compromised=item.get("compromised"), redacted=item.get("redacted"), **fields)
 
 
 def _claim(item: Mapping[str, Any]) -> Claim | None:

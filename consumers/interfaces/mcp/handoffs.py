@@ -319,7 +319,7 @@ class HandoffTools(Tools):
         tokens = next_tokens_max if with_handoff else 0
         row = as_citations(self._citations(tokens).shown(row))
         answer: dict[str, Any] = {name: row[name] for name in ("id", "status", "version", "result", "is_ready")}
-        answer |= {name: row[name] for name in ("compromised",) if name in row}
+        answer |= {name: row[name] for name in ("compromised", "redacted") if name in row}
         answer |= {name: cited for name in _CITATIONS if (cited := row.pop(name, None))}
         answer |= {"why": cut_to_tokens(row["why"]["sentence"], _text_tokens)}
         answer |= {"events": []} | ({"warnings": warnings} if warnings else {})

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from deedbook.projections.records.answers import ImportedRecord
     from deedbook.projections.records.queries import ImportSource
+    from deedbook.projections.redactions.answers import FormerVersions, ListedRedaction
     from deedbook.projections.reports.answers import (
         Accomplishments,
         Calibrations,
@@ -1035,6 +1036,47 @@ class AsyncReportsQueries(AsyncFamily):
     show = awaited(ReportsQueries.show)
 
 
+class RedactionsQueries(QueryFamily):
+    """The queries ``redactions.…``."""
+
+    @asks("redactions.list")
+    def list(
+        self,
+        *,
+        after: int | None = None,
+        limit: int = 50,
+        entry: int | None = None,
+        stream: str | None = None,
+        by: str | None = None,
+        as_of: int | str | None = None,
+    ) -> Pages[ListedRedaction]:
+        """Return redactions, newest first.
+
+        Filters of a list, newest first: by the entry that was erased, its stream, and the author of the redaction.
+
+        ``limit``: Rows of a page. ``entry``: The index of an entry of the log, from 0.
+        """
+
+    @asks("redactions.versions")
+    def versions(self, *, entry: int, as_of: int | str | None = None) -> FormerVersions:
+        """Return the refs that ``entry.redacted`` names as ``versions``: those that change if this entry is erased.
+
+        Of a reasoning with very many versions, those that an event cites come first, and then the newest.
+
+        An entry, by its index.
+
+        ``entry``: The index of an entry of the log, from 0.
+        """
+
+
+class AsyncRedactionsQueries(AsyncFamily):
+    """The queries ``redactions.…``, awaited."""
+
+    _family = RedactionsQueries
+    list = awaited_pages(RedactionsQueries.list)
+    versions = awaited(RedactionsQueries.versions)
+
+
 class ReviewsQueries(QueryFamily):
     """The queries ``reviews.…``."""
 
@@ -1447,6 +1489,7 @@ class QueryingLedger(ReactingLedger):
     reasonings = cached_property(ReasoningsQueries)
     records = cached_property(RecordsQueries)
     reports = cached_property(ReportsQueries)
+    redactions = cached_property(RedactionsQueries)
     reviews = cached_property(ReviewsQueries)
     search = cached_property(SearchQueries)
     sessions = cached_property(SessionsQueries)
@@ -1478,6 +1521,7 @@ class AsyncQueries(AsyncProxy):
     reasonings = cached_property(AsyncReasoningsQueries)
     records = cached_property(AsyncRecordsQueries)
     reports = cached_property(AsyncReportsQueries)
+    redactions = cached_property(AsyncRedactionsQueries)
     reviews = cached_property(AsyncReviewsQueries)
     search = cached_property(AsyncSearchQueries)
     sessions = cached_property(AsyncSessionsQueries)

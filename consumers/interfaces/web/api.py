@@ -47,7 +47,7 @@ from deedbook.consumers.interfaces.web.stream import (
     as_server_sent,
     events_from,
 )
-from deedbook.consumers.sdk.events import CompromisedKeys, describe, whole_event
+from deedbook.consumers.sdk.events import EventMarks, describe, whole_event
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.ledger import index_of
 from deedbook.consumers.sdk.receipts import take
@@ -271,7 +271,7 @@ class Api:
             after = resumed if media == EVENT_STREAM else after
         if (start := after + 1) > (size := request.size):
             raise Refused("NOT_FOUND", f"the log has {size} entries: there is no entry {after} yet", size=size)
-        compromised = CompromisedKeys(self._ask, is_filtered=bool(args.kinds or args.stream))
+        compromised = EventMarks(self._ask, is_filtered=bool(args.kinds or args.stream))
         if media != JSON:
             until = size if media == NDJSON else None
             return Stream(self._stream(args, start, until, compromised), media, self._followers)
@@ -295,7 +295,7 @@ class Api:
         return events, index
 
     async def _stream(
-        self, args: EventsArguments, start: int, until: int | None, compromised: CompromisedKeys
+        self, args: EventsArguments, start: int, until: int | None, compromised: EventMarks
     ) -> AsyncIterator[bytes]:
         """Yield events: as lines up to an index, or as server-sent events without an end."""
         threads, sent = self._followers.threads, start - 1

@@ -11,7 +11,8 @@
 - The rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the riskier
   of the snapshot's and the reasoning's domains: so the author of a short version cannot avoid a rule.
 - The newest report of each independent validator counts (``validations.latest``), and one negative report is enough. A
-  refuted assumption on which the conclusion rests is enough, too, also if it was refuted after the cited version. If
+  refuted assumption on which the conclusion rests is enough, too, also if it was refuted after the cited version. So
+  is a redaction: nobody can check a graph whose texts are gone, so only a human lets anybody act on it. If
   the receiver's own validation fails, a rule fires; if it passes, it is reported, but vouches for nothing.
 - The id of a request is made of the asker, the subject, the task, the names of the reasons and the reports considered:
   asking again, at another level or with other numbers, finds the existing request.
@@ -185,7 +186,7 @@ def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task:
         problems = [f"The full reasoning {short_ref(ref)} is not in this ledger."]
     else:
         passing, problems = gates.check_verdict(verdict, now_ms)
-        decision = replace(decision, graph=fetch(view, ref).memory)
+        decision = decision if verdict.erased else replace(decision, graph=fetch(view, ref).memory)
     if not problems and passing is not None and (own is None or not _fault_of(own)):
         voucher = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
         return replace(decision, action="act_on_full", reasons=[rule.reason, voucher, *notes], validation=passing)

@@ -132,7 +132,7 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     try:
         data, _ = assemble(view, reasoning=name)
     except Refused as refusal:
-        if refusal.code != "NOT_FOUND":
+        if refusal.code != "NOT_FOUND" or "redacted" in refusal.details:
             raise
         lists = "`deed snapshot list` and `deed reasoning list` show them"
         raise Refused("NOT_FOUND", f"no snapshot and no reasoning is named {name}: {lists}", asked=name) from refusal

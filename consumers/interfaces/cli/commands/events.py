@@ -95,7 +95,7 @@ def _print_walk(answer: dict[str, Any]) -> None:
 
 def _step_line(event: dict[str, Any]) -> str:
     line = f"{event['event_index']}  {event['kind']}  {event['stream']}"
-    return f"{line}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
+    return f"{line}  by  {event['author']}  {output.marks_cell(event)}".rstrip()
 
 
 def _blob_size(app: App, ref: str) -> int | None:

@@ -67,7 +67,7 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, after: in
             handoff["id"],
             f"[{handoff['status']} → {handoff['to'] or '?'}]",
             handoff["title"],
-            output.compromised_cell(handoff)
+            output.marks_cell(handoff)
             or ("ready" if handoff["is_ready"] else "" if handoff["status"] in is_done else handoff["reason"])
             or _claim_text(handoff),
             f"{handoff['tasks_done']}/{handoff['tasks_total']} tasks done" if handoff["tasks_total"] else "",

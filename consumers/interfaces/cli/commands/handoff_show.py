@@ -316,7 +316,7 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             heading = item["agent"]
             echo(heading, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else f"[{item['kind']}]"
-        since, doubt = output.when(item["since_ms"]), output.compromised_cell(item)
+        since, doubt = output.when(item["since_ms"]), output.marks_cell(item)
         output.print_lines(
             f"{item['action']:8}  {where} {sanitize_line(item['title'])}  (since {since})",
             f"          {sanitize_line(item['why'])}{'  ' if doubt else ''}{doubt}",

@@ -64,4 +64,4 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
 
 def _marks(event: dict[str, Any]) -> str:
     skipped = f"[skipped: {event['skipped']}]" if event["skipped"] is not None else ""
-    return " ".join(filter(None, (output.compromised_cell(event), skipped)))
+    return " ".join(filter(None, (output.marks_cell(event), skipped)))

@@ -65,7 +65,7 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         hit["author"],
         hit["stream"],
         hit["kind"],
-        output.compromised_cell(hit),
+        output.marks_cell(hit),
         f"{hit['near']} ({hit['score']:.2f})" if hit["near"] else "",
     )
     output.print_lines("  ".join(str(part) for part in columns if part != ""))

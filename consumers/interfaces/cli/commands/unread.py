@@ -42,5 +42,5 @@ def unread(app: ReadingApp, *, peeks: bool, limit: int) -> None:
 
 def print_line(item: dict[str, Any]) -> None:
     """Print one new line: when, on which handoff, decision or question, who, and what."""
-    time, mark = output.when(item["accepted_ms"]), output.compromised_cell(item)
+    time, mark = output.when(item["accepted_ms"]), output.marks_cell(item)
     echo(f"{time}  {item['id']}: {item['author']} {quote_text(item['text'])} {mark}".rstrip())

@@ -167,6 +167,8 @@ TABLE: Final = dict(
         asked("reports.overlap", "report overlap"),
         asked("reports.sessions", None, MADE),
         asked("reports.show", "report show s1", left_out=("citations",)),
+        asked("redactions.list", None, "`show` names the redaction beside what was erased"),
+        asked("redactions.versions", None, MADE),
         asked("resolve", None, PARTS),
         asked(
             "reviews.list",

@@ -35,8 +35,8 @@ def builtins_of(python: Ledger, *kinds: str) -> list[Any]:
 
 
 def unmarked(rows: list[Any]) -> list[Any]:
-    """Return rows of events without the marks of compromised signatures, which no event holds."""
-    return [{name: value for name, value in row.items() if name != "compromised"} for row in rows]
+    """Return rows of events without the marks of compromised signatures and redactions, which no event holds."""
+    return [{name: value for name, value in row.items() if name not in {"compromised", "redacted"}} for row in rows]
 
 
 def test_pages_of_events_lead_to_the_end_of_the_log(reading: Reading, python: Ledger) -> None:

@@ -1,0 +1,1 @@
+"""Redactions: which entries lost their bodies, by whom, when and why."""
