@@ -137,6 +137,34 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
     return CopyRepair(count, len(written), len(unchanged), tuple(skipped), tuple(failed), tuple(noted))
 
 
+def erase_reports(ask: Ask, project: Project, session_id: str) -> list[StoredCopy]:
+    """Write the copies of a session's report again after texts of the session were redacted.
+
+    Only copies that exist are written. Of notes, the history goes, too. Returns the results of the copies that exist.
+    """
+    try:
+        report, _ = _with_versions(ask, session_id)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return []  # a session without a report
+    stored: list[StoredCopy] = []
+    if project.git is not None:
+        notes, name, version = Notes(project.git), name_of(session_id), report_in(report)
+        for ref, field in ((JSON_NOTES + name, "compressed_json"), (MARKDOWN_NOTES + name, "markdown")):
+            try:
+                stored += [StoredCopy("git_notes", f"git:{ref}", "written")] * notes.erase(ref, report[field], version)
+            except DeedbookError as error:
+                is_none = error.code == "NOT_FOUND"  # no repository, or no git
+                stored += [] if is_none else [StoredCopy("git_notes", f"git:{ref}", "failed", error.message)]
+    folder = (
+        None if project.files is None else project.files / name_of(report.get("ai_id") or report.get("author") or "")
+    )
+    if project.files is not None and folder is not None and (folder / f"{name_of(session_id)}.md").exists():
+        stored += write_files(project.files, report)
+    return stored
+
+
 def _latest(ask: Ask) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the latest report of every session, with their total."""
     arguments: dict[str, Any] = {"limit": page_size, "imported": False}

@@ -13,7 +13,8 @@ their notes stay, and are read only if there is none of ours. Rules:
   add`` does not check, so of two writers at once one may lose its note.
 - Another tool's note on the same commit is replaced, as with ``git notes add -f``, but stays in the history of the ref,
   and the answer says so. Its notes on other commits stay.
-- No history is ever rewritten, and nothing but the notes ref changes: no index, work tree, branch or reflog of HEAD.
+- Nothing but the notes ref changes: no index, work tree, branch or reflog of HEAD. Its history is rewritten only if
+  texts in it were redacted (``Notes.erase``).
 """
 
 from __future__ import annotations
@@ -212,10 +213,39 @@ class Notes:
         self.put(ref, tip, {**entries, target: blob}, report, f"Handoff report {ref.removeprefix(NOTES)}")
         return StoredCopy("git_notes", location, "written", _displaced(notes, forged, target))
 
+    def erase(self, ref: str, content: str, report: ReportVersion) -> bool:
+        """Make ``content`` the note of ``ref`` in the place of all notes of ours, without the history of the ref.
+
+        Return whether there is such a ref. Other tools' notes stay. Git still has the old objects, which nothing names
+        any more, until `git gc --prune=now`. Raises as ``write``.
+        """
+        return until_free(lambda: self._erase_once(ref, content, report))
+
+    def _erase_once(self, ref: str, content: str, report: ReportVersion) -> bool:
+        if (tip := tip_of(self.git, ref)) is None:
+            return False
+        own = {note.path for note in notes_of(self.git, tip) if note.report is not None}
+        blob = self.git.ask("hash-object", "-w", "--stdin", data=encoded(content))
+        entries = {path: other for path, other in tip.entries.items() if path not in own}
+        # If we crash before the ref moves, nothing has changed; before the reflog is emptied, the next call does it.
+        self.put(ref, None, {**entries, self._noted(): blob}, report, "Redacted report", expected=tip.commit)
+        self.git.ask("reflog", "expire", "--expire=now", "--expire-unreachable=now", ref)
+        return True
+
     def put(
-        self, ref: str, tip: Tip | None, entries: dict[str, str], report: ReportVersion | None, subject: str, *more: str
+        self,
+        ref: str,
+        tip: Tip | None,
+        entries: dict[str, str],
+        report: ReportVersion | None,
+        subject: str,
+        *more: str,
+        expected: str | None = None,
     ) -> None:
-        """Commit ``entries`` on ``tip`` (and the parents ``more``), and set ``ref`` to it if it is still at ``tip``."""
+        """Commit ``entries`` on ``tip`` (and the parents ``more``), and set ``ref`` to it if it is still at ``tip``.
+
+        Without a ``tip`` the commit has no history, and the ref must still be at the commit ``expected``.
+        """
         modes = {} if tip is None else tip.modes
         lines = [f"{modes.get(path, '100644')} {blob}\t{path}\0" for path, blob in entries.items()]
         with tempfile.TemporaryDirectory(prefix="deedbook-") as folder:
@@ -229,7 +259,7 @@ class Notes:
             message += f"\nDeedbook-Report: {report.report_id} {report.event_index}\n"
             dated = {"GIT_AUTHOR_DATE": f"@{report.at_s} +0000"}
         commit = self.git.ask("commit-tree", *parents, "-F", "-", tree, data=message.encode(), variables=dated)
-        self.move(ref, commit, None if tip is None else tip.commit)
+        self.move(ref, commit, expected if tip is None else tip.commit)
 
     def move(self, ref: str, commit: str, expected: str | None) -> None:
         """Set ``ref`` to ``commit`` if it is at ``expected`` (None: if it does not exist)."""

@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from deedbook.consumers.handoffs.files import sync
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered, refuted_reasonings
+from deedbook.consumers.handoffs.files.mapping import (
+    file_name,
+    file_now,
+    last_rendered,
+    refuted_reasonings,
+    template_of,
+)
 from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits, review_in
 from deedbook.consumers.handoffs.files.signed import signed_name, write_signed
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
@@ -358,8 +364,7 @@ class Folder:
         return handoff if handoff["id"] == id_ else None
 
     def _template(self, handoff: dict[str, Any]) -> bytes | None:
-        ref = handoff["template"]
-        return None if ref is None else self._author.client.get_blob(ref)
+        return template_of(handoff, self._author.client.get_blob)
 
 
 def _kept(handoff: dict[str, Any], remark: str, before: bytes, after: bytes) -> HeldEdit | None:

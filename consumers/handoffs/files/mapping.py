@@ -181,6 +181,16 @@ def file_name(id_: str) -> str:
     return f"{id_}.md"
 
 
+def template_of(handoff: Mapping[str, Any], read_blob: Callable[[str], bytes]) -> bytes | None:
+    """Return the blob of a handoff's template; None if it has none, or if it was erased with a redaction.
+
+    ``handoff`` is an answer of ``handoffs.show``. Raises Refused: ``NOT_FOUND``.
+    """
+    if handoff["template"] is None:
+        return None
+    return or_none(read_blob, handoff["template"]) if "redacted" in handoff else read_blob(handoff["template"])
+
+
 def file_now(handoff: dict[str, Any], template: bytes | None) -> bytes:
     """Return the file's bytes for an answer of ``handoffs.show`` and the blob of its template. Raises as ``revise``."""
     file = None if template is None else parse(without_marks(template))

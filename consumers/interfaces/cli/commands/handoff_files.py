@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from deedbook.consumers.handoffs.files.folder import Folder
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now, refuted_reasonings
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now, refuted_reasonings, template_of
 from deedbook.consumers.handoffs.files.signed import ROOT_FILE, is_signed_folder, pin_root
 from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
@@ -46,8 +46,8 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
         content, name = _printed_back(from_file)
     else:
         handoff = app.query("handoffs.show", id=id_)
-        template = None if handoff["template"] is None else app.client().get_blob(handoff["template"])
-        content, name = file_now(handoff, template), file_name(handoff["id"])
+        content = file_now(handoff, template_of(handoff, app.client().get_blob))
+        name = file_name(handoff["id"])
         if out is None or not is_signed_folder(out.parent):  # there, a file says only what is signed
             content = with_marks(content, refuted_reasonings(app.query_with, handoff))
     if out is not None:

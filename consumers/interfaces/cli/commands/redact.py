@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import click
 from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.cli.app import App, Command, read_up_to
+from deedbook.consumers.interfaces.cli.erased_copies import erase_copies
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.sdk.erasure import ErasedCopy
 from deedbook.consumers.sdk.redaction import PlannedErasure, find_holders, plan_erasure, repeated, sign_erasure
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.authority import ROOT
-from deedbook.ledger.system.files import files_that_hold
 
 text_size_max_bytes: Final = 40_000
 NOT_PROMISED: Final = (
@@ -78,8 +78,8 @@ def redact(
     author = app.author(app.agent or ROOT)
     signed = [sign_erasure(author, plan, reason, is_second=second).index for plan in planned]
     is_done = author.name == ROOT or second
-    left = _finish(app, [needle, *repeated(planned)]) if is_done else []
-    _show(app, planned, signed, left, is_done=is_done, reason=reason)
+    copies = _finish(app, planned, [needle, *repeated(planned)]) if is_done else []
+    _show(app, planned, signed, copies, is_done=is_done, reason=reason)
 
 
 def _read_text(file: BinaryIO) -> str:
@@ -130,27 +130,27 @@ def _confirm(app: App, planned: list[PlannedErasure], *, yes: bool) -> None:
     click.confirm(f"Erase the texts of {count} entr{'ies' if count > 1 else 'y'} for good?", abort=True, err=True)
 
 
-def _finish(app: App, texts: list[str]) -> list[str]:
-    """Finish the erasure in this folder; return the files that still hold one of the texts."""
+def _finish(app: App, planned: list[PlannedErasure], texts: list[str]) -> list[ErasedCopy]:
+    """Finish the erasure in this folder; return the copies that were changed, and those that still hold a text."""
     if app.settings().server is not None:
         return []  # its node does it
     with progress("rewriting the log", is_shown=not app.as_json) as step:
         app.local_client().finish_erasures(step)
-    return [str(path) for path in files_that_hold(Path(app.ledger_home().path), [text for text in texts if text])]
+    return erase_copies(app.client(), app.settings(), texts, [plan.erased.event.stream for plan in planned])
 
 
 def _show(
-    app: App, planned: list[PlannedErasure], signed: list[int], left: list[str], *, is_done: bool, reason: str
+    app: App, planned: list[PlannedErasure], signed: list[int], copies: list[ErasedCopy], *, is_done: bool, reason: str
 ) -> None:
     described = [_described(plan) | {"redaction": at} for plan, at in zip(planned, signed, strict=True)]
-    data: dict[str, Any] = {"entries": described, "is_done": is_done, "files_left": left}
+    data: dict[str, Any] = {"entries": described, "is_done": is_done, "copies": [copy._asdict() for copy in copies]}
     if not is_done:
         entries = " ".join(str(plan.index) for plan in planned)
         command = f"deed redact {entries} --second --reason {shlex.quote(reason)} --as NAME"
         app.show("redaction", data, f"proposed: nothing is erased until another human runs `{command}`")
         return
     lines = [f"erased entry {row['entry']} (redaction: entry {row['redaction']})" for row in described]
-    lines += [f"still holds the text: {path}" for path in left]
+    lines += [": ".join(filter(None, (f"{copy.done}: {copy.place}", copy.reason))) for copy in copies]
     app.show("redaction", data, lines)
 
 

@@ -1,0 +1,118 @@
+"""Copies of redacted texts that Deedbook wrote on this machine beside the log.
+
+This is every place that has words of entries and that Deedbook writes by itself:
+
+| place | what happens |
+|---|---|
+| `views.db`, PostgreSQL | the next query folds all views from the log again (`projections.views.runner`) |
+| `cache/graphs`, the audit's cache, the checked authority | deleted; they only save time |
+| git notes and files of reports | written again from the log; the notes lose their history |
+| files of handoffs, signed files, the state of their watchers | written again; a person's edits stay |
+| log folders of searches, below `logs/` | written again |
+| stores of subscriptions, of the router and of the notifier | the texts are replaced by a mark |
+| `hooks.log` | the texts are replaced by a mark |
+| the spool | left, because the author signed it: `deed spool drop` deletes it |
+
+Deedbook does not know where its other files went: exports, bundles, backups, prompts and sessions that were moved to a
+harness. Git's history has what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from deedbook.consumers.handoffs.files.erasure import erase_handoff_files
+from deedbook.consumers.interfaces.hooks.supervisor import LOG_NAME
+from deedbook.consumers.sdk.erasure import ErasedCopy, delete_copy, erase_from_database, erase_from_file, spellings
+from deedbook.consumers.sessions.copies import erase_reports
+from deedbook.consumers.sessions.settings import StoredCopy, project_of
+from deedbook.consumers.thoughts.logs import write_logs
+from deedbook.consumers.thoughts.run import read_task
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.spool import FOLDER as SPOOL
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.location import GIT_FOLDER, HANDOFF_FILES, VIEWS_FILE
+from deedbook.ledger.system.files import files_that_hold
+
+_FAMILIES: Final = ("handoff", "session", "tot")
+
+
+def erase_copies(
+    client: Client, settings: Settings, texts: Collection[str], streams: Iterable[str]
+) -> list[ErasedCopy]:
+    """Take redacted texts out of the files on this machine; call it after the log was rewritten.
+
+    ``texts`` are the texts that are long enough to be searched for, ``streams`` those of the redacted entries. Returns
+    every place that was changed, and every place that still holds one of the texts, with the reason.
+    """
+    texts = [text for text in texts if text.strip()]
+    client.view("catalog.find", {"limit": 1})  # folds the views again
+    home = settings.home
+    caches = [*(home / "cache").rglob("*.json"), client.trust_store.audit_file, client.trust_store.authority_file]
+    copies = [copy for path in caches if path.is_file() and (copy := delete_copy(path)) is not None]
+    names = {family: [name for kind, _, name in map(_parts, streams) if kind == family] for family in _FAMILIES}
+    try:
+        project = project_of(settings)
+    except DeedbookError as error:
+        copies.append(ErasedCopy("git notes and files of reports", "left", error.message))
+    else:
+        for name in dict.fromkeys(names["session"]):
+            copies += map(_stored, erase_reports(client.view, project, name))
+    for name in dict.fromkeys(names["handoff"]):
+        handoff = client.view("handoffs.show", {"id": name})
+        copies += erase_handoff_files(client, handoff, home.parent / HANDOFF_FILES, home, texts)
+    for name in dict.fromkeys(names["tot"]):
+        copies += _erase_logs(client, home / "logs", name)
+    copies += _erase_in_home(home, texts)
+    return [*copies, *_left(home, texts)]
+
+
+def _parts(stream: str) -> tuple[str, str, str]:
+    return stream.partition("/")
+
+
+def _stored(copy: StoredCopy) -> ErasedCopy:
+    is_done = copy.status in {"written", "unchanged"}
+    reason = copy.reason
+    if copy.store == "git_notes" and is_done:
+        reason = "git keeps the old objects until `git gc --prune=now`, and remotes keep theirs: push the notes again"
+    return ErasedCopy(copy.location or copy.store, "rewritten" if is_done else "left", reason)
+
+
+def _erase_logs(client: Client, folder: Path, task: str) -> Iterator[ErasedCopy]:
+    if (folder / task).is_dir():
+        try:
+            yield ErasedCopy(str(write_logs(read_task(client, task), folder)), "rewritten")
+        except DeedbookError as error:
+            yield ErasedCopy(str(folder / task), "left", error.message)
+
+
+def _erase_in_home(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:
+    """Replace the texts in the files of the ledger's folder that have what no entry says."""
+    stores = {path for folder in (home, home / "subscribers") for path in folder.glob("*.db")} - {home / VIEWS_FILE}
+    for path in sorted(stores):
+        if any(found.name.startswith(path.name) for found in _holding(path.parent, texts)):
+            yield erase_from_database(path, texts)
+    if (copy := erase_from_file(home / LOG_NAME, texts)) is not None:
+        yield copy
+
+
+def _holding(folder: Path, texts: Collection[str]) -> list[Path]:
+    return [path for path in files_that_hold(folder, spellings(texts)) if path.parent == folder]
+
+
+def _left(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:
+    """Yield the files that still hold a text, and what Deedbook cannot look into."""
+    project = home.parent
+    folders = (home, project / HANDOFF_FILES, project / "docs")
+    found = {path for folder in folders if folder.is_dir() for path in files_that_hold(folder, spellings(texts))}
+    for path in sorted(found):
+        is_spooled = SPOOL in path.relative_to(project).parts
+        reason = "`deed spool list` shows it, `deed spool drop` deletes it" if is_spooled else "it still holds a text"
+        yield ErasedCopy(str(path), "left", reason)
+    if (project / GIT_FOLDER).exists():
+        reason = "commits that hold the text keep it: `git log -S` finds them, and only you can rewrite them"
+        yield ErasedCopy(str(project / GIT_FOLDER), "left", reason)

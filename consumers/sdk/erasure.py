@@ -1,0 +1,101 @@
+"""Takes redacted texts out of files that Deedbook wrote beside the log: text files, and SQLite files.
+
+A file that Deedbook makes from the log is made again by whoever knows how. This module is for files that also have what
+others wrote (a person's edits, a queue of messages): only the texts themselves go from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from deedbook.consumers.sdk.files import read_file, write_file
+from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.events.remnant import ERASED
+
+line_min_chars: Final = 16
+"""A shorter line of a text is no sign that a file repeats it."""
+_busy_timeout_s: Final = 10.0
+
+
+class ErasedCopy(NamedTuple):
+    """A place that held a redacted text: what was done with it, and why it could not be done, or what else to do."""
+
+    place: str
+    done: Literal["rewritten", "deleted", "left"]
+    reason: str = ""
+
+
+def spellings(texts: Collection[str]) -> list[str]:
+    """Return the texts as files have them, the longest first: as they are, in JSON, and line by line."""
+    lines = [line.strip() for text in texts for line in text.splitlines() if len(line.strip()) >= line_min_chars]
+    plain = [text for text in (*texts, *lines) if text.strip()]
+    written = [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in plain for is_ascii in (True, False)]
+    return sorted({*plain, *written}, key=len, reverse=True)
+
+
+def erase_from_file(path: Path, texts: Collection[str]) -> ErasedCopy | None:
+    """Replace the texts in a text file by a mark; return None if it has none of them."""
+    try:
+        content = read_file(path)
+        erased = content or b""
+        for spelling in spellings(texts):
+            erased = erased.replace(spelling.encode(), ERASED.encode())
+        if content is None or erased == content:
+            return None
+        if write_file(path, erased, expected=content):
+            return ErasedCopy(str(path), "rewritten")
+    except DeedbookError as error:
+        return ErasedCopy(str(path), "left", error.message)
+    return ErasedCopy(str(path), "left", "somebody saved this file just now: remove the text, or run this again")
+
+
+def erase_from_database(path: Path, texts: Collection[str]) -> ErasedCopy:
+    """Replace the texts in every column of a SQLite file by a mark, and rewrite the file without what it freed."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            for table, column in list(_columns(db)):
+                for spelling in spellings(texts):
+                    _replace(db, table, column, spelling)
+            db.execute("COMMIT")
+            # If we crash before the end, the next search over the folder still finds the text.
+            db.execute("VACUUM")
+            (is_busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error as error:
+        return ErasedCopy(str(path), "left", str(error))
+    if is_busy:
+        return ErasedCopy(str(path), "left", "another process reads it: stop it, and run this again")
+    return ErasedCopy(str(path), "rewritten")
+
+
+def delete_copy(path: Path) -> ErasedCopy | None:
+    """Delete a file that only saves time; return None if there is none."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        unavailable = Unavailable("STORE_UNAVAILABLE", f"it cannot be deleted: {error.strerror}")
+        return ErasedCopy(str(path), "left", unavailable.message)
+    return ErasedCopy(str(path), "deleted")
+
+
+def _columns(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        for row in db.execute(f'PRAGMA table_info("{table}")').fetchall():
+            yield table, row[1]
+
+
+def _replace(db: sqlite3.Connection, table: str, column: str, text: str) -> None:
+    # An expression of its own for each type: replace() of a blob would return a text.
+    for kind, changed in (
+        ("text", f'replace("{column}", ?1, ?2)'),
+        ("blob", f'CAST(replace(CAST("{column}" AS TEXT), ?1, ?2) AS BLOB)'),
+    ):
+        sql = f"""UPDATE "{table}" SET "{column}" = {changed} WHERE typeof("{column}") = '{kind}' AND """  # noqa: S608
+        db.execute(f"""{sql}instr(CAST("{column}" AS TEXT), ?1) > 0""", (text, ERASED))

@@ -1,0 +1,173 @@
+"""`deed redact` and the copies of a text on this machine: a raw search over all files of a project finds nothing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import inside
+import pytest
+from calling import Deed, Place
+from test_cli_notes import git, make_repository, report
+
+from deedbook.ledger.system.files import files_that_hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECRET = "correct-horse-battery-staple"
+
+
+@pytest.fixture
+def project(
+    populated: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Deed:
+    """A ledger in a repository of its own, with folders for handoffs and reports."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    deed = Deed(capsys, Place(populated("erased")))
+    folder = make_repository(deed.home.parent)
+    for name in ("docs/handoffs", "docs/sessions/handoffs"):
+        (folder / name).mkdir(parents=True)
+    return deed
+
+
+def spread(deed: Deed) -> None:
+    """Let a finding, a reasoning with its brief, a handoff with its files, and a report with its copies hold it."""
+    folder = deed.home.parent
+    deed("session", "start", "s0", "--as", "a", "--task", "Look")
+    deed("session", "finding", "s0", f"the password is {SECRET}", "--as", "a")
+    deed("reasoning", "start", "r1", "--task", f"Is {SECRET} safe?", "--as", "a")
+    deed("reasoning", "step", "r1", f"the password is {SECRET}", "--as", "a")
+    deed("reasoning", "conclude", "r1", f"It is {SECRET}", "--rests-on", "1", "--as", "a")
+    deed("reasoning", "fetch", "r1")
+    ref = deed.data("reasoning", "show", "r1")["ref"]
+    parties = ("--as", "a", "--to", "b", "--reviewer", "rita", "--reasoning", ref)
+    deed("handoff", "create", "h1", "--title", "Rotate it", *parties, "--task", f"replace {SECRET}")
+    inside.deed("--home", deed.home, "handoff", "watch", folder / "docs/handoffs", "--as", "a", "--once", "--signed")
+    report(deed, "s1", f"the password is {SECRET}")
+    deed("notes", "sync")
+    deed("search", SECRET)
+    (deed.home / "hooks.log").write_text(f"an agent printed {SECRET}\n")
+
+
+def holding(deed: Deed) -> list[str]:
+    """Return the files of the project and of the user's state that hold the secret, without git's own."""
+    found = files_that_hold(deed.home.parent, [SECRET]) + files_that_hold(Path.home() / "state", [SECRET])
+    return [str(path.relative_to(deed.home.parent.parent)) for path in found if ".git" not in path.parts]
+
+
+def redact(deed: Deed, *options: str) -> dict[str, Any]:
+    """Let root redact every entry with the secret."""
+    text = deed.home.parent / "secret"
+    text.write_text(SECRET)
+    try:
+        options = ("--containing", str(text), "--repeated", "--reason", "it is a password", "--yes", *options)
+        return deed.data("redact", *options, "--as", "root")
+    finally:
+        text.unlink()
+
+
+def test_after_a_redaction_no_file_holds_the_text(project: Deed) -> None:
+    spread(project)
+    folder = project.home.parent
+    notes = git(folder, "for-each-ref", "--format=%(refname)", "refs/notes").split()
+    assert len(notes) == 2
+    before = {Path(name).name for name in holding(project)}
+    assert before >= {"h1.md", "h1.deed.json", "s1.md", "s1.json", "views.db", "data.mdb", "hooks.log"}
+    answer = redact(project)
+    assert holding(project) == []
+    assert {Path(copy["place"]).name for copy in answer["copies"] if copy["done"] == "left"} == {".git"}
+    for ref in notes:
+        (commit,) = git(folder, "log", "--format=%H", ref).split()
+        assert SECRET not in git(folder, "show", ref)
+        assert commit in git(folder, "rev-list", "--no-walk", ref)
+        assert git(folder, "reflog", "show", ref) == ""
+    assert SECRET not in git(folder, "notes", "--ref", "empirica/handoff/s1", "show", "HEAD")
+    assert "replace" not in (folder / "docs/handoffs/h1.md").read_text()
+    assert "[redacted]" in (folder / "docs/handoffs/h1.md").read_text()
+    assert project.data("notes", "sync")["written"] == 0
+    said = project("handoff", "show", "h1")
+    assert "was redacted by root" in said
+    assert "it is a password" in said
+
+
+def test_edits_of_a_person_stay_and_the_watcher_goes_on(project: Deed) -> None:
+    spread(project)
+    file = project.home.parent / "docs/handoffs/h1.md"
+    file.write_text(file.read_text() + "\nA line of a person.\n")
+    redact(project)
+    assert holding(project) == []
+    assert "A line of a person." in file.read_text()
+    said = inside.deed("--home", project.home, "handoff", "watch", file.parent, "--as", "a", "--once")
+    assert SECRET not in said.out + said.err
+    assert holding(project) == []
+
+
+def test_texts_go_from_stores_of_messages_and_a_spool_is_named(project: Deed) -> None:
+    spread(project)
+    path = project.home / "notifier.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE queue (id INTEGER, body TEXT, raw BLOB)")
+        row = (f"it is {SECRET}!", json.dumps({"text": f"it is {SECRET}!"}).encode())
+        db.execute("INSERT INTO queue VALUES (1, ?, ?)", row)
+        db.commit()
+    spool = project.home / "spool" / "a"
+    spool.mkdir(parents=True)
+    (spool / "00000001").write_bytes(SECRET.encode())
+    answer = redact(project)
+    with closing(sqlite3.connect(path)) as db:
+        ((body, raw),) = db.execute("SELECT body, raw FROM queue")
+        assert (body, json.loads(raw)) == ("it is [redacted]!", {"text": "it is [redacted]!"})
+    left = [copy for copy in answer["copies"] if copy["done"] == "left" and "spool" in copy["place"]]
+    assert "deed spool drop" in left[0]["reason"]
+
+
+def test_git_still_has_the_old_objects_until_it_prunes_them(project: Deed) -> None:
+    spread(project)
+    folder = project.home.parent
+    objects = git(folder, "rev-list", "--objects", "--all").split("\n")
+    blobs = [line.split()[0] for line in objects if " " in line]
+    old = [blob for blob in blobs if SECRET in git(folder, "cat-file", "-p", blob)]
+    assert old
+    answer = redact(project)
+    assert any("git gc --prune=now" in copy["reason"] for copy in answer["copies"])
+    git(folder, "gc", "--quiet", "--prune=now")
+    for blob in old:
+        command = ["git", "-C", str(folder), "cat-file", "-e", blob]
+        assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+
+
+def test_every_verb_that_shows_an_erased_entry_says_by_whom_when_and_why(project: Deed) -> None:
+    spread(project)
+    rows = project.data("log", "--limit", "500")["items"]
+    index = next(row["index"] for row in rows if row["kind"] == "finding.logged")
+    redact(project)
+    for verb in (
+        ("show", str(index)),
+        ("session", "show", "s0"),
+        ("reasoning", "show", "r1"),
+        ("handoff", "show", "h1"),
+    ):
+        said = project(*verb)
+        assert "REDACTED: entry" in said, verb
+        assert "was redacted by root on " in said
+        assert "it is a password" in said
+    assert f"REDACTED: entry {index} was redacted by root" in project("show", str(index))
+    shown = project.data("show", str(index))
+    assert (shown["redacted"]["entry"], shown["data"]["finding"]) == (index, "[redacted]")
+    assert "erased" in shown
+    assert "erased" not in project.data("show", "0")
+    listed = next(row for row in project.data("log", "--limit", "500")["items"] if row["index"] == index)
+    assert listed["redacted"]["by"] == "root"
+    assert "REDACTED: " in project("handoff", "list")
+    assert "REDACTED: " in project("next", "--as", "rita")
