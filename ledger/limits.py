@@ -39,8 +39,10 @@ map_alarm_ratio: Final = 0.8
 readers_max: Final = 512
 
 # Blobs.
-blobs_map_size_bytes: Final = 64 * 1024**3
-blob_size_max_bytes: Final = 64 * 1024**2
+blobs_size_max_bytes: Final = 64 * 1024**3  # All blobs of a ledger together.
+blob_size_max_bytes: Final = 1024**3
+# The largest content that a program holds in memory as a whole: arguments, and files that importers read.
+content_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16
 blob_scan_max_bytes: Final = 8 * 1024**2
 # Quotas count this much per blob besides its content: else blobs of one byte would cost their agent nothing.
@@ -51,7 +53,7 @@ blob_unreferenced_max_s: Final = 24 * 3600
 # Quotas of one agent, unless ``[quota]`` in config.toml sets others (``ledger.home.quota``).
 events_per_minute_max: Final = 60_000
 event_per_day_max_bytes: Final = 2 * 1024**3
-blobs_unreferenced_max_bytes: Final = 256 * 1024**2
+blobs_unreferenced_max_bytes: Final = 2 * 1024**3
 blobs_of_agent_max_bytes: Final = 8 * 1024**3
 
 # Reading.

@@ -46,7 +46,8 @@ from deedbook.ledger.home.home import CHECKPOINT, Home
 from deedbook.ledger.home.trust import read_folder, record_of, remember, root_in
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.lifecycle.handoff import HandoffState, compute_result, compute_version
-from deedbook.ledger.log.blobs import Blobs, Usage, read_usage
+from deedbook.ledger.log.blob_table import Usage
+from deedbook.ledger.log.blobs import Blobs
 from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.proof.checkpoint import CheckpointKey
@@ -290,7 +291,7 @@ class Ledger(Actors):
         folder: Path,
         *,
         map_size: int = MAP_SIZE,
-        blobs_map_size: int = MAP_SIZE,
+        blobs_size_max: int = MAP_SIZE,
         clock: Clock | None = None,
         root: str = ROOT,
         agents: Mapping[str, Sequence[Role]] = AGENTS,
@@ -300,7 +301,7 @@ class Ledger(Actors):
         self.home = Home(folder)
         self._writing = threading.Lock()
         (folder / "log").mkdir(parents=True, exist_ok=True)
-        self.log = Log(folder, map_size=map_size, blobs_map_size=blobs_map_size, create=True)
+        self.log = Log(folder, map_size=map_size, blobs_size_max=blobs_size_max, create=True)
         self.gate = Gate(self.log, clock_ms=self.clock)
         self._submit = self.gate.submit
         if self.head()[0] == 0:
@@ -397,15 +398,11 @@ class Ledger(Actors):
 
 def refs_of(blobs: Blobs) -> list[str]:
     """Return the ids of all blobs that a ledger holds."""
-    if (store := blobs.environment()) is None:
-        return []
-    with store.reading() as txn:
-        return ["blake3:" + key.hex() for key, _ in store.items(txn, store.tables["records"], b"")]
+    with blobs.reading() as table:
+        return [record.ref for record in table.records()]
 
 
 def usage_of(blobs: Blobs, author: str) -> Usage:
     """Return what an author stores, as quotas count it."""
-    if (store := blobs.environment()) is None:
-        return Usage()
-    with store.reading() as txn:
-        return read_usage(store, txn, author)
+    with blobs.reading() as table:
+        return table.usage(author)

@@ -147,6 +147,15 @@ class Forge(Actors):
             raise Refused("NOT_FOUND", f"there is no blob {ref}")
         return self.blobs[ref]
 
+    def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
+        """Return the size of a blob, and its content as if it were one chunk."""
+        content = self.get_blob(ref)
+        return len(content), content if number == 0 else b""
+
+    def blob_chunks(self, ref: str) -> list[bytes]:
+        """Return the content of a blob as one chunk."""
+        return [self.get_blob(ref)]
+
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on where streams end."""
         root = root_of([entry_leaf(entry) for entry in self.entries[:size]]).hex()
@@ -216,4 +225,5 @@ class _Client:
             forge.entry,
             forge.get_blob,
         )
+        self.blob_chunk, self.blob_chunks = forge.blob_chunk, forge.blob_chunks
         self.entries, self.ends = forge.page, forge.ends

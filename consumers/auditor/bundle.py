@@ -283,7 +283,7 @@ def _check_files(bundle: Bundle, findings: Findings) -> None:
         if name in bundle.lost:
             continue
         try:
-            check_blob(ref, bundle.read(name))
+            check_blob(ref, bundle.chunks(name))
         except Corrupted as error:
             findings.problem(None, error.code, f"{name}: {error.message}")
     for file, digest in bundle.manifest.files.items():

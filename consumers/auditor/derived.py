@@ -5,19 +5,17 @@ Each table is read once, record by record, so no second copy of it is held in me
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from blake3 import blake3
+from msgspec.structs import replace
 
 from deedbook.consumers.auditor.page_reader import PageReader, Record, UnreadableError
 from deedbook.consumers.auditor.report import Findings
 from deedbook.ledger.format.codec import UNREADABLE
-from deedbook.ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
-from deedbook.ledger.log.environment import FILE
+from deedbook.ledger.log.blob_files import FOLDER, BlobFiles, blob_name, part_name
+from deedbook.ledger.log.blob_table import DIGEST_BYTES, INTENT, RECORD, SHA256, intent_decoder, record_decoder
 from deedbook.ledger.log.keys import HEAD_KEY, NOT_REPLAYED, stream_digest
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tables import FORMAT, Head, head_decoder
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from deedbook.ledger.admission.check import Candidate
 
 _ID_KEY_BYTES = 48
-_CHUNK_NUMBER_BYTES = 4
 attempts_max: Final = 5
 # The field of a record (stream, key, idempotency key) that names the entry it follows from.
 _INDEX_FIELDS = {b"s": "last_index", b"k": "since_index", b"i": "index"}
@@ -104,79 +101,60 @@ def check_ids(reader: PageReader, replay: LogReplay, marks: StreamMarks, finding
         index = seen.find(0, index + 1)
 
 
-def check_blobs(home: Path, needed: Mapping[str, int], findings: Findings) -> None:
+def check_blobs(home: Path, reader: PageReader, needed: Mapping[str, int], findings: Findings) -> None:
     """Hash every blob, and report those that are missing of the ``needed`` ones, which have the index of an entry.
 
-    An unfinished upload is a note, because uploads expire.
+    Unfinished uploads and leftover files are notes, because they expire.
     """
-    if not (home / FOLDER / FILE).is_file():
-        _report_missing({}, {}, needed, findings)
-        return
-    reader = PageReader(home, FOLDER)
     for _ in range(attempts_max):
         attempt = Findings()
-        before = _blob_tables(reader, attempt)
-        hashed: dict[bytes, tuple[int, bytes, bytes]] = {}
-        chunks = table_records(reader, "chunks", attempt)
-        for position, of_upload in groupby(chunks, key=lambda chunk: chunk[0][:-_CHUNK_NUMBER_BYTES]):
-            hashed[position] = _hashed(chunk for _, chunk in of_upload)
-        _compare_blobs(*before, hashed, attempt)
-        if not attempt.problems or before == _blob_tables(reader, Findings()):
+        before = dict(table_records(reader, "blobs", attempt))
+        _compare_blobs(before, BlobFiles(home), needed, attempt)
+        if not attempt.problems or before == dict(table_records(reader, "blobs", Findings())):
             findings.merge(attempt)
-            _report_missing(*before[:2], needed, findings)
             return
         # A blob was stored or deleted meanwhile and may look damaged for that reason: try again.
     findings.note(None, "STORE_IN_USE", "the blobs were not compared, because they keep changing: stop the writers")
 
 
-Table = dict[bytes, bytes]
-
-
-def _report_missing(records: Table, aliases: Table, needed: Mapping[str, int], findings: Findings) -> None:
-    present = {f"{name}:{key.hex()}" for name, table in (("blake3", records), ("sha256", aliases)) for key in table}
+def _compare_blobs(
+    rows: Mapping[bytes, bytes], files: BlobFiles, needed: Mapping[str, int], findings: Findings
+) -> None:
+    expected, present = set[str](), set[str]()
+    for key in (key for key in rows if key.startswith(RECORD)):
+        digest = key[1:]
+        expected.add(blob_name(digest))
+        try:
+            record = record_decoder.decode(rows[key])
+        except UNREADABLE as error:
+            findings.problem(None, "CORRUPTED", f"the record of blob blake3:{digest.hex()} cannot be read: {error}")
+            continue
+        if (stored := files.digests_of(digest)) is not None:
+            present.update(record.refs)
+            if stored != replace(record, referenced_by=None) or record.blake3 != digest:
+                findings.problem(None, "CORRUPTED", f"blob {record.ref} is damaged")
+            elif rows.get(SHA256 + record.sha256) != digest:
+                findings.problem(None, "CORRUPTED", f"blob {record.refs[1]} points to another blob")
+        elif needed.keys().isdisjoint(record.refs):
+            message = f"blob {record.ref} is missing: there is no regular file {FOLDER}/{blob_name(digest)}"
+            findings.problem(None, "CORRUPTED", message)
+    expected |= _unfinished_parts(rows, findings)
+    for name in sorted(set(files.names()) - expected):
+        findings.note(None, "NOT_FOUND", f"no blob and no upload has the file {FOLDER}/{name}, so nobody reads it")
     for ref, index in needed.items():
         if ref not in present:
             findings.missing_blob(ref, index)
 
 
-def _blob_tables(reader: PageReader, findings: Findings) -> tuple[Table, Table, Table]:
-    records, aliases, intents = (
-        dict(table_records(reader, table, findings)) for table in ("records", "aliases", "intents")
-    )
-    return records, aliases, intents
-
-
-def _compare_blobs(
-    records: Table, aliases: Table, intents: Table, hashed: dict[bytes, tuple[int, bytes, bytes]], findings: Findings
-) -> None:
-    for digest, value in records.items():
-        name = f"blob blake3:{digest.hex()}"
-        try:
-            record = record_decoder.decode(value)
-        except UNREADABLE as error:
-            findings.problem(None, "CORRUPTED", f"the record of {name} cannot be read: {error}")
-            continue
-        wanted = (record.size, record.blake3, record.sha256)
-        if hashed.pop(record.chunk_prefix, _hashed(())) != wanted or record.blake3 != digest:
-            findings.problem(None, "CORRUPTED", f"{name} is damaged")
-        elif aliases.get(record.sha256) != digest:
-            findings.problem(None, "CORRUPTED", f"blob sha256:{record.sha256.hex()} points to another blob")
-    for key, value in intents.items():
-        if key[:DIGEST_BYTES] not in records:
-            findings.note(None, "NOT_FOUND", f"the upload of blob blake3:{key[:DIGEST_BYTES].hex()} was never finished")
-            hashed.pop(intent_decoder.decode(value).chunk_prefix, None)
-    for position in hashed:
-        message = f"the chunks at {position.hex()} belong to no blob and no upload"
-        findings.problem(None, "CORRUPTED", message)
-
-
-def _hashed(chunks: Iterable[bytes]) -> tuple[int, bytes, bytes]:
-    size, hashes = 0, (blake3(), hashlib.sha256())
-    for chunk in chunks:
-        size += len(chunk)
-        for hash_ in hashes:
-            hash_.update(chunk)
-    return size, hashes[0].digest(), hashes[1].digest()
+def _unfinished_parts(rows: Mapping[bytes, bytes], findings: Findings) -> set[str]:
+    """Report the unfinished uploads; return the names of their parts."""
+    names = set[str]()
+    for key in (key for key in rows if key.startswith(INTENT)):
+        digest = key[1 : 1 + DIGEST_BYTES]
+        if RECORD + digest not in rows:
+            findings.note(None, "NOT_FOUND", f"the upload of blob blake3:{digest.hex()} was never finished")
+            names.add(part_name(digest, intent_decoder.decode(rows[key]).upload))
+    return names
 
 
 def read_head(reader: PageReader) -> Head | None:

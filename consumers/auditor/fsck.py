@@ -132,7 +132,7 @@ class _Check:
         self._tree.check_upper()
         check_state(self._reader, self.replay, self._findings)
         check_ids(self._reader, self.replay, self._marks, self._findings)
-        check_blobs(self._home, self.replay.needed_blobs(), self._findings)
+        check_blobs(self._home, self._reader, self.replay.needed_blobs(), self._findings)
 
     def _name_changed(self, head: Head) -> None:
         start = head.size - len(self._last)

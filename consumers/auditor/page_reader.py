@@ -35,11 +35,11 @@ class UnreadableError(Exception):
 
 
 class PageReader:
-    """Reads the tables of the LMDB environment in ``folder``: the log's, unless another database is named."""
+    """Reads the tables of the log in ``folder``."""
 
-    def __init__(self, folder: Path, database: str = DATABASE) -> None:
-        """Open the log of the ledger in ``folder``, or its blobs. Raises Unavailable: ``NO_LEDGER``."""
-        self._path = folder / database
+    def __init__(self, folder: Path) -> None:
+        """Open the log of the ledger in ``folder``. Raises Unavailable: ``NO_LEDGER``."""
+        self._path = folder / DATABASE
         if not self.file.is_file():
             raise log_not_found(self._path)
         self._access = "read-only" if is_read_only(self._path) else "lock"

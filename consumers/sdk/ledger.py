@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, overload
 
 import msgspec
 
@@ -274,10 +274,10 @@ class OpenLedger(LedgerBase, Resource):
         batch.add(drafts)
         return []
 
-    def put_blob(self, content: bytes) -> str:
-        """Store large content as a blob, as the acting agent, and return its ref, by which events reference it.
+    def put_blob(self, content: bytes | BinaryIO) -> str:
+        """Store large content, or a seekable file, as a blob, as the acting agent; return the ref for events.
 
-        A blob that no event references within a day is deleted. It has at most 64 MiB, and text is searched for
+        A blob that no event references within a day is deleted. It has at most 1 GiB, and text is searched for
         secrets. Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``. Unavailable: ``QUOTA_EXCEEDED``.
         """
         return self.author().put_blob(content)

@@ -12,7 +12,7 @@ from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import Submission
 from deedbook.ledger.lifecycle.authority import check_allows_secret
-from deedbook.ledger.log.blobs import Intent
+from deedbook.ledger.log.blob_table import Intent
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.secrets.scanner import refusal as secret_refusal
 

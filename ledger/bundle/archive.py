@@ -11,6 +11,9 @@ import os
 import re
 import stat
 import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -19,10 +22,10 @@ from deedbook.ledger.bundle.signed_file import BEGINNING, read_signed_file, sign
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.format.envelope import with_body
-from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
+from deedbook.ledger.limits import batch_events_max, blob_chunk_bytes, blob_size_max_bytes, entry_size_max_bytes
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from deedbook.ledger.proof.receipt import receipt_size_max_bytes
-from deedbook.ledger.system.files import open_regular, read_regular
+from deedbook.ledger.system.files import open_regular
 from deedbook.ledger.system.resource import Resource
 
 members_max: Final = 4_000_000
@@ -117,19 +120,37 @@ class Bundle(Resource):
 
     def read(self, name: str) -> bytes:
         """Return the content of a member. Raises Corrupted: the bundle has no such member, or a file has changed."""
+        return b"".join(self.chunks(name))
+
+    def size(self, name: str) -> int:
+        """Return the size of a member. Raises Corrupted: the bundle has no such member."""
         if name not in self._members:
             raise _damaged(f"the bundle lacks {name}", name)
-        start, size = self._members[name]
-        if self._content is not None:
-            return self._content[name]
-        if self._folder is not None:
-            content = read_regular(self._folder / name, size_max_bytes=size)
-            if content is None or len(content) != size:
-                raise _damaged(f"{name} was changed while the bundle was read", name)
-            return content
-        assert self._file is not None  # noqa: S101 - a bundle is a folder or a file
-        self._file.seek(start)
-        return self._file.read(size)
+        return self._members[name][1]
+
+    def chunks(self, name: str, position: int = 0) -> Iterator[bytes]:
+        """Yield the content of a member from a position on, chunk by chunk. Raises as ``read``."""
+        size = self.size(name)
+        with ExitStack() as stack:
+            start, file = self._members[name][0], self._file
+            if self._content is not None:
+                start, file = 0, BytesIO(self._content[name])
+            elif self._folder is not None:
+                try:
+                    descriptor = stack.enter_context(open_regular(self._folder / name))
+                except OSError as error:
+                    raise _damaged(f"{name} cannot be read: {error.strerror}", name) from error
+                file = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
+                if os.fstat(descriptor).st_size != size:
+                    raise _damaged(f"{name} was changed while the bundle was read", name)
+            assert file is not None  # noqa: S101 - a bundle is a folder or a file
+            while position < size:
+                file.seek(start + position)  # the caller may read another member between two chunks
+                chunk = file.read(min(blob_chunk_bytes, size - position))
+                if not chunk:
+                    raise _damaged(f"{name} was changed while the bundle was read", name)
+                position += len(chunk)
+                yield chunk
 
     def read_tile(self, number: int, width: int) -> list[bytes]:
         """Return the entries in a tile of a bundle of a log. Raises Corrupted: a tile has another number of items."""

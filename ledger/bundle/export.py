@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
@@ -27,7 +27,7 @@ from deedbook.ledger.bundle import layout
 from deedbook.ledger.bundle.archive import Bundle, ending, header, padding
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import schemas, verify_program
-from deedbook.ledger.bundle.signed_file import encode_signed_file
+from deedbook.ledger.bundle.signed_file import blob_included_max_bytes, encode_signed_file
 from deedbook.ledger.client.client import Client, read_batch_path
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable, message_of
 from deedbook.ledger.events.authority import EntryRedacted
@@ -43,6 +43,8 @@ from deedbook.ledger.proof.checkpoint import parse_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.system.files import TEMPORARY, as_unavailable, replacing
 from deedbook.ledger.trust.history import ProvenEntry, StreamRequest
+
+_Write = Callable[[str, int, Iterable[bytes]], None]
 
 
 class TreeHashes:
@@ -143,7 +145,7 @@ def export_bundle(
             survey.add_refs(index, data, _decode_head(index, data))
     redactions = [data for _, _, data in survey.authority if isinstance(data, EntryRedacted)]
     erased = {ref for redaction in redactions for ref in redaction.blobs}
-    blobs = [ref for ref in sorted(survey.refs - erased) if _get_blob(client, ref) is not None]
+    blobs = [ref for ref in sorted(survey.refs - erased) if _blob_size(client, ref) is not None]
     manifest = layout.Manifest(
         format=layout.FORMAT,
         ledger=client.ledger,
@@ -162,8 +164,8 @@ def export_bundle(
     members |= {layout.home_name(name): content for name, content in files.items()}
     members[PAGE] = survey.page.encode(manifest)
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
-        for name, content in _members(client, manifest, survey, members):
-            write(name, content)
+        for name, size, chunks in _members(client, manifest, survey, members):
+            write(name, size, chunks)
             if name.startswith("tile/bodies/"):
                 done = min(checkpoint.size, layout.entry_range(name)["end"])
                 report(checkpoint.size + done, 2 * checkpoint.size)
@@ -238,34 +240,36 @@ def signed_file_of(client: Client, stream: str) -> bytes:
         checkpoint=note,
         ends=client.ends(size, streams),
         entries=entries,
-        get_blob=lambda ref: _get_blob(client, ref),
+        get_blob=lambda ref: _get_small_blob(client, ref),
     )
 
 
 @contextmanager
-def _tar(path: Path) -> Iterator[Callable[[str, bytes], None]]:
+def _tar(path: Path) -> Iterator[_Write]:
     with replacing(path, label="bundle-") as file:
-        position = 0
 
-        def write(name: str, content: bytes) -> None:
-            nonlocal position
-            member = header(name, len(content)) + content + padding(len(content))
-            file.write(member)
-            position += len(member)
+        def write(name: str, size: int, chunks: Iterable[bytes]) -> None:
+            file.write(header(name, size))
+            end = file.tell() + size
+            file.writelines(chunks)
+            if file.tell() != end:
+                raise Corrupted("CORRUPTED", f"{name} does not have {size} bytes: export again", member=name)
+            file.write(padding(size))
 
         yield write
-        file.write(ending(position))
+        file.write(ending(file.tell()))
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[Callable[[str, bytes], None]]:
+def _folder(path: Path) -> Iterator[_Write]:
     # If the process dies here, a hidden folder remains beside the path. The rename is the last step.
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=TEMPORARY))
 
-    def write(name: str, content: bytes) -> None:
-        file = temporary / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+    def write(name: str, _size: int, chunks: Iterable[bytes]) -> None:
+        target = temporary / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            file.writelines(chunks)
 
     try:
         yield write
@@ -360,13 +364,21 @@ def _decode_head(index: int, data: bytes) -> BodyHead:
 
 def _members(
     client: Client, manifest: layout.Manifest, survey: _Survey, fixed: Mapping[str, bytes]
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the members in the order of ``layout.member_names``; ``fixed`` are those not made from entries."""
+) -> Iterator[tuple[str, int, Iterable[bytes]]]:
+    """Yield name, size and chunks of each member in the order of ``layout.member_names``."""
     for ref in manifest.blobs:
-        content = _get_blob(client, ref)
-        if content is None:
+        size = _blob_size(client, ref)
+        if size is None:
             raise Unavailable("STORE_IN_USE", f"blob {ref} was deleted during the export: export again", ref=ref)
-        yield layout.blob_name(ref), content
+        yield layout.blob_name(ref), size, client.blob_chunks(ref)
+    for name, content in _small_members(client, manifest, survey, fixed):
+        yield name, len(content), (content,)
+
+
+def _small_members(
+    client: Client, manifest: layout.Manifest, survey: _Survey, fixed: Mapping[str, bytes]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the members after the blobs; ``fixed`` are those not made from entries."""
     yield "checkpoint", fixed["checkpoint"]
     if "ends" in fixed:
         yield "ends", fixed["ends"]
@@ -393,10 +405,15 @@ def _members(
     yield "verify.py", fixed["verify.py"]
 
 
-def _get_blob(client: Client, ref: str) -> bytes | None:
+def _blob_size(client: Client, ref: str) -> int | None:
     try:
-        return client.get_blob(ref)
+        return client.blob_chunk(ref, 0)[0]
     except Refused as refusal:
         if refusal.code == "NOT_FOUND":
             return None  # the ref is of an event or a graph, or the blob was deleted
         raise
+
+
+def _get_small_blob(client: Client, ref: str) -> bytes | None:
+    size = _blob_size(client, ref)
+    return None if size is None or size > blob_included_max_bytes else client.get_blob(ref)

@@ -8,9 +8,9 @@ views skip the others. A bundle can only be read: what a ledger signs, appends o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from deedbook.ledger import limits
 from deedbook.ledger.bundle import layout
@@ -19,7 +19,7 @@ from deedbook.ledger.client.reads import HeadView, LogReads, Page
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.envelope import commitment_in, decode_entry, entry_leaf, event_id, head_of
 from deedbook.ledger.format.merkle import root_of
-from deedbook.ledger.log.blobs import blob_not_found, check_blob
+from deedbook.ledger.log.blobs import blob_not_found, checked_chunks
 from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.ledger.system.resource import Resource
 from deedbook.ledger.trust.history import ConsistencyProof
@@ -131,17 +131,20 @@ class BundleReader(Resource):
         return Page(entries, following[0] if following else max(start, size), size)
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
-        content = self.get_blob(ref)
-        start = number * limits.blob_chunk_bytes
-        return len(content), content[start : start + limits.blob_chunk_bytes]
+        name = self._blob_name(ref)
+        return self.bundle.size(name), next(self.bundle.chunks(name, number * limits.blob_chunk_bytes), b"")
+
+    def blob_chunks(self, ref: str) -> Iterator[bytes]:
+        return checked_chunks(ref, self.bundle.chunks(self._blob_name(ref)))
 
     def get_blob(self, ref: str) -> bytes:
+        return b"".join(self.blob_chunks(ref))
+
+    def _blob_name(self, ref: str) -> str:
         name = layout.blob_name(ref)
         if ref not in self.bundle.manifest.blobs or name in self.bundle.lost:
             raise blob_not_found(ref)
-        content = self.bundle.read(name)
-        check_blob(ref, content)
-        return content
+        return name
 
     def checkpoint(self) -> str:
         return self.bundle.read("checkpoint").decode("utf-8")
@@ -182,7 +185,9 @@ class BundleReader(Resource):
     def submit(self, submission: Submission) -> list[Accepted]:
         self._refuse("nothing is appended to it")
 
-    def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
+    def put_blob(
+        self, content: bytes | BinaryIO, intent: Submission, progress: Progress = lambda _done, _total: None
+    ) -> str:
         self._refuse("nothing is stored in it")
 
     def _refuse(self, reason: str) -> NoReturn:

@@ -39,6 +39,7 @@ from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.log.environment import FILE
+from deedbook.ledger.log.expiry import sweep_files
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.tiles import TILE_WIDTH
 from deedbook.ledger.log.uploads import put_restored
@@ -103,7 +104,7 @@ class Restore:
                 raise Corrupted("CORRUPTED", f"{home_name(name)} does not match its hash in manifest.json", member=name)
             self._files[name] = content
         for ref in self._bundle.manifest.blobs:
-            check_blob(ref, self._bundle.read(blob_name(ref)))
+            check_blob(ref, self._bundle.chunks(blob_name(ref)))
 
     def open_keys(self, passphrase: str | None) -> None:
         """Open the keys of the backup, so that ``put_files`` writes them. Without a passphrase they stay sealed.
@@ -194,7 +195,7 @@ class Restore:
     def put_blobs(self, blobs: Blobs) -> int:
         """Store the blobs of the backup; return their number."""
         for ref in self._bundle.manifest.blobs:
-            put_restored(blobs, self._bundle.read(blob_name(ref)))
+            put_restored(blobs, ref, self._bundle.chunks(blob_name(ref)))
         return len(self._bundle.manifest.blobs)
 
     def put_files(self) -> tuple[list[str], list[str]]:
@@ -338,17 +339,21 @@ def _put_in_place(
 ) -> RestoreResult:
     home, config = work.home, read_config(work.home.path)
     (folder / "log").mkdir()
-    with Log(folder, map_size=config.map_size_bytes, create=True) as log:
+    log = Log(
+        folder,
+        map_size=config.map_size_bytes,
+        blobs_size_max=config.blobs_size_max_bytes,
+        blobs_home=home.path,
+        create=True,
+    )
+    with log:
         work.build(log, progress, root=root)
+        sweep_files(log)  # entries may need blobs that this folder has and the backup lacks
+        missing = work.check_blobs(log.blobs, accept_partial=accept_partial)
+        count = work.put_blobs(log.blobs)
         with log.snapshot() as snapshot:
             assert snapshot.head is not None  # noqa: S101 - ``build`` has checked it
             head, tree = snapshot.head, snapshot.root().hex()
-    blobs = Blobs(home.path, map_size=config.blobs_map_size_bytes)
-    try:
-        missing = work.check_blobs(blobs, accept_partial=accept_partial)
-        count = work.put_blobs(blobs)
-    finally:
-        blobs.close()
     written, kept = work.put_files()
     replaced = _exchange(home, folder / "log" / FILE, present)
     size = 0 if present is None else present.size

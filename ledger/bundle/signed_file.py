@@ -103,15 +103,15 @@ def encode_signed_file(
 ) -> bytes:
     """Return the signed file of a stream: ``entries`` are all that a bundle of it has, each with its proof.
 
-    Raises Refused: ``TOO_LARGE``: export such a stream as a tar.
+    ``get_blob`` returns None for blobs that it leaves out. Raises Refused: ``TOO_LARGE``: export such a stream as a
+    tar.
     """
     lines, wanted = list[bytes](), set[str]()
     for proven in entries:
         lines.append(_entry_line(proven.index, decode_entry(proven.data), proven.batch_path))
         with suppress(*UNREADABLE, Refused):
             wanted |= {*_texts_of(read_event(proven.index, proven.data).data)}
-    blobs = [(ref, get_blob(ref)) for ref in sorted(wanted)]
-    small = [(ref, blob) for ref, blob in blobs if blob is not None and len(blob) <= blob_included_max_bytes]
+    blobs = [(ref, blob) for ref in sorted(wanted) if (blob := get_blob(ref)) is not None]
     hashes = shared_hashes({proven.index: proven.path for proven in entries}, parse_checkpoint(checkpoint).size)
     parts = [
         BEGINNING + b'1",',
@@ -120,7 +120,7 @@ def encode_signed_file(
         b'"ends":%b,' % encode_sorted(ends.split("\n")),
         _list_of(b'"entries":', lines) + b",",
         _list_of(b'"hashes":', [encode_sorted(encode_base64(value)) for value in hashes]) + b",",
-        b'"blobs":{' + b",".join(_blob_lines(ref, blob) for ref, blob in small) + b"}}\n",
+        b'"blobs":{' + b",".join(_blob_lines(ref, blob) for ref, blob in blobs) + b"}}\n",
     ]
     content = b"\n".join(parts)
     if len(content) > signed_file_size_max_bytes:

@@ -6,20 +6,22 @@ import os
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import refusal_of
+from deedbook.ledger.client.client import open_content
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import Submission, check_shape, commitment_to, signed_bytes
-from deedbook.ledger.limits import blob_size_max_bytes
-from deedbook.ledger.secrets.scanner import is_secret_text, refusal, scan_bodies
+from deedbook.ledger.limits import blob_chunk_bytes, blob_size_max_bytes
+from deedbook.ledger.secrets.scanner import is_secret_text, refusal, scan_bodies, scanned_text
+from deedbook.ledger.system.files import read_chunks
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -165,24 +167,27 @@ class Author:
             if agent.removed_index is None and all(roles & {*agent.roles} for roles in parts):
                 yield agent.name
 
-    def put_blob(self, content: bytes, progress: Progress = lambda _done, _total: None) -> str:
+    def put_blob(self, content: bytes | BinaryIO, progress: Progress = lambda _done, _total: None) -> str:
         """Store content that is too large for an event, and return the ref by which events reference it.
 
-        A blob that no event references within 24 hours is deleted. The client scans text for secrets before it sends
-        anything. ``progress`` as for ``Client.put_blob``. Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the key
-        cannot be used. Unavailable: ``QUOTA_EXCEEDED``; see ``Client``.
+        A file must be seekable, because it is read twice: first for its hash. A blob that no event references within 24
+        hours is deleted. The client scans text for secrets before it sends anything. ``progress`` as for
+        ``Client.put_blob``. Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the key cannot be used. Unavailable:
+        ``QUOTA_EXCEEDED``; see ``Client``.
         """
-        size = len(content)
+        file, size = open_content(content)
         if size > blob_size_max_bytes:
             raise Refused("TOO_LARGE", f"a blob has at most {blob_size_max_bytes} bytes, not {size}", size=size)
-        digest = blake3(content).hexdigest()
-
+        hasher = blake3()
+        for chunk in read_chunks(file, blob_chunk_bytes):
+            hasher.update(chunk)
+        digest = hasher.hexdigest()
         draft = Draft(
             stream=f"blob/{digest}",
             data=BlobStored(ref=f"blake3:{digest}", size=size),
-            allow_secret=self._allows_secret and is_secret_text(content),
+            allow_secret=self._allows_secret and is_secret_text(scanned_text(file)),
         )
-        return self.client.put_blob(content, self.sign(draft), progress)
+        return self.client.put_blob(file, self.sign(draft), progress)
 
     def sign(self, *drafts: Draft) -> Submission:
         """Return ``drafts`` as one signed submission. A draft that holds a secret is not signed, so it is never sent.

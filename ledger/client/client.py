@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from io import SEEK_END, BytesIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
@@ -157,8 +158,10 @@ class Client(Protocol):
         a local client was opened without views.
         """
 
-    def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
-        """Store a blob and return its ref. ``intent`` is its signed ``blob.stored``, which ``Author.put_blob`` makes.
+    def put_blob(
+        self, content: bytes | BinaryIO, intent: Submission, progress: Progress = lambda _done, _total: None
+    ) -> str:
+        """Store bytes, or a seekable file, and return the ref. ``intent`` is signed: see ``Author.put_blob``.
 
         An interrupted upload continues where it stopped. ``progress`` is called with the bytes that the ledger has, and
         with the size. Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the intent is not admitted. Unavailable:
@@ -182,11 +185,14 @@ class Client(Protocol):
     ) -> BlobPage:
         """Return a page of blobs in the order of their ids. An empty page may still name where the next one begins."""
 
-    def get_blob(self, ref: str) -> bytes:
-        """Return the content of a blob, checked against its ref.
+    def blob_chunks(self, ref: str) -> Iterator[bytes]:
+        """Yield the content of a blob, chunk by chunk, and check it against its ref: use none of it before the end.
 
-        Raises Refused: ``NOT_FOUND``. Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``.
+        Raises Refused: ``NOT_FOUND``. Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``, perhaps at the end.
         """
+
+    def get_blob(self, ref: str) -> bytes:
+        """Return the content of a blob, checked against its ref. Raises as ``blob_chunks``."""
 
     def close(self) -> None:
         """Close the client. Closing again does nothing."""
@@ -194,6 +200,12 @@ class Client(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def open_content(content: bytes | BinaryIO) -> tuple[BinaryIO, int]:
+    """Return bytes, or a seekable file, as a file, and its size."""
+    file = BytesIO(content) if isinstance(content, bytes) else content
+    return file, file.seek(0, SEEK_END)
 
 
 def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:

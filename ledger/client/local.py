@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
 from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.intent import check_intent
-from deedbook.ledger.client.client import Progress
+from deedbook.ledger.client.client import Progress, open_content
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import LedgerCreated
@@ -23,7 +23,7 @@ from deedbook.ledger.format.forms import NODE
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import WITNESSED_FILE
-from deedbook.ledger.log.blobs import blob_not_found
+from deedbook.ledger.limits import blob_chunk_bytes
 from deedbook.ledger.log.expiry import read_references
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import Uploads
@@ -37,14 +37,15 @@ from deedbook.ledger.proof.checkpoint import (
 )
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.secrets.scanner import check_text
-from deedbook.ledger.system.files import read_regular
+from deedbook.ledger.system.files import read_chunks, read_regular
 from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest, log_notice
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
     from deedbook.ledger.admission.gate import Publish
     from deedbook.ledger.lifecycle.authority import AgentRecord
-    from deedbook.ledger.log.blobs import BlobPage, BlobView, Intent
+    from deedbook.ledger.log.blob_table import Intent
+    from deedbook.ledger.log.blobs import BlobPage, BlobView
     from deedbook.ledger.log.state import Snapshot
     from deedbook.ledger.proof.checkpoint import CheckpointKey
 
@@ -61,7 +62,7 @@ class LocalClient(LocalReader):
         """Open the log, or share an open ``log``. Raises as ``LocalReader``."""
         config = settings.config
         owns_log = log is None
-        log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes)
+        log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_size_max=config.blobs_size_max_bytes)
         self.log = log
         self.needs_witnesses = False
         self.node = NODE  # The agent of the node in whose process this client runs.
@@ -191,15 +192,16 @@ class LocalClient(LocalReader):
         with self.log.snapshot() as snapshot:
             return check_intent(intent, snapshot, now_ms())
 
-    def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
-        ref = self.uploads.put(content, self.check_intent(intent)).ref
-        progress(len(content), len(content))
+    def put_blob(
+        self, content: bytes | BinaryIO, intent: Submission, progress: Progress = lambda _done, _total: None
+    ) -> str:
+        file, size = open_content(content)
+        ref = self.uploads.put(read_chunks(file, blob_chunk_bytes), self.check_intent(intent)).ref
+        progress(size, size)
         return ref
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
-        record = self.log.blobs.find(ref)
-        if record is None:
-            raise blob_not_found(ref)
+        record = self.log.blobs.read_record(ref)
         if not 0 <= number < max(record.chunk_count, 1):
             raise Refused("NOT_FOUND", f"blob {ref} has no chunk {number}", size=record.size)
         return record.size, self.log.blobs.chunk(record, number) if record.size else b""
@@ -218,6 +220,9 @@ class LocalClient(LocalReader):
         # On read-only media or in a full map this cannot be written; then the references that were stored before count.
         with suppress(Unavailable):
             read_references(self.log)
+
+    def blob_chunks(self, ref: str) -> Iterator[bytes]:
+        return self.log.blobs.chunks(self.log.blobs.read_record(ref))
 
     def get_blob(self, ref: str) -> bytes:
         return self.log.blobs.get(ref)

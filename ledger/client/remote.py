@@ -11,12 +11,11 @@ import asyncio
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
-from blake3 import blake3
 
 from deedbook.ledger import limits
 from deedbook.ledger.admission.decide import Accepted
@@ -24,7 +23,7 @@ from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import AsyncConnection, Exchange, decode_answer, readable
 from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT
-from deedbook.ledger.client.client import Progress, When
+from deedbook.ledger.client.client import Progress, When, open_content
 from deedbook.ledger.client.reads import HeadView, Page
 from deedbook.ledger.client.remote_history import RemoteHistory
 from deedbook.ledger.client.spool import Spool
@@ -37,9 +36,9 @@ from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.lifecycle.authority import AgentRecord
-from deedbook.ledger.log.blobs import BlobPage, BlobView, check_blob
+from deedbook.ledger.log.blobs import BlobPage, BlobView, checked_chunks
 from deedbook.ledger.proof.receipt import Receipt
-from deedbook.ledger.secrets.scanner import check_text
+from deedbook.ledger.secrets.scanner import check_text, scanned_text
 from deedbook.ledger.system.resource import Resource
 from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest
 from deedbook.ledger.trust.store import TrustStore
@@ -162,20 +161,23 @@ class RemoteClient(RemoteReads, Resource):
         self._has_submitted = True
         return _convert_list(Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode()))
 
-    def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
+    def put_blob(
+        self, content: bytes | BinaryIO, intent: Submission, progress: Progress = lambda _done, _total: None
+    ) -> str:
         """Store a blob and return its ref. It sends ``intent`` first; the answer says how many bytes are stored.
 
         Sending continues from there, also after the ledger restarted. Raises Refused: ``TOO_LARGE``,
         ``SECRET_DETECTED``. Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``, ``QUOTA_EXCEEDED``.
         """
-        ref = "blake3:" + blake3(content).hexdigest()
-        if not decode_body(intent.bodies[0])[0].allow_secret:
-            check_text(content)
+        body, _ = decode_body(intent.bodies[0])
+        (file, size), ref = open_content(content), "blake3:" + body.stream.removeprefix("blob/")
+        if not body.allow_secret:
+            check_text(scanned_text(file))
         signed = intent.encode()
         number: int | None = None
         with self._uploading, readable():
-            for _ in range(3 * max(1, -(-len(content) // limits.blob_chunk_bytes)) + 3):
-                chunk = signed if number is None else _chunk(content, number)
+            for _ in range(3 * max(1, -(-size // limits.blob_chunk_bytes)) + 3):
+                chunk = signed if number is None else _chunk(file, number)
                 headers = {BLOB_HEADER: ref, CHUNK_HEADER: INTENT if number is None else str(number)}
                 try:
                     answer = self._connection.request(self._submit_subject, chunk, headers)
@@ -184,7 +186,7 @@ class RemoteClient(RemoteReads, Resource):
                         raise
                     number = None  # the upload expired, or another process continued it: ask how much is stored
                     continue
-                progress(min(int(answer["received"]), len(content)), len(content))
+                progress(min(int(answer["received"]), size), size)
                 if "ref" in answer:
                     return ref
                 number = int(answer["received"]) // limits.blob_chunk_bytes
@@ -203,15 +205,20 @@ class RemoteClient(RemoteReads, Resource):
         arguments = {"after": after, "limit": limit, "author": author, "unreferenced": unreferenced}
         return _convert(BlobPage, self._read("blobs", **arguments))
 
+    def blob_chunks(self, ref: str) -> Iterator[bytes]:
+        return checked_chunks(ref, self._unchecked_chunks(ref))
+
     def get_blob(self, ref: str) -> bytes:
-        content, size = bytearray(), 1
-        while len(content) < min(size, limits.blob_size_max_bytes):
-            size, chunk = self.blob_chunk(ref, len(content) // limits.blob_chunk_bytes)
-            content += chunk
-            if len(content) < size and len(chunk) != limits.blob_chunk_bytes:
+        return b"".join(self.blob_chunks(ref))
+
+    def _unchecked_chunks(self, ref: str) -> Iterator[bytes]:
+        received, size = 0, 1
+        while received < min(size, limits.blob_size_max_bytes):
+            size, chunk = self.blob_chunk(ref, received // limits.blob_chunk_bytes)
+            received += len(chunk)
+            if received < size and len(chunk) != limits.blob_chunk_bytes:
                 raise Corrupted("VERIFICATION_FAILED", f"the ledger sent an incomplete chunk of {ref}", ref=ref)
-        check_blob(ref, bytes(content))
-        return bytes(content)
+            yield chunk
 
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         wait_s = float(arguments.get("wait_s", 0.0))
@@ -247,8 +254,9 @@ def _range(start: int, limit: int, kinds: Collection[str], stream: str | None, w
     }
 
 
-def _chunk(content: bytes, number: int) -> bytes:
-    return content[number * limits.blob_chunk_bytes : (number + 1) * limits.blob_chunk_bytes]
+def _chunk(file: BinaryIO, number: int) -> bytes:
+    file.seek(number * limits.blob_chunk_bytes)
+    return file.read(limits.blob_chunk_bytes)
 
 
 class _ChunkAnswer(msgspec.Struct):

@@ -29,13 +29,13 @@ _SERVER: Final = r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings in ``config.toml`` that run nothing and send nothing. They count in anybody's folder.
 
-    ``map_size_bytes`` limits the log (address space, not disk), ``blobs_map_size_bytes`` its blobs.
+    ``map_size_bytes`` limits the log (address space, not disk), ``blobs_size_max_bytes`` all blobs together.
     ``default_reviewer`` is written into a handoff that names no reviewer. ``quota`` limits what one agent may append
     and store (``ledger.home.quota``).
     """
 
     map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.map_size_bytes
-    blobs_map_size_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.blobs_map_size_bytes
+    blobs_size_max_bytes: Annotated[int, msgspec.Meta(ge=1024**2, le=2**46)] = limits.blobs_size_max_bytes
     default_reviewer: Name | None = None
     quota: Quota = Quota()
 

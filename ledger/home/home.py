@@ -5,7 +5,7 @@
   chains.toml        chains of handoffs that the router runs (optional)
                      (settings that act, chains, and private keys are used only if the folder is trusted: ``trust``)
   log/               the LMDB environment of the log
-  blobs/             the LMDB environment of blobs (once there is one)
+  blobs/             the content of blobs, a file each (once there is one); their records are in log/
   keys/NAME.key      identity keys (0600); root, checkpoint and node among them
   keys/NAME.nkey     the key of an agent's bus connection (never the key that signs events)
   keys/NAME.session  a delegated session key

@@ -1,17 +1,7 @@
-"""Content-addressed blobs: content that is too large for an entry, stored and read in chunks.
+"""Content-addressed blobs: content that is too large for an entry, read whole, in chunks, or as a stream.
 
-The first request opens the environment; the first upload creates it.
-
-| table      | key                                      | value                                                 |
-|------------|------------------------------------------|-------------------------------------------------------|
-| records    | BLAKE3 of the content                    | the blob's record                                     |
-| aliases    | SHA-256 of the content                   | its BLAKE3                                            |
-| chunks     | chunk prefix (16 bytes) + number u32     | a chunk; every upload has its own prefix              |
-| intents    | BLAKE3 of the content + author           | the signed ``blob.stored``, with its acceptance time  |
-| references | first letter of the algorithm + digest   | index u64 of the first entry whose data has the ref   |
-| usage      | author, or one zero byte                 | the author's usage, or how far the log was read       |
-
-A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. This module reads blobs. ``log.uploads``
+A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. The content is a file (``blob_files``),
+the record of it is in the log's environment (``blob_table``). This module reads and removes blobs. ``log.uploads``
 writes them. ``log.expiry`` reads which blobs the entries reference, and deletes the others.
 """
 
@@ -19,95 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import os
 import re
-import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.format.forms import REF_PATTERN
-from deedbook.ledger.limits import (
-    blob_chunk_bytes,
-    blob_overhead_bytes,
-    blob_unreferenced_max_s,
-    blobs_map_size_bytes,
-)
-from deedbook.ledger.log.environment import FILE, Environment
+from deedbook.ledger.limits import blob_chunk_bytes, blob_unreferenced_max_s, blobs_size_max_bytes
+from deedbook.ledger.log.blob_files import BlobFiles, damaged
+from deedbook.ledger.log.blob_table import DIGEST_BYTES, BlobRecord, BlobTable, Intent
 
 if TYPE_CHECKING:
-    import lmdb
+    from deedbook.ledger.log.tables import Tables
 
-FOLDER: Final = "blobs"
-TABLES: Final = ("records", "aliases", "chunks", "intents", "references", "usage")
-DIGEST_BYTES: Final = 32
 page_blobs_max: Final = 500
 rows_read_max: Final = 20_000  # For one page of a list: an empty page may still say where the next one begins.
-
-
-class BlobRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A stored blob: its size in bytes, both digests, its chunks' key prefix, and the first entry with its ref."""
-
-    size: int
-    blake3: bytes
-    sha256: bytes
-    chunk_prefix: bytes
-    referenced_by: int | None = None
-
-    @property
-    def ref(self) -> str:
-        """The blob's id."""
-        return "blake3:" + self.blake3.hex()
-
-    @property
-    def chunk_count(self) -> int:
-        """The number of its chunks."""
-        return -(-self.size // blob_chunk_bytes)
-
-
-class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """An author's signed request to store a blob (``blob.stored``), and when the ledger accepted it (Unix ms).
-
-    ``allows_secret``: a human signed that the content may contain what looks like a secret.
-    """
-
-    author: str
-    digest: bytes
-    size: int
-    body: bytes
-    key: bytes
-    sig: bytes
-    accepted_ms: int
-    # Each upload has its own prefix: no author can put a chunk among another's, and checked chunks never change.
-    chunk_prefix: bytes = b""
-    allows_secret: bool = False
-
-    @property
-    def ref(self) -> str:
-        """The blob's id."""
-        return "blake3:" + self.digest.hex()
-
-    @property
-    def db_key(self) -> bytes:
-        """The key of the intent. For each blob and author there is one intent, the latest."""
-        return self.digest + self.author.encode()
-
-    @property
-    def cost(self) -> int:
-        """The bytes that it counts in its author's quota."""
-        return self.size + blob_overhead_bytes
-
-
-class Usage(msgspec.Struct, frozen=True, array_like=True):
-    """The intents of one author: their number, their bytes, and the bytes of blobs that no entry references yet."""
-
-    blobs: int = 0
-    size: int = 0
-    unreferenced: int = 0
 
 
 class BlobOwner(msgspec.Struct, frozen=True):
@@ -118,10 +41,10 @@ class BlobOwner(msgspec.Struct, frozen=True):
 
 
 class BlobView(msgspec.Struct, frozen=True):
-    """A blob or an upload. During an upload ``received`` is at most ``size``, and ``sha256`` is empty.
+    """A blob or an upload: during an upload ``sha256`` is empty.
 
-    ``referenced_by`` is the index of the first entry that references the blob. At ``dropped_ms`` (Unix ms) the ledger
-    may delete it, unless an entry references it by then.
+    ``received`` is less than ``size`` if bytes are missing. ``referenced_by`` is the index of the first entry that
+    references the blob. At ``dropped_ms`` (Unix ms) the ledger may delete it, unless an entry references it by then.
     """
 
     ref: str
@@ -141,47 +64,26 @@ class BlobPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-record_decoder: Final = msgpack_decoder(BlobRecord)
-intent_decoder: Final = msgpack_decoder(Intent)
-usage_decoder: Final = msgpack_decoder(Usage)
-
-
 class Blobs:
     """The blobs of one ledger; threads may share them."""
 
-    def __init__(self, folder: Path, *, map_size: int = blobs_map_size_bytes) -> None:
-        """Use the blobs in ``folder``; ``map_size`` is the limit in bytes for all of them."""
-        self._path = folder / FOLDER
-        self._map_size = map_size
-        self._opened: Environment | None = None
-        self._opening = threading.Lock()
+    def __init__(self, folder: Path, tables: Tables, *, size_max: int = blobs_size_max_bytes) -> None:
+        """Use the files in ``folder`` and their records in ``tables``; ``size_max`` limits the bytes of all."""
+        self.files = BlobFiles(folder)
+        self.size_max = size_max
+        self._tables = tables
 
-    def close(self) -> None:
-        """Close the environment, if it was opened."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+    @contextmanager
+    def reading(self) -> Iterator[BlobTable]:
+        """Open a read transaction on the table; keep it short."""
+        with self._tables.reading() as txn:
+            yield BlobTable(self._tables, txn)
 
-    def environment(self) -> Environment | None:
-        """Return the open environment; None if no blob was ever stored.
-
-        Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: the file is damaged.
-        """
-        with self._opening:
-            if self._opened is None and (self._path / FILE).is_file():
-                self._opened = self._open()
-            return self._opened
-
-    def open_or_create(self) -> Environment:
-        """Return the environment, and create it if it does not exist. Raises as ``environment``."""
-        with self._opening:
-            if self._opened is None:
-                self._opened = self._open()
-            return self._opened
-
-    def _open(self) -> Environment:
-        setting = "blobs_map_size_bytes"
-        return Environment(self._path, TABLES, map_size=self._map_size, setting=setting, create=True)
+    @contextmanager
+    def writing(self) -> Iterator[BlobTable]:
+        """Open the write transaction of the log on the table; a block that raises writes nothing."""
+        with self._tables.writing() as txn:
+            yield BlobTable(self._tables, txn)
 
     def find(self, ref: str) -> BlobRecord | None:
         """Return the record of a blob by either digest, or None.
@@ -189,42 +91,84 @@ class Blobs:
         Raises Refused: ``INVALID_FIELD`` if ``ref`` has another form.
         """
         check_ref(ref)
-        if (store := self.environment()) is None:
-            return None
-        with store.reading() as txn:
-            return find_record(store, txn, ref)
+        with self.reading() as table:
+            return table.record(ref)
+
+    def read_record(self, ref: str) -> BlobRecord:
+        """Return the record of a blob. Raises Refused: ``NOT_FOUND``; ``INVALID_FIELD`` if ``ref`` has another form."""
+        record = self.find(ref)
+        if record is None:
+            raise blob_not_found(ref)
+        return record
+
+    def is_whole(self, ref: str) -> bool:
+        """Return whether this ledger has a blob, and its file with the right length."""
+        record = self.find(ref)
+        return record is not None and self.files.status(record.blake3)[0] == record.size
 
     def chunk(self, record: BlobRecord, number: int) -> bytes:
-        """Return one chunk of a blob. Raises Corrupted: the chunk is missing."""
-        data: bytes | None = None
-        if (store := self.environment()) is not None:
-            with store.reading() as txn:
-                data = store.get(txn, store.tables["chunks"], chunk_key(record.chunk_prefix, number))
-        if data is None:
-            raise Corrupted(
-                "CORRUPTED", f"chunk {number} of blob {record.ref} is missing: restore it from a backup", ref=record.ref
-            )
-        return data
+        """Return one chunk of a blob, unchecked. Raises Corrupted: the file is missing, or has another length."""
+        with self._open(record) as file:
+            file.seek(number * blob_chunk_bytes)
+            return file.read(blob_chunk_bytes)
+
+    def chunks(self, record: BlobRecord) -> Iterator[bytes]:
+        """Yield the content of a blob, chunk by chunk, and check it: use none of it before the end.
+
+        Raises Corrupted: ``CORRUPTED`` if the file is missing or has another length; after the last chunk, if the
+        content has another hash.
+        """
+        digest, size = blake3(), 0
+        with self._open(record) as file:
+            while size < record.size and (chunk := file.read(blob_chunk_bytes)):
+                digest.update(chunk)
+                size += len(chunk)
+                yield chunk
+        if digest.digest() != record.blake3:
+            raise damaged(record, "has changed")
+
+    @contextmanager
+    def _open(self, record: BlobRecord) -> Iterator[BinaryIO]:
+        with self.files.open(record.blake3) as file:
+            if file is None:
+                raise damaged(record, "is missing, or no regular file")
+            if (size := os.fstat(file.fileno()).st_size) != record.size:
+                raise damaged(record, f"has {size} bytes, not {record.size}")
+            yield file
 
     def get(self, ref: str) -> bytes:
         """Return the content of a blob, checked against its hash.
 
-        Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` if ``ref`` has another form. Corrupted: a chunk is missing,
-        or the stored content has another hash.
+        Raises: as ``read_record`` and ``chunks``.
         """
-        record = self.find(ref)
-        if record is None:
-            raise blob_not_found(ref)
-        content = b"".join(self.chunk(record, number) for number in range(record.chunk_count))
-        check_blob(ref, content)
+        record = self.read_record(ref)
+        content = b"".join(self.chunks(record))
+        if ref != record.ref:
+            check_blob(ref, content)
         return content
+
+    def remove(self, refs: Iterable[str]) -> None:
+        """Delete blobs and unfinished uploads now, even if entries reference them. Calling again does nothing more.
+
+        The content is deleted before the records: if we crash between them, reading fails until this is called again,
+        but the content is not there any more.
+        """
+        with self.writing() as table:
+            for ref in refs:
+                record, digest = table.record(ref), table.digest(ref)
+                if digest is None:
+                    continue
+                self.files.delete(digest)
+                self.files.delete_parts(digest)
+                for intent in list(table.intents(digest)):
+                    table.delete_intent(intent)
+                if record is not None:
+                    table.delete_record(record)
 
     def intent(self, author: str, digest: bytes) -> Intent | None:
         """Return the intent of ``author`` for a blob, or None."""
-        if (store := self.environment()) is None:
-            return None
-        with store.reading() as txn:
-            return find_intent(store, txn, digest, author)
+        with self.reading() as table:
+            return table.intent(digest, author)
 
     def stat(self, ref: str) -> BlobView:
         """Return size, owners and state of a blob or of an upload.
@@ -232,14 +176,12 @@ class Blobs:
         Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` if ``ref`` has another form.
         """
         check_ref(ref)
-        if (store := self.environment()) is not None:
-            with store.reading() as txn:
-                record = find_record(store, txn, ref)
-                digest = bytes.fromhex(ref.partition(":")[2]) if record is None else record.blake3
-                intents = intents_of(store, txn, digest)
-                if record is not None or intents:
-                    return _view(store, txn, record, intents)
-        raise blob_not_found(ref)
+        with self.reading() as table:
+            record, digest = table.record(ref), table.digest(ref)
+            intents = [] if digest is None else list(table.intents(digest))
+        if record is None and not intents:
+            raise blob_not_found(ref)
+        return self._view(record, intents)
 
     def page(
         self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
@@ -250,26 +192,43 @@ class Blobs:
         """
         start = b"" if after is None else bytes.fromhex(check_ref(after).partition(":")[2]) + b"\xff" * DIGEST_BYTES
         views: list[BlobView] = []
-        if (store := self.environment()) is None:
-            return BlobPage(views, None)
-        with store.reading() as txn:
-            last = b""
-            for number, digest in enumerate(_digests(store, txn, start)):
+        with self.reading() as table:
+            last = ""
+            for number, ref in enumerate(_refs(table, start)):
                 if len(views) == min(limit, page_blobs_max) or number == rows_read_max:
-                    return BlobPage(views, "blake3:" + last.hex())
-                last = digest
-                record = find_record(store, txn, "blake3:" + digest.hex())
-                intents = intents_of(store, txn, digest)
+                    return BlobPage(views, last)
+                last = ref
+                record, intents = table.record(ref), list(table.intents(bytes.fromhex(ref.partition(":")[2])))
                 is_of_author = author is None or any(intent.author == author for intent in intents)
                 is_wanted = is_of_author and not (unreferenced and record and record.referenced_by is not None)
                 if is_wanted:
-                    views.append(_view(store, txn, record, intents))
+                    views.append(self._view(record, intents))
         return BlobPage(views, None)
 
-    def used_ratio(self) -> float:
-        """Return the used part of the map, 0 to 1."""
-        store = self.environment()
-        return 0.0 if store is None else store.used_ratio()
+    def used_bytes(self) -> int:
+        """Return the bytes of all blobs, and of unfinished uploads as their intents say."""
+        with self.reading() as table:
+            return table.total()
+
+    def _view(self, record: BlobRecord | None, intents: list[Intent]) -> BlobView:
+        owners = [BlobOwner(intent.author, intent.accepted_ms) for intent in intents]
+        is_permanent = record is not None and (record.referenced_by is not None or not intents)
+        last_ms = max((owner.at_ms for owner in owners), default=0)
+        size = intents[0].size if record is None else record.size
+        if record is None:
+            received = max(self.files.part_size(intent.digest, intent.upload) for intent in intents)
+        else:
+            received = max(0, self.files.status(record.blake3)[0])
+        return BlobView(
+            ref=intents[0].ref if record is None else record.ref,
+            size=size,
+            received=min(size, received),
+            sha256="" if record is None else record.refs[1],
+            chunks=-(-size // blob_chunk_bytes),
+            stored=owners,
+            referenced_by=None if record is None else record.referenced_by,
+            dropped_ms=None if is_permanent else last_ms + blob_unreferenced_max_s * 1000,
+        )
 
 
 def check_ref(ref: str) -> str:
@@ -287,88 +246,30 @@ def blob_not_found(ref: str) -> Refused:
     return Refused("NOT_FOUND", f"there is no blob {ref}: `deed blob list` shows them", ref=ref)
 
 
-def check_blob(ref: str, content: bytes) -> None:
-    """Compare content with the digest in ``ref``.
+def check_blob(ref: str, content: Iterable[bytes] | bytes) -> None:
+    """Compare content, or its chunks, with the digest in ``ref``.
 
     Raises Corrupted: ``VERIFICATION_FAILED`` if they differ.
     """
+    deque(checked_chunks(ref, [content] if isinstance(content, bytes) else content), maxlen=0)
+
+
+def checked_chunks(ref: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield ``chunks``, and compare them with the digest in ``ref`` at the end. Raises as ``check_blob``."""
     algorithm, _, digest = ref.partition(":")
-    computed = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
-    if computed != digest:
+    computed = blake3() if algorithm == "blake3" else hashlib.sha256()
+    for chunk in chunks:
+        computed.update(chunk)
+        yield chunk
+    if computed.hexdigest() != digest:
         raise Corrupted("VERIFICATION_FAILED", f"the content does not have the digest {ref}", ref=ref)
 
 
-def chunk_key(chunk_prefix: bytes, number: int) -> bytes:
-    """Return the key of a chunk."""
-    return chunk_prefix + number.to_bytes(4, "big")
-
-
-def reference_key(ref: str) -> bytes:
-    """Return the key of a ref in the table of references."""
-    algorithm, _, digest = ref.partition(":")
-    return algorithm[:1].encode() + bytes.fromhex(digest)
-
-
-def find_record(store: Environment, txn: lmdb.Transaction, ref: str) -> BlobRecord | None:
-    """Return the record of a blob by either digest, or None."""
-    algorithm, _, digest = ref.partition(":")
-    key: bytes | None = bytes.fromhex(digest)
-    if algorithm == "sha256":
-        key = store.get(txn, store.tables["aliases"], bytes.fromhex(digest))
-    data = None if key is None else store.get(txn, store.tables["records"], key)
-    return None if data is None else record_decoder.decode(data)
-
-
-def find_intent(store: Environment, txn: lmdb.Transaction, digest: bytes, author: str) -> Intent | None:
-    """Return the stored intent for a blob and an author, or None."""
-    data = store.get(txn, store.tables["intents"], digest + author.encode())
-    return None if data is None else intent_decoder.decode(data)
-
-
-def intents_of(store: Environment, txn: lmdb.Transaction, digest: bytes) -> list[Intent]:
-    """Return the intents for a blob, in the order of their authors."""
-    return [intent_decoder.decode(data) for _, data in store.items(txn, store.tables["intents"], digest)]
-
-
-def read_usage(store: Environment, txn: lmdb.Transaction, author: str) -> Usage:
-    """Return the usage of an author."""
-    data = store.get(txn, store.tables["usage"], author.encode())
-    return Usage() if data is None else usage_decoder.decode(data)
-
-
-def count_received_bytes(store: Environment, txn: lmdb.Transaction, intent: Intent) -> int:
-    """Return how many bytes of an upload are stored: its chunks come in order, and only the last one is shorter."""
-    cursor = txn.cursor(db=store.tables["chunks"])
-    # Go to the end of this upload's possible keys, then one back: this is its last chunk, if it has any.
-    has_key = cursor.prev() if cursor.set_range(chunk_key(intent.chunk_prefix, 2**32 - 1)) else cursor.last()
-    key = bytes(cursor.key()) if has_key else b""
-    if key[:-4] != intent.chunk_prefix:
-        return 0
-    return int.from_bytes(key[-4:], "big") * blob_chunk_bytes + len(cursor.value())
-
-
-def _digests(store: Environment, txn: lmdb.Transaction, start: bytes) -> Iterator[bytes]:
-    """Yield the digests of blobs and uploads, in order: an upload has no record, and a restored blob has no intent."""
-    last = b""
-    tables = (store.items(txn, store.tables[name], b"", start) for name in ("intents", "records"))
-    for key, _ in heapq.merge(*tables):
-        if key[:DIGEST_BYTES] != last:
-            last = key[:DIGEST_BYTES]
-            yield last
-
-
-def _view(store: Environment, txn: lmdb.Transaction, record: BlobRecord | None, intents: list[Intent]) -> BlobView:
-    owners = [BlobOwner(intent.author, intent.accepted_ms) for intent in intents]
-    is_permanent = record is not None and (record.referenced_by is not None or not intents)
-    last_ms = max((owner.at_ms for owner in owners), default=0)
-    size = intents[0].size if record is None else record.size
-    return BlobView(
-        ref=intents[0].ref if record is None else record.ref,
-        size=size,
-        received=max(count_received_bytes(store, txn, intent) for intent in intents) if record is None else size,
-        sha256="" if record is None else "sha256:" + record.sha256.hex(),
-        chunks=-(-size // blob_chunk_bytes),
-        stored=owners,
-        referenced_by=None if record is None else record.referenced_by,
-        dropped_ms=None if is_permanent else last_ms + blob_unreferenced_max_s * 1000,
-    )
+def _refs(table: BlobTable, start: bytes) -> Iterator[str]:
+    """Yield the refs of blobs and uploads, in order: an upload has no record, and a restored blob has no intent."""
+    last = ""
+    intents, records = table.intents(start=start), table.records(start)
+    for ref in heapq.merge((intent.ref for intent in intents), (record.ref for record in records)):
+        if ref != last:
+            yield ref
+            last = ref

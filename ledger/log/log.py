@@ -7,7 +7,6 @@ partial tile in memory belongs to one committed size. If the head has another si
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,8 +29,8 @@ from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
 class Log(LogReader):
     """The log in a folder, with its state and blobs, for reading and writing.
 
-    ``map_size`` limits the bytes of the log, and ``blobs_map_size`` those of its blobs. Both reserve address space, not
-    disk.
+    ``map_size`` limits the bytes of the log: it reserves address space, not disk. ``blobs_size_max`` limits the bytes
+    of all blobs together. Their files are in ``blobs_home`` if that is another folder.
     """
 
     def __init__(
@@ -39,7 +38,8 @@ class Log(LogReader):
         folder: Path,
         *,
         map_size: int = limits.map_size_bytes,
-        blobs_map_size: int = limits.blobs_map_size_bytes,
+        blobs_size_max: int = limits.blobs_size_max_bytes,
+        blobs_home: Path | None = None,
         create: bool = False,
     ) -> None:
         """Open the log and check that its head, tree and entries end at the same position.
@@ -50,23 +50,7 @@ class Log(LogReader):
         super().__init__(folder, map_size=map_size, create=create)
         remove_old(self.tables.path)
         self.appender = Appender(self.tables)
-        self._folder, self._blobs_map_size = folder, blobs_map_size
-        self._blobs: Blobs | None = None
-        self._opening = threading.Lock()  # a process may open an LMDB file only once
-
-    @property
-    def blobs(self) -> Blobs:
-        """The blobs: content that is too large for entries."""
-        with self._opening:
-            if self._blobs is None:
-                self._blobs = Blobs(self._folder, map_size=self._blobs_map_size)
-            return self._blobs
-
-    def close(self) -> None:
-        """Close the log; it cannot be used afterwards."""
-        if self._blobs is not None:
-            self._blobs.close()
-        super().close()
+        self.blobs = Blobs(blobs_home or folder, self.tables, size_max=blobs_size_max)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:

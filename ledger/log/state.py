@@ -9,6 +9,7 @@ from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.lifecycle.redaction import RedactionRecord
 from deedbook.ledger.log import keys
+from deedbook.ledger.log.blob_table import BlobTable
 from deedbook.ledger.log.read import EntrySnapshot
 from deedbook.ledger.log.record_codec import decode_record
 
@@ -17,6 +18,11 @@ R = TypeVar("R")
 
 class Snapshot(EntrySnapshot):
     """The log's entries and state as one open transaction sees them."""
+
+    @property
+    def blobs(self) -> BlobTable:
+        """The table of blobs, in this transaction."""
+        return BlobTable(self._tables, self._txn)
 
     def is_skipped(self, index: int) -> bool:
         """Return whether a repair has marked the entry as refused by its rule."""

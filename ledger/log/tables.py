@@ -6,8 +6,7 @@
 | ids     | BLAKE3(stream)[:16] + digest of id   | index, u64 big endian                                    |
 | state   | a letter and a name (``log.keys``)   | msgpack: head, streams, dependents, agents, keys, quota … |
 | tiles   | level u8 + number u64                | up to 256 hashes of 32 bytes                      |
-
-Blobs have an environment of their own (``ledger.log.blobs``).
+| blobs   | a letter and more                    | what is known of blobs (``log.blob_table``)       |
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 head_decoder: Final = msgpack_decoder(Head)
 predecessors_decoder: Final = msgpack_decoder(list[tuple[int, int]])
-_NAMES: Final = ("entries", "ids", "state", "tiles")
+_NAMES: Final = ("entries", "ids", "state", "tiles", "blobs")
 
 
 class HashCache(msgspec.Struct, frozen=True):
@@ -70,7 +69,7 @@ class Tables(Environment):
 
     def _open(self, *, create: bool = False) -> None:
         super()._open(create=create)
-        self.entries, self.ids, self.state, self.tiles = (self.tables[name] for name in _NAMES)
+        self.entries, self.ids, self.state, self.tiles, self.blobs = (self.tables[name] for name in _NAMES)
         self.hash_cache = HashCache(None, {}, {})
 
     def predecessors(self, txn: lmdb.Transaction) -> list[tuple[int, int]]:

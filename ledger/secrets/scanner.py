@@ -14,7 +14,7 @@ marked as an example, or words in place of a token. Invisible and full-width cha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -110,6 +110,12 @@ def check_text(content: bytes) -> None:
     kind = _kind_of(content) if len(content) <= blob_scan_max_bytes and _is_text(content) else None
     if kind is not None:
         raise refusal(Secret("the blob", kind))
+
+
+def scanned_text(file: BinaryIO) -> bytes:
+    """Return the content of a file, or so much of it that ``check_text`` sees that it is too long to be searched."""
+    file.seek(0)
+    return file.read(blob_scan_max_bytes + 1)
 
 
 def is_secret_text(content: bytes) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 import nats.js.errors
@@ -26,6 +26,7 @@ from deedbook.ledger.format.codec import UNREADABLE, decode_decimal, read_json
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.replication.lease import Lease
 from deedbook.ledger.replication.signals import LeasePut, LeaseRead, LeaseRefused, PutLease
+from deedbook.ledger.system.files import read_chunks
 
 _KEY: Final = "lease"
 _CHUNKS: Final = "Deedbook-Chunks"
@@ -143,32 +144,31 @@ class BlobStream:
         """Forget which blobs the stream holds: it may be another stream now."""
         self._whole.clear()
 
-    async def get(self, ref: str) -> bytes:
-        """Return a blob. Raises Unavailable: ``BUS_UNAVAILABLE``: the stream lacks it or holds wrong content.
+    async def get(self, ref: str, file: BinaryIO) -> None:
+        """Write a blob to an empty file.
 
-        That is no damage of the log stream. Entries that refer to the blob wait until a node that has it writes it.
+        Raises Unavailable: ``BUS_UNAVAILABLE``: the stream lacks it or holds wrong content. That is no damage of the
+        log stream. Entries that refer to the blob wait until a node that has it writes it.
         """
         try:
             with bus_errors(f"reading blob {ref}"):
-                content = await self._read(ref)
-            check_blob(ref, content)
+                await self._read(ref, file)
+            await asyncio.to_thread(check_blob, ref, read_chunks(file, limits.blob_chunk_bytes))
         except DeedbookError as error:
             raise Unavailable(
                 "BUS_UNAVAILABLE", f"blob {ref} is not available yet: {error.message}", ref=ref
             ) from error
-        return content
 
-    async def _read(self, ref: str) -> bytes:
+    async def _read(self, ref: str, file: BinaryIO) -> None:
         first = await self._get(ref, 0)
-        content = bytearray(first.data or b"")
+        file.write(first.data or b"")
         count = decode_decimal((first.headers or {}).get(_CHUNKS, "1"), _CHUNKS)
         for begin in range(1, count, _sent_at_once):
-            if len(content) > limits.blob_size_max_bytes:
+            if file.tell() > limits.blob_size_max_bytes:
                 break  # no blob is that large
             numbers = range(begin, min(begin + _sent_at_once, count))
-            for message in await asyncio.gather(*(self._get(ref, number) for number in numbers)):
-                content += message.data or b""
-        return bytes(content)
+            messages = await asyncio.gather(*(self._get(ref, number) for number in numbers))
+            file.writelines(message.data or b"" for message in messages)
 
     async def _get(self, ref: str, number: int) -> RawStreamMsg:
         manager = self._client().jetstream(timeout=limits.request_timeout_s)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, BinaryIO, Final
 
 from deedbook.ledger.errors import Refused, Unavailable
 
@@ -109,6 +109,13 @@ def read_all(descriptor: int, path: Path, size_max_bytes: int) -> bytes:
         message = f"{path} has more than {size_max_bytes} bytes, the limit for this file"
         raise Refused("TOO_LARGE", message, path=str(path), limit=size_max_bytes)
     return content
+
+
+def read_chunks(file: BinaryIO, chunk_bytes: int) -> Iterator[bytes]:
+    """Yield the content of a seekable file from its beginning. Raises OSError."""
+    file.seek(0)
+    while chunk := file.read(chunk_bytes):
+        yield chunk
 
 
 def can_write(path: Path) -> bool:

@@ -36,7 +36,7 @@ from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.imported import DirtyValue, RecordClaims, RecordImported, read_mapped
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.forms import STREAM_PATTERN
-from deedbook.ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
+from deedbook.ledger.limits import content_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
 from deedbook.projections.answers.query import page_rows_max
 from deedbook.projections.briefs.tokens import greatest
 from deedbook.projections.reports.compressed import shorten
@@ -258,7 +258,9 @@ def _mapped(note: Note) -> MappedNote:
     if note.problem:
         raise Refused("INVALID_FORMAT", note.problem)
     if note.content is None:
-        raise Refused("TOO_LARGE", f"it has more than {blob_size_max_bytes} bytes, so not even its original is stored")
+        raise Refused(
+            "TOO_LARGE", f"it has more than {content_size_max_bytes} bytes, so not even its original is stored"
+        )
     if kind in ASIDE or (kind == "handoff" and name[1:] == ["markdown"]):
         raise Refused("INVALID_FORMAT", ASIDE.get(kind, ASIDE["handoff-markdown"]))
     if kind not in READ_BY:

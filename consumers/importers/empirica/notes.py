@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from deedbook.consumers.importers.records import Unmapped
 from deedbook.consumers.sdk.git import Git, Objects, failure
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.limits import blob_size_max_bytes
+from deedbook.ledger.limits import content_size_max_bytes
 
 DEFAULT_REFS: Final = "refs/notes/empirica"
 refs_output_max_bytes: Final = 256 * 1024**2
@@ -126,7 +126,7 @@ def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Unmapped]:
 
 
 def _no_tree(objects: Objects, ref: Ref) -> Note | Unmapped:
-    object_ = objects.get(ref.object_id, blob_size_max_bytes)
+    object_ = objects.get(ref.object_id, content_size_max_bytes)
     if object_ is None:
         return Unmapped(ref.source, f"its object {ref.object_id} is missing or damaged: run `git fsck`")
     if object_.type != "blob":
@@ -152,7 +152,7 @@ def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> I
 
 
 def _note(objects: Objects, ref: Ref, path: str, object_id: str) -> Note | Unmapped:
-    blob = objects.get(object_id, blob_size_max_bytes)
+    blob = objects.get(object_id, content_size_max_bytes)
     noted = path.replace("/", "")
     if blob is None or blob.type != "blob":
         return Unmapped(ref.source, f"the blob {object_id} of its note on {noted[:80]} is missing or damaged")

@@ -24,11 +24,11 @@ from deedbook.consumers.importers.transcripts.conversation import (
 )
 from deedbook.consumers.sdk.thinking.response import has_tags, response_size_max_bytes
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.limits import blob_size_max_bytes
+from deedbook.ledger.limits import content_size_max_bytes
 from deedbook.ledger.system.files import as_unavailable, open_regular
 
 line_size_max_bytes: Final = response_size_max_bytes
-document_size_max_bytes: Final = blob_size_max_bytes
+document_size_max_bytes: Final = content_size_max_bytes
 text_size_max_bytes: Final = response_size_max_bytes
 
 LINES: Final = (".jsonl", ".ndjson")
@@ -62,7 +62,7 @@ def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Tran
         size = os.fstat(opened.fileno()).st_size
         form = next((form for sign, form in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
         if form is not None:
-            original = opened.read() if size <= blob_size_max_bytes else None
+            original = opened.read() if size <= content_size_max_bytes else None
             yield UnreadItem(source, original, size, f"INVALID_FORMAT: the file is {form}")
         elif _are_lines(file, opened):
             yield from _read_lines(opened, source, progress)
@@ -106,7 +106,7 @@ def lines_of(opened: BinaryIO) -> Iterator[SourceLine]:
         whole, size = bytearray(line), len(line)
         while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):
             size += len(line)
-            if size <= blob_size_max_bytes:
+            if size <= content_size_max_bytes:
                 whole += line
         yield SourceLine(number, size, bytes(whole))
 
@@ -121,7 +121,7 @@ def _read_lines(
         line_source = source._replace(line=line.number)
         if line.is_too_long:
             reason = f"TOO_LARGE: the line has {line.size} bytes; the limit is {line_size_max_bytes}"
-            original = line.content if line.size <= blob_size_max_bytes else None
+            original = line.content if line.size <= content_size_max_bytes else None
             yield UnreadItem(line_source, original, line.size, reason)
         elif line.content.strip():
             yield from conversation.feed(line.content, line_source)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.seal.keys import KeyService
 
 passphrase_max_bytes = 4096
-argument_max_bytes = limits.blob_size_max_bytes
+argument_max_bytes = limits.content_size_max_bytes
 
 
 class App(ReadingApp):

@@ -64,7 +64,7 @@ async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[
     is_new = not home.is_local()
     (home.path / "log").mkdir(mode=0o700, exist_ok=True)
     with Log(
-        home.path, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes, create=is_new
+        home.path, map_size=config.map_size_bytes, blobs_size_max=config.blobs_size_max_bytes, create=is_new
     ) as entries:
         with entries.snapshot() as snapshot:
             if snapshot.size:

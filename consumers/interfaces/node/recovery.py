@@ -36,6 +36,7 @@ from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.home.trust import server_program
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.limits import batch_events_max, config_size_max_bytes, request_timeout_s
+from deedbook.ledger.log.expiry import sweep_files
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.server_config import BusUsers
@@ -86,7 +87,7 @@ class Recovery(AsyncResource):
             raise Unavailable("NO_LEDGER", message, folder=str(folder))
         if is_lost and self._is_dry:
             folder = Path(self._parts.enter_context(TemporaryDirectory(prefix=TEMPORARY)))
-        log = Log(folder, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes, create=is_lost)
+        log = Log(folder, map_size=config.map_size_bytes, blobs_size_max=config.blobs_size_max_bytes, create=is_lost)
         self.log = self._parts.enter_context(log)
 
     def _ledger_of_log(self) -> str | None:
@@ -140,6 +141,7 @@ class Recovery(AsyncResource):
             progress(size - first, history.missing)
         if pending:
             raise _damaged(history, history.stream_size + 1, size - first)
+        sweep_files(self.log)
         return size - first
 
     def contradicted(self) -> list[TrustRecord]:

@@ -17,6 +17,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 import structlog
@@ -40,6 +41,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import put_restored
 from deedbook.ledger.replication.role import NodeTerm, OwnLog
 from deedbook.ledger.service.nodes import BlobStream, answer_wait_s, stream_in_use
+from deedbook.ledger.system.files import read_chunks
 from deedbook.ledger.system.metrics import Metrics
 
 log = structlog.get_logger("deedbook.replica")
@@ -267,9 +269,11 @@ class Replica:
         return signed, len(entries)
 
     async def _fetch(self, ref: str) -> None:
-        if self.log.blobs.find(ref) is None:
-            content = await self._blobs.get(ref)
-            await asyncio.to_thread(put_restored, self.log.blobs, content)
+        if not self.log.blobs.is_whole(ref):
+            with TemporaryFile() as file:
+                await self._blobs.get(ref, file)
+                chunks = read_chunks(file, limits.blob_chunk_bytes)
+                await asyncio.to_thread(put_restored, self.log.blobs, ref, chunks)
 
     async def _find(self) -> None:
         """Find the stream in use, and compare its message with the log's last entry, if it has one at that index.

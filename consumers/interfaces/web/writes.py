@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from deedbook.consumers.interfaces.web.tokens import Tokens
     from deedbook.ledger.client.local import LocalClient
-    from deedbook.ledger.log.blobs import Intent
+    from deedbook.ledger.log.blob_table import Intent
 
 MSGPACK: Final = "application/vnd.msgpack"
 INTENT_HEADER: Final = "Deedbook-Intent"

@@ -23,7 +23,7 @@ from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
 from deedbook.ledger.events.brief import Brief, Fidelity, Prose, RefutedAssumption
 from deedbook.ledger.format.codec import check_strict, read_msgpack
-from deedbook.ledger.limits import blob_size_max_bytes
+from deedbook.ledger.limits import content_size_max_bytes
 from deedbook.ledger.system.files import replacing
 from deedbook.projections.answers.answer import Answer, Untrusted
 from deedbook.projections.answers.checked import formed
@@ -48,7 +48,7 @@ IMPORTED: Final = "Imported: nobody here vouches for it."
 
 graphs_cached_max: Final = 256
 briefs_kept_max: Final = 8
-graph_size_max_bytes: Final = blob_size_max_bytes
+graph_size_max_bytes: Final = content_size_max_bytes
 
 
 class _BriefData(msgspec.Struct):

@@ -367,9 +367,9 @@ class Audit:
             if name in self.lost:
                 continue
             algorithm, _, digest = ref.partition(":")
-            is_same = digest_of(algorithm, self.members.read(name)) == digest
+            is_same = digest_of(algorithm, self.members.chunks(name)) == digest
             need(is_same, f"{name} does not match its hash", "CORRUPTED")
-        program = digest_of("sha256", self.members.read("verify.py"))
+        program = digest_of("sha256", self.members.chunks("verify.py"))
         is_same = program == self.manifest["verify_py"]
         need(is_same, "verify.py does not match its hash in manifest.json", "CORRUPTED")
 

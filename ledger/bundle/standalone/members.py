@@ -14,7 +14,8 @@ from deedbook.ledger.bundle.standalone.proofs import NOTE_MAX, need, tile_name
 
 MIB = 1024**2
 SIZES = [
-    ("blobs/(blake3|sha256)/[0-9a-f]{64}|home/(keys|subjects)\\.sealed|manifest\\.json", 64 * MIB),
+    ("blobs/(blake3|sha256)/[0-9a-f]{64}", 1024 * MIB),
+    ("home/(keys|subjects)\\.sealed|manifest\\.json", 64 * MIB),
     ("checkpoint|ends|(verify|schemas)\\.(py|json)|home/[a-z]+\\.toml", MIB),
     ("index\\.html", 64 * MIB),
     ("keys/(checkpoint|root)\\.(vkey|fingerprint)", MIB),
@@ -49,11 +50,17 @@ class Members:
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
+        return b"".join(self.chunks(name))
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of a file, chunk by chunk."""
         need(name in self.spans, f"{name} is missing", "CORRUPTED")
         start, size = self.spans[name]
         with (self.path if self.is_tar else self.path / name).open("rb") as file:
             file.seek(start)
-            return file.read(size)
+            while size and (chunk := file.read(min(size, MIB))):
+                size -= len(chunk)
+                yield chunk
 
     def scan_folder(self) -> None:
         """List the folder of an unpacked bundle. Refuse links, which lead outside, and pipes, which never end."""

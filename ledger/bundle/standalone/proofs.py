@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable
 
 from blake3 import blake3
 from nacl.exceptions import CryptoError
@@ -89,9 +90,12 @@ def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
     return True
 
 
-def digest_of(algorithm: str, content: bytes) -> str:
+def digest_of(algorithm: str, chunks: Iterable[bytes]) -> str:
     """Return the hash of a content in hex; ``algorithm`` is blake3 or sha256, as in a ref."""
-    return blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
+    digest = blake3() if algorithm == "blake3" else hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def key_id(name: str, key: bytes) -> bytes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import lmdb
 import msgspec
 import pytest
+from blake3 import blake3
 from building import Ledger
 from faults import is_long_run
 from tampering import (
@@ -29,7 +30,9 @@ from deedbook.ledger.client.local_reader import LocalReader
 from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.limits import blob_chunk_bytes
 from deedbook.ledger.log import keys
+from deedbook.ledger.log.blob_files import FOLDER, blob_name
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tiles import tile_key
 
@@ -267,15 +270,40 @@ def test_flipped_byte_of_a_tile_is_found_and_blames_no_entry(closed: tuple[Path,
         assert not any(message.startswith("entry") for message in messages)
 
 
-def test_flipped_byte_of_a_blob_is_found(ledger: Ledger) -> None:
-    fill(ledger)
-    ref = ledger.event(-1).data.resumes
+def test_changed_missing_and_left_over_files_of_blobs_are_named(ledger: Ledger) -> None:
+    changed, missing, linked = (ledger.put_blob("alice", b"content %d" % number * 4000) for number in range(3))
+    content = b"an upload" * 20_000
+    with ledger.client() as client:
+        client.uploads.begin(client.check_intent(ledger.intent("alice", content)))
+        client.uploads.add("alice", blake3(content).digest(), 0, content[:blob_chunk_bytes])
     ledger.close()
-    data = ledger.home.path / "blobs" / "data.mdb"
-    place = places_of(data, b"a file that is too large for an entry" * 50)[0]
-    with flipped(data, [place + 3], 1):
+    folder = ledger.home.path / FOLDER
+    report = fsck(ledger.home.path)
+    assert report.problems == []
+    assert [note.message for note in report.notes] == [
+        f"the upload of blob blake3:{blake3(content).hexdigest()} was never finished"
+    ]
+
+    files = {ref: folder / blob_name(bytes.fromhex(ref.partition(":")[2])) for ref in (changed, missing, linked)}
+    left_over = [folder / f"{'0' * 64}.{'1' * 32}", folder / "notes", folder / "00" / ("0" * 64)]
+    left_over[2].parent.mkdir(exist_ok=True)
+    for path in left_over:
+        path.write_bytes(b"")
+    files[linked].rename(folder / "elsewhere")
+    files[linked].symlink_to(folder / "elsewhere")
+    files[missing].unlink()
+    with flipped(files[changed], [3], 1):
         report = fsck(ledger.home.path)
-    assert [one.message for one in report.problems] == [f"blob {ref} is damaged"]
+    assert {problem.message for problem in report.problems} == {
+        f"blob {changed} is damaged",
+        *(
+            f"blob {ref} is missing: there is no regular file {files[ref].relative_to(folder.parent)}"
+            for ref in (missing, linked)
+        ),
+    }
+    names = [path.relative_to(folder.parent) for path in (*left_over, folder / "elsewhere")]
+    messages = {f"no blob and no upload has the file {name}, so nobody reads it" for name in names}
+    assert messages == {note.message for note in report.notes if "was never finished" not in note.message}
 
 
 def test_blob_that_an_entry_rests_on_and_that_is_not_here_is_told(ledger: Ledger) -> None:
@@ -284,7 +312,7 @@ def test_blob_that_an_entry_rests_on_and_that_is_not_here_is_told(ledger: Ledger
     index = ledger.emit("alice", "handoff/h1", created).index
     ledger.close()
     assert fsck(ledger.home.path).notes == []
-    shutil.rmtree(ledger.home.path / "blobs")
+    shutil.rmtree(ledger.home.path / FOLDER)
     report = fsck(ledger.home.path)
     assert report.problems == []
     assert [(one.index, one.code) for one in report.notes] == [(index, "NOT_FOUND")]

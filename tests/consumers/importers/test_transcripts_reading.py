@@ -252,7 +252,7 @@ def test_line_that_is_too_long_is_kept_and_not_decoded(tmp_path: Path, monkeypat
     assert (unread.original, unread.size, unread.source.line) == (long, len(long), 6)
     assert unread.reason.startswith("TOO_LARGE")
     assert progress.done_bytes == (tmp_path / "s.jsonl").stat().st_size
-    monkeypatch.setattr(files, "blob_size_max_bytes", 3_000)
+    monkeypatch.setattr(files, "content_size_max_bytes", 3_000)
     found, _ = read(tmp_path / "s.jsonl")
     assert [(one.original, one.size) for one in found if isinstance(one, UnreadItem)] == [(None, len(long))]
     assert len(found) == 3

@@ -76,7 +76,7 @@ async def published(server: EmbeddedServer, ledger: Ledger) -> AsyncIterator[tup
 async def following(client: Any, ledger: Ledger, folder: Path) -> AsyncIterator[Replica]:
     """Another node's log."""
     (folder / "other" / "log").mkdir(parents=True)
-    with Log(folder / "other", map_size=1 << 24, blobs_map_size=1 << 24, create=True) as log:
+    with Log(folder / "other", map_size=1 << 24, create=True) as log:
         yield Replica(lambda: client, log, ledger.id, "node-2", replicas=1, record=folder / "generation.json")
 
 

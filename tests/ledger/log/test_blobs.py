@@ -1,33 +1,38 @@
-"""A blob is stored once, in chunks, under both hashes, and is read back unchanged."""
+"""A blob is stored once, in a file, under both hashes, and is read back unchanged or not at all."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from typing import TYPE_CHECKING, Any
+import os
+import stat
+from typing import TYPE_CHECKING
 
 import pytest
 from blake3 import blake3
-from building import refs_of
+from building import refs_of, usage_of
 
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.limits import blob_chunk_bytes
-from deedbook.ledger.log.blobs import chunk_key
+from deedbook.ledger.log.blob_files import FOLDER, blob_name
+from deedbook.ledger.log.blob_table import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
     from building import Ledger
 
-    from deedbook.ledger.log.blobs import BlobRecord
+    from deedbook.ledger.log.blob_table import BlobRecord
 
 
-def count_records(ledger: Ledger) -> int:
-    """Return how many records the tables of blobs have."""
-    store = ledger.log.blobs.environment()
-    assert store is not None
-    with store.reading() as txn:
-        return sum(int(txn.stat(table)["entries"]) for table in store.tables.values())
+def files_of(ledger: Ledger) -> list[str]:
+    """Return the paths of all files of blobs and uploads."""
+    return list(ledger.log.blobs.files.names())
+
+
+def file_of(ledger: Ledger, record: BlobRecord) -> Path:
+    """Return the path of a blob's file."""
+    return ledger.home.path / FOLDER / blob_name(record.blake3)
 
 
 def put(ledger: Ledger, content: bytes) -> BlobRecord:
@@ -53,9 +58,9 @@ def test_blob_comes_back_by_either_hash(ledger: Ledger, size: int) -> None:
 
 def test_same_content_is_stored_once(ledger: Ledger) -> None:
     first = put(ledger, b"x" * 200_000)
-    before = count_records(ledger)
     assert put(ledger, b"x" * 200_000) == first
-    assert count_records(ledger) == before
+    assert files_of(ledger) == [blob_name(first.blake3)]
+    assert stat.S_IMODE(file_of(ledger, first).stat().st_mode) == 0o600
     assert list(refs_of(ledger.log.blobs)) == [first.ref]
 
 
@@ -81,22 +86,97 @@ def test_ref_of_another_form_is_refused(ledger: Ledger, ref: str) -> None:
     assert refused.value.code == "INVALID_FIELD"
 
 
-def test_tampered_chunk_is_found_by_the_hash(ledger: Ledger) -> None:
-    record = put(ledger, b"a" * (2 * blob_chunk_bytes))
-    with chunks_of(ledger) as (txn, chunks):
-        txn.put(chunk_key(record.chunk_prefix, 1), b"b" * blob_chunk_bytes, db=chunks)
-    with pytest.raises(Corrupted) as damaged:
-        ledger.log.blobs.get(record.ref)
-    assert damaged.value.code == "VERIFICATION_FAILED"
+def damage_missing(file: Path, _: Path) -> None:
+    file.unlink()
 
 
-def test_lost_chunk_is_named(ledger: Ledger) -> None:
+def damage_changed(file: Path, _: Path) -> None:
+    file.write_bytes(b"b" * file.stat().st_size)
+
+
+def damage_cut(file: Path, _: Path) -> None:
+    os.truncate(file, 5)
+
+
+def damage_longer(file: Path, _: Path) -> None:
+    with file.open("ab") as opened:
+        opened.write(b"more")
+
+
+def damage_link(file: Path, elsewhere: Path) -> None:
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+
+
+def damage_link_of_folder(file: Path, elsewhere: Path) -> None:
+    file.parent.rename(elsewhere)
+    file.parent.symlink_to(elsewhere)
+
+
+def damage_link_of_all(file: Path, elsewhere: Path) -> None:
+    file.parent.parent.rename(elsewhere)
+    file.parent.parent.symlink_to(elsewhere)
+
+
+def damage_folder(file: Path, _: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def damage_pipe(file: Path, _: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_missing,
+        damage_changed,
+        damage_cut,
+        damage_longer,
+        damage_link,
+        damage_link_of_folder,
+        damage_link_of_all,
+        damage_folder,
+        damage_pipe,
+    ],
+)
+def test_file_that_is_missing_or_was_replaced_is_damage(
+    ledger: Ledger, damage: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
     record = put(ledger, b"a" * (2 * blob_chunk_bytes))
-    with chunks_of(ledger) as (txn, chunks):
-        txn.delete(chunk_key(record.chunk_prefix, 1), db=chunks)
-    with pytest.raises(Corrupted, match="chunk 1") as damaged:
-        ledger.log.blobs.get(record.ref)
-    assert damaged.value.code == "CORRUPTED"
+    damage(file_of(ledger, record), tmp_path / "elsewhere")
+    for read in (ledger.log.blobs.get, lambda _: list(ledger.log.blobs.chunks(record))):
+        with pytest.raises(Corrupted, match="restore it from a backup") as damaged:
+            read(record.ref)
+        assert damaged.value.code == "CORRUPTED"
+    assert ledger.log.blobs.is_whole(record.ref) == (damage is damage_changed)
+
+
+def test_lost_file_comes_back_when_the_same_content_is_stored(ledger: Ledger) -> None:
+    record = put(ledger, b"content")
+    file_of(ledger, record).unlink()
+    assert put(ledger, b"content") == record
+    assert ledger.log.blobs.get(record.ref) == b"content"
+
+
+def test_removed_blob_leaves_nothing_and_can_be_removed_and_stored_again(ledger: Ledger) -> None:
+    content = b"c" * (2 * blob_chunk_bytes)
+    record = put(ledger, content)
+    other, part = put(ledger, b"another"), b"unfinished" * blob_chunk_bytes
+    with ledger.client() as client:
+        client.uploads.begin(client.check_intent(ledger.intent("bob", part)))
+        client.uploads.add("bob", blake3(part).digest(), 0, part[:blob_chunk_bytes])
+    before = usage_of(ledger.log.blobs, "alice")
+    for _ in range(2):
+        ledger.log.blobs.remove([record.refs[1], "blake3:" + blake3(part).hexdigest(), "sha256:" + "0" * 64])
+        assert (files_of(ledger), refs_of(ledger.log.blobs)) == ([blob_name(other.blake3)], [other.ref])
+        assert ledger.log.blobs.used_bytes() == other.size
+        assert usage_of(ledger.log.blobs, "bob") == Usage()
+    assert usage_of(ledger.log.blobs, "alice").blobs == 1
+    assert put(ledger, content) == record
+    assert usage_of(ledger.log.blobs, "alice") == before
 
 
 def test_interrupted_upload_is_invisible_and_the_next_one_completes_it(ledger: Ledger) -> None:
@@ -109,11 +189,3 @@ def test_interrupted_upload_is_invisible_and_the_next_one_completes_it(ledger: L
         assert ledger.log.blobs.find("blake3:" + digest.hex()) is None
         assert refs_of(ledger.log.blobs) == []
         assert client.get_blob(put(ledger, content).ref) == content
-
-
-@contextlib.contextmanager
-def chunks_of(ledger: Ledger) -> Iterator[tuple[Any, Any]]:
-    """Open a write transaction on the table of chunks."""
-    store = ledger.log.blobs.open_or_create()
-    with store.writing() as txn:
-        yield txn, store.tables["chunks"]

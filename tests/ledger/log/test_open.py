@@ -88,12 +88,16 @@ def test_full_store_opens_again_and_goes_on_with_a_larger_map(home: Path) -> Non
 
 
 def test_full_store_of_blobs_takes_no_half_of_one_and_leaves_the_log_its_room(home: Path) -> None:
-    with Ledger(home, map_size=SMALL, blobs_map_size=SMALL) as ledger:
-        for _ in range(2):
-            with pytest.raises(Unavailable, match="blobs_map_size_bytes") as refused:
-                ledger.put_blob("alice", bytes(2 * SMALL))
+    with Ledger(home, map_size=SMALL, blobs_size_max=SMALL) as ledger:
+        ref = ledger.put_blob("alice", bytes(SMALL // 2))
+        for author in ("alice", "bob"):
+            with pytest.raises(Unavailable, match="blobs_size_max_bytes") as refused:
+                ledger.put_blob(author, bytes(SMALL // 2 + 1))
             assert refused.value.code == "STORE_FULL"
-        assert refs_of(ledger.log.blobs) == []
+            with pytest.raises(Unavailable, match="blobs_size_max_bytes"), ledger.client() as client:
+                client.uploads.begin(client.check_intent(ledger.intent(author, bytes(SMALL // 2 + 1))))
+        assert refs_of(ledger.log.blobs) == [ref]
+        assert len(list(ledger.log.blobs.files.names())) == 1
         assert len(fill(ledger)) > 20
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import subprocess
 import sys
@@ -22,9 +23,10 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.session import FindingLogged, ReportGenerated, SessionStarted
 from deedbook.ledger.home.config import Config
 from deedbook.ledger.home.quota import Quota
-from deedbook.ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
+from deedbook.ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_size_max_bytes, blob_unreferenced_max_s
 from deedbook.ledger.log import expiry
-from deedbook.ledger.log.blobs import Usage
+from deedbook.ledger.log.blob_files import FOLDER, PART_NAME, blob_name
+from deedbook.ledger.log.blob_table import Position, Usage
 from deedbook.ledger.log.expiry import ExpiryResult, drop_unreferenced, read_references
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import UploadProgress
@@ -204,19 +206,16 @@ def test_unreferenced_blob_is_deleted_after_a_day(ledger: Ledger) -> None:
         assert code_of(lambda: client.get_blob(lost)) == "NOT_FOUND"
         assert usage_of(ledger.log.blobs, "bob") == Usage()
         assert usage_of(ledger.log.blobs, "alice").unreferenced == 0
-    store = ledger.log.blobs.open_or_create()
-    with store.reading() as txn:
-        assert len(list(store.items(txn, store.tables["chunks"], b""))) == 3
+    assert len(list(ledger.log.blobs.files.names())) == 3
+    assert ledger.log.blobs.used_bytes() == len(b"kept" + b"kept as an artifact" + b"kept by its other digest")
 
 
 def test_blob_that_another_agent_stored_since_stays(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"shared")
-    store = ledger.log.blobs.open_or_create()
     intent = ledger.log.blobs.intent("alice", bytes.fromhex(ref.partition(":")[2]))
     assert intent is not None
-    with store.writing() as txn:
-        old = msgspec.structs.replace(intent, accepted_ms=0)
-        txn.put(old.db_key, msgspec.msgpack.encode(old), db=store.tables["intents"])
+    with ledger.log.blobs.writing() as table:
+        table.put_intent(msgspec.structs.replace(intent, accepted_ms=0))
     ledger.put_blob("bob", b"shared")
     assert drop_unreferenced(ledger.log) == ExpiryResult(0, 0)
     with ledger.client() as client:
@@ -243,7 +242,7 @@ def test_entries_that_came_during_the_search_are_not_read_under_the_lock_of_the_
 ) -> None:
     ref = ledger.put_blob("alice", b"referenced late")
     ledger.put_blob("alice", b"lost")
-    read_next, writing, held = expiry._read_next, ledger.log.writing, list[bool]()
+    read_next, writing, held = expiry._next_references, ledger.log.writing, list[bool]()
 
     @contextlib.contextmanager
     def watched() -> Iterator[Any]:
@@ -252,12 +251,13 @@ def test_entries_that_came_during_the_search_are_not_read_under_the_lock_of_the_
             yield opened
             held.append(False)
 
-    def read(*arguments: Any) -> None:
-        assert held[-1:] != [True]
-        read_next(*arguments)
+    def read(*arguments: Any) -> Any:
+        found = read_next(*arguments)
+        assert held[-1:] != [True] or found is None
+        return found
 
     monkeypatch.setattr(ledger.log, "writing", watched)
-    monkeypatch.setattr(expiry, "_read_next", read)
+    monkeypatch.setattr(expiry, "_next_references", read)
     # The search has found both blobs when it reports its progress.
     result = drop_unreferenced(ledger.log, now_ms=later_ms(), progress=lambda *_: refer(ledger, ref))
     assert (result, refs_of(ledger.log.blobs)) == (ExpiryResult(1, 4), [ref])
@@ -266,12 +266,11 @@ def test_entries_that_came_during_the_search_are_not_read_under_the_lock_of_the_
 
 def test_blob_stays_when_another_log_was_read_before_the_drop(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"content")
-    store = ledger.log.blobs.open_or_create()
 
     def read_another_log(*_: int) -> None:
         refer(ledger, ref)
-        with store.writing() as txn:
-            txn.put(b"\0", msgspec.msgpack.encode([10_000, bytes(32)]), db=store.tables["usage"])
+        with ledger.log.blobs.writing() as table:
+            table.put_position(Position(10_000, bytes(32)))
 
     assert drop_unreferenced(ledger.log, now_ms=later_ms(), progress=read_another_log) == ExpiryResult(0, 0)
     assert refs_of(ledger.log.blobs) == [ref]
@@ -281,10 +280,9 @@ def test_references_are_read_again_from_another_log(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"content")
     refer(ledger, ref)
     read_references(ledger.log)
-    store = ledger.log.blobs.open_or_create()
-    with store.writing() as txn:
-        txn.put(b"\0", msgspec.msgpack.encode([3, bytes(32)]), db=store.tables["usage"])
-        txn.put(b"b" + bytes(32), bytes(8), db=store.tables["references"])
+    with ledger.log.blobs.writing() as table:
+        table.put_position(Position(3, bytes(32)))
+        table.put_reference("blake3:" + "0" * 64, 0)
     with ledger.client() as client:
         assert client.stat_blob(ref).referenced_by == ledger.head()[0] - 1
     assert usage_of(ledger.log.blobs, "alice").unreferenced == 0
@@ -314,24 +312,17 @@ PUT = """
 import sys
 from pathlib import Path
 from building import Ledger
-from deedbook.ledger.log import uploads
-done = [0]
-chunks = uploads._chunks_per_transaction
-uploads._chunks_per_transaction = 1
-original_begin = uploads.Uploads._begin
-def begin(*arguments):
-    done[0] += 1
-    if done[0] == 3:
-        print("two chunks are there", flush=True)
-        sys.stdin.read()
-    return original_begin(*arguments)
-uploads.Uploads._begin = begin
-with Ledger(Path(sys.argv[1])) as ledger:
-    ledger.put_blob("alice", b"k" * (4 * 65520))
+def chunks():
+    yield b"k" * 100_000
+    print("a part is there", flush=True)
+    sys.stdin.read()
+with Ledger(Path(sys.argv[1])) as ledger, ledger.client() as client:
+    client.uploads.put(chunks(), client.check_intent(ledger.intent("alice", b"k" * 200_000)))
 """
 
 
-def test_killed_writer_leaves_no_partial_blob_and_the_next_upload_resumes(home: Path) -> None:
+def test_part_of_a_running_writer_stays_and_that_of_a_killed_one_is_swept(home: Path) -> None:
+    content = b"k" * 200_000
     with Ledger(home):
         pass
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -339,15 +330,58 @@ def test_killed_writer_leaves_no_partial_blob_and_the_next_upload_resumes(home: 
         [sys.executable, "-c", PUT, str(home)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"two chunks")
+        assert process.stdout.readline().startswith(b"a part")
+        with Ledger(home) as ledger:
+            assert drop_unreferenced(ledger.log, now_ms=later_ms()) == ExpiryResult(0, 0)
+            (part,) = ledger.log.blobs.files.names()
+            assert PART_NAME.fullmatch(part)
         process.kill()
-    content = b"k" * (4 * CHUNK)
     with Ledger(home) as ledger, ledger.client() as client:
         assert refs_of(ledger.log.blobs) == []
-        assert begin(client, ledger.intent("alice", content)) == (2 * CHUNK, None)
+        assert usage_of(ledger.log.blobs, "alice") == Usage()
+        drop_unreferenced(ledger.log)
+        assert list(ledger.log.blobs.files.names()) == []
         ref = client.put_blob(content, ledger.intent("alice", content))
         assert client.get_blob(ref) == content
-        assert usage_of(ledger.log.blobs, "alice").blobs == 1
+
+
+@pytest.mark.parametrize(("length", "received"), [(CHUNK + 7, CHUNK), (3 * CHUNK + 7, 2 * CHUNK), (5, 0)])
+def test_upload_goes_on_after_whole_chunks_of_its_part(ledger: Ledger, length: int, received: int) -> None:
+    content = content_of("a")
+    digest = blake3(content).digest()
+    with ledger.client() as client:
+        begin(client, ledger.intent("alice", content))
+        client.uploads.add("alice", digest, 0, content[:CHUNK])
+        (part,) = ledger.log.blobs.files.names()
+        (ledger.home.path / FOLDER / part).write_bytes((content + b"?" * CHUNK)[:length])
+        assert begin(client, ledger.intent("alice", content)) == (received, None)
+        for number in range(received // CHUNK, 3):
+            progress = client.uploads.add("alice", digest, number, content[number * CHUNK : (number + 1) * CHUNK])
+        assert client.get_blob(progress.ref or "") == content
+
+
+def test_file_without_a_record_becomes_a_blob_if_an_entry_references_it_and_else_expires(ledger: Ledger) -> None:
+    contents = {name: name.encode() for name in ("referenced", "by sha256", "lost", "changed")}
+    refs = {name: ledger.put_blob("alice", content) for name, content in contents.items()}
+    sha = "sha256:" + hashlib.sha256(contents["by sha256"]).hexdigest()
+    ledger.emit("alice", "session/s1", SessionStarted())
+    evidence = [refs["referenced"], sha, refs["changed"]]
+    ledger.emit("alice", "session/s1", FindingLogged(finding="see", evidence=evidence))
+    folder = ledger.home.path / FOLDER
+    kept = {path: path.read_bytes() for path in folder.glob("*/*")}
+    ledger.log.blobs.remove(refs.values())
+    for path, content in kept.items():
+        path.write_bytes(b"another" if content == contents["changed"] else content)
+    (folder / "notes.txt").write_text("a strange file stays")
+    expiry.sweep_files(ledger.log, 0)
+    assert refs_of(ledger.log.blobs) == [refs["referenced"]]
+    expiry.sweep_files(ledger.log)
+    assert sorted(refs_of(ledger.log.blobs)) == sorted([refs["referenced"], refs["by sha256"]])
+    assert len(list(ledger.log.blobs.files.names())) == 5
+    drop_unreferenced(ledger.log, now_ms=later_ms())
+    names = [blob_name(bytes.fromhex(refs[name].partition(":")[2])) for name in ("referenced", "by sha256")]
+    assert sorted(ledger.log.blobs.files.names()) == sorted([*names, "notes.txt"])
+    assert ledger.log.blobs.get(refs["by sha256"]) == contents["by sha256"]
 
 
 APPEND = """
@@ -388,7 +422,7 @@ def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(ho
             stdout=subprocess.PIPE,
             text=True,
         ) as process,
-        Log(home, map_size=MAP_SIZE, blobs_map_size=MAP_SIZE) as log,
+        Log(home, map_size=MAP_SIZE, blobs_size_max=MAP_SIZE) as log,
     ):
         assert process.stdout is not None
 
@@ -411,6 +445,7 @@ def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(ho
     assert process.returncode == 0
 
 
-def test_config_names_the_quota_of_every_agent() -> None:
-    config = Config()
-    assert config.quota.blob_bytes_unreferenced < 267 * 1024**2 < config.quota.blob_bytes
+def test_quota_of_every_agent_has_room_for_the_largest_blob() -> None:
+    assert (
+        blob_size_max_bytes + blob_overhead_bytes < Config().quota.blob_bytes_unreferenced < Config().quota.blob_bytes
+    )

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from tempfile import SpooledTemporaryFile, TemporaryFile
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_argument, unavailable
+from deedbook.consumers.interfaces.cli.app import App, Command, Group, unavailable
 from deedbook.consumers.interfaces.cli.named_file import check_free, file_exists, force_option
 from deedbook.consumers.interfaces.cli.output import print_fields, print_table, show_page, when
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.limits import blob_chunk_bytes
+from deedbook.ledger.limits import blob_chunk_bytes, blob_size_max_bytes
 from deedbook.ledger.log.blobs import BlobView, check_blob, page_blobs_max
 from deedbook.ledger.log.expiry import drop_unreferenced
-from deedbook.ledger.system.files import open_regular
+from deedbook.ledger.system.files import open_regular, read_chunks
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client, Progress
 
+held_max_bytes: Final = 8 * 1024**2  # of a blob that is printed; a larger one is written to a temporary file first
 _hash_chars: Final = 12  # in the name of a partial file
 
 
@@ -36,14 +42,14 @@ def blob() -> None:
 def put(app: App, file: str) -> None:
     """Store FILE, or standard input, and print its reference.
 
-    A blob has at most 64 MiB. To continue an interrupted upload, call this again. A blob that no event references
+    A blob has at most 1 GiB. To continue an interrupted upload, call this again. A blob that no event references
     within 24 hours is deleted. Text that holds a secret is refused.
     """
     author = app.author()
-    content = read_argument(file if file == "-" else f"@{file}", "the blob")
-    with progress("storing", is_shown=not app.as_json) as step:
+    with _open_content(file) as content, progress("storing", is_shown=not app.as_json) as step:
         ref = author.put_blob(content, step)
-    app.show("blob", {"ref": ref, "size": len(content)}, ref)
+        size = content.seek(0, os.SEEK_END)
+    app.show("blob", {"ref": ref, "size": size}, ref)
 
 
 @blob.command(cls=Command)
@@ -59,7 +65,10 @@ def get(app: App, ref: str, out: Path | None, *, force: bool) -> None:
     if out is None:
         if app.as_json:
             raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
-        sys.stdout.buffer.write(client.get_blob(ref))
+        with SpooledTemporaryFile(held_max_bytes) as content:
+            content.writelines(client.blob_chunks(ref))
+            content.seek(0)
+            shutil.copyfileobj(content, sys.stdout.buffer)
         return
     check_free(out, force=force)
     with progress("fetching", is_shown=not app.as_json) as step:
@@ -112,6 +121,27 @@ def prune(app: App) -> None:
     app.show("dropped", msgspec.to_builtins(dropped), f"{dropped.blobs} blobs of {dropped.size} bytes dropped")
 
 
+@contextmanager
+def _open_content(file: str) -> Iterator[BinaryIO]:
+    """Yield a file that can be read twice: standard input and pipes are copied first.
+
+    Raises Refused: ``NOT_FOUND``, ``TOO_LARGE``.
+    """
+    try:
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
+            if source.seekable():
+                yield source
+                return
+            with TemporaryFile() as copy:
+                for chunk in iter(partial(source.read, blob_chunk_bytes), b""):
+                    copy.write(chunk)
+                    if copy.tell() > blob_size_max_bytes:
+                        raise Refused("TOO_LARGE", f"a blob has at most {blob_size_max_bytes} bytes")
+                yield copy
+    except OSError as error:
+        raise Refused("NOT_FOUND", f"{file} cannot be read: {error.strerror}", path=file) from error
+
+
 def retention_text(view: BlobView) -> str:
     """Return why a blob stays, or until when."""
     if view.dropped_ms is not None:
@@ -150,9 +180,8 @@ def fetch(client: Client, ref: str, out: Path, step: Progress, *, force: bool) -
                     break
             file.flush()
             os.fsync(file.fileno())
-            file.seek(0)
-            content = file.read()
-        check_blob(ref, content)
+            size = file.tell()
+            check_blob(ref, read_chunks(file, blob_chunk_bytes))
         if force:
             part.replace(out)
         else:
@@ -166,4 +195,4 @@ def fetch(client: Client, ref: str, out: Path, step: Progress, *, force: bool) -
         raise file_exists(out) from error
     except OSError as error:
         raise unavailable(error, str(out)) from error
-    return len(content)
+    return size

@@ -142,10 +142,10 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
         head = client.head()
         yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
         yield _checked("trust store", partial(_trust_store_check, client))
-        sizes = client.settings.config
+        map_size, blobs = client.settings.config.map_size_bytes, client.log.blobs
         for name, setting, size, used in (
-            ("map", "map_size_bytes", sizes.map_size_bytes, client.log.tables.used_ratio()),
-            ("blobs", "blobs_map_size_bytes", sizes.blobs_map_size_bytes, client.log.blobs.used_ratio()),
+            ("map", "map_size_bytes", map_size, client.log.tables.used_ratio()),
+            ("blobs", "blobs_size_max_bytes", blobs.size_max, blobs.used_bytes() / blobs.size_max),
         ):
             fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
             yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size / 1024**3:.3g} GiB used", fix)
@@ -189,7 +189,7 @@ def _entries_check(client: LocalClient) -> Check:
 
 def _needed_blobs_check(client: LocalClient) -> Check:
     with Reader(client, client.settings) as reader:
-        missing = [ref for ref in reader.ask(needed_blobs) if client.log.blobs.find(ref) is None]
+        missing = [ref for ref in reader.ask(needed_blobs) if not client.log.blobs.is_whole(ref)]
     if not missing:
         return Check("blobs needed", ok=True, found="all that entries need are here")
     fix = "store the same file again with `deed blob put`, or `deed restore --replace FILE` of a backup that has them"

@@ -45,7 +45,7 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
 """What the free tables of ``Actions`` are converted to by whoever uses them."""
 
 HARMLESS: Final = {
-    *("map_size_bytes", "blobs_map_size_bytes", "default_reviewer"),
+    *("map_size_bytes", "blobs_size_max_bytes", "default_reviewer"),
     *(
         f"quota.{name}"
         for name in ("events_per_minute", "event_bytes_per_day", "blob_bytes_unreferenced", "blob_bytes")
