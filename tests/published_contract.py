@@ -34,6 +34,7 @@ from deedbook.ledger.errors import CODES, Exit
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
+from deedbook.ledger.events.remnant import is_kind_erasable, text_fields, types_in
 from deedbook.ledger.format.envelope import DsseEnvelope
 from deedbook.ledger.format.forms import ID, OF_ONE_SCRIPT
 
@@ -54,6 +55,7 @@ _FORMAT_LIMITS: Final = {
     "batch_events_max": ("events", "The events of one submission."),
     "batch_size_max_bytes": ("bytes", "The bodies of one submission together."),
     "body_size_max_bytes": ("bytes", "A body; what is larger goes into a blob."),
+    "remnant_size_max_bytes": ("bytes", "The rest of an erased body, with its id."),
 }
 _NODE_LIMITS: Final = {
     "request_size_max_bytes": ("bytes", "A submission on the bus, its framing included."),
@@ -70,6 +72,7 @@ def generate() -> dict[str, bytes]:
     """Return the generated files: path below ``proto/`` to content."""
     files: dict[str, Any] = {
         "asyncapi.json": document(),
+        "erasure.json": erasure(),
         "errors.json": errors(),
         "limits.json": published_limits(),
         "schemas/body.json": body_schema(),
@@ -83,6 +86,19 @@ def generate() -> dict[str, bytes]:
     }
     encoded = {path: _encode(value) for path, value in sorted(files.items())}
     return encoded | pages | {"openapi.json": _lines(description(), 3).encode() + b"\n"}
+
+
+def erasure() -> dict[str, Any]:
+    """Return the kinds whose bodies may be erased, and the fields with texts by the types of the schemas."""
+    types = {kind.data for kind in KINDS.values()} | {part for kind in MAPPED for part in mapped_types(kind)}
+    parts = {part.__name__: part for kind in types for part in types_in(kind)}
+    return {
+        "description": "The kinds whose bodies may be erased (README.md, section 6.1). `texts` has the fields that are "
+        "erased, by the names of the types in `$defs` of the schemas. `mark`: each text in the field, also in lists "
+        "and objects, is replaced. `empty`: each object in the field becomes empty.",
+        "erasable": sorted(name for name, kind in KINDS.items() if is_kind_erasable(kind.data)),
+        "texts": {name: fields for name, part in sorted(parts.items()) if (fields := dict(text_fields(part)))},
+    }
 
 
 def write(folder: Path = FOLDER) -> None:

@@ -334,7 +334,12 @@ def _dsse_decoder() -> msgspec.json.Decoder[DsseEnvelope]:
 
 
 def to_dsse(entry: Entry, path: list[bytes]) -> dict[str, Any]:
-    """Return the event as a DSSE JSON envelope; ``path`` leads from its commitment to the root of its batch."""
+    """Return the event as a DSSE JSON envelope; ``path`` leads from its commitment to the root of its batch.
+
+    Raises Refused: ``INVALID_FORMAT`` if the path does not fit; ``NOT_FOUND`` if the body was erased.
+    """
+    if is_remnant(entry.body):
+        raise Refused("NOT_FOUND", "the body of this event was erased, and an envelope cannot be made without it")
     root = root_of_path(entry.commitment, entry.batch_index, entry.batch_size, path)
     if root is None:
         raise Refused("INVALID_FORMAT", "the path does not fit the position of the event in its batch")

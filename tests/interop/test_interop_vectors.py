@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
+from msgspec.structs import replace
 
+from deedbook.ledger.format.envelope import Entry
 from deedbook.ledger.proof.checkpoint import CheckpointKey
 from deedbook.ledger.proof.receipt import Receipt
 
@@ -66,6 +68,19 @@ def test_it_reads_every_entry_and_refuses_every_one_that_is_none(ask: Ask) -> No
         assert (entry["streamVersion"], entry["authorityVersion"]) == versions
     bad = ask("decode", entries=[case["hex"] for case in cases("invalid_entries")])["entries"]
     assert [case["name"] for case, given in zip(cases("invalid_entries"), bad, strict=True) if "answer" in given] == []
+
+
+def test_it_reads_what_is_left_of_erased_bodies(ask: Ask) -> None:
+    entries = [Entry(1, case["body"].encode(), bytes(32), 1, bytes(64), 0, 1, 0, 1, 1) for case in cases("remnants")]
+    left = [
+        replace(entry, body=case["remnant"].encode()) for case, entry in zip(cases("remnants"), entries, strict=True)
+    ]
+    read = ask("decode", entries=[entry.encode().hex() for entry in left])["entries"]
+    for entry, given in zip(entries, read, strict=True):
+        assert (given["answer"]["commitment"], given["answer"]["leaf"]) == (entry.commitment.hex(), entry.leaf().hex())
+    spelt = replace(left[0], body=left[0].body.replace(b'"body":{', b'"body": {')).encode()
+    (refused,) = ask("decode", entries=[spelt.hex()])["entries"]
+    assert "one encoding" in refused["refused"]
 
 
 def test_it_takes_every_receipt_and_none_that_was_altered(ask: Ask) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from deedbook.ledger.admission.check import check
@@ -13,6 +14,7 @@ from deedbook.ledger.bus.subjects import event_subject, stream_token, submit_sub
 from deedbook.ledger.client.author import sign
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.remnant import ERASED, digest_of, read_stored, remnant_of
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import (
     Entry,
@@ -22,6 +24,7 @@ from deedbook.ledger.format.envelope import (
     entry_leaf,
     event_id,
     pae,
+    read_remnant,
     signed_bytes,
     to_dsse,
 )
@@ -68,10 +71,12 @@ def test_every_vector_file_is_read_here() -> None:
         "events.json",
         "invalid_bodies.json",
         "invalid_entries.json",
+        "invalid_remnants.json",
         "invalid_submissions.json",
         "keys.json",
         "reasoning.json",
         "receipts.json",
+        "remnants.json",
         "subjects.json",
         "submissions.json",
     }
@@ -136,6 +141,25 @@ def test_entries(case: Case) -> None:
     assert decode_entry(data) == entry_of(case)
     assert decode_entry(data).bare_form().hex() == case["bare_hex"]
     assert entry_leaf(data).hex() == leaf_hash(bytes.fromhex(case["bare_hex"])).hex() == case["leaf_hash"]
+
+
+@pytest.mark.parametrize("case", cases("remnants"))
+def test_remnants(case: Case) -> None:
+    remnant = case["remnant"].encode()
+    entry = Entry(1, case["body"].encode(), bytes(32), 1, bytes(64), 0, 1, 0, 1, 1)
+    erased = msgspec.structs.replace(entry, body=remnant)
+    assert read_stored(remnant).remnant == read_remnant(remnant)
+    assert (erased.commitment, erased.bare_form()) == (entry.commitment, entry.bare_form())
+    assert digest_of(remnant) == case["digest"]
+    if case["mark"] == ERASED:
+        assert remnant_of(entry, case["version"]) == remnant
+
+
+@pytest.mark.parametrize("case", cases("invalid_remnants"))
+def test_invalid_remnants_are_refused(case: Case) -> None:
+    with pytest.raises(Refused) as raised:
+        read_stored(case["remnant"].encode())
+    assert raised.value.code == case["code"]
 
 
 @pytest.mark.parametrize("case", cases("receipts"))

@@ -430,25 +430,29 @@ class Audit:
         self.gaps += [(int(name[8:28]), name) for name in self.lost if name.startswith("entries/")]
         self.missing += [text for _, text in self.gaps if text not in self.lost]
         self.compare_blobs()
-        self.settle_erased()
         first = min((index for index, _ in self.gaps), default=None)
         for index, code, message in self.refusals:
             if first is None or index < first:
                 self.add_problem(index, message, code)
             else:
                 self.missing.append(f"the entry that allows entry {index} ({code}: {message})")
+        self.settle_erased()
         self.problems.sort(key=lambda problem: (problem[0] is None, problem[0] or 0))
 
     def settle_erased(self) -> None:
-        """Record erased entries that no redaction names. One that is missing or cannot be read may name them."""
+        """Record erased entries that no redaction names. One that is missing or cannot be read may name them.
+
+        In a bundle of one stream, an entry that is wrong already is recorded once.
+        """
         is_log = self.manifest["content"] == "log"
+        wrong = set() if is_log else {index for index, _, _ in self.problems}
         for index in self.authority.unconfirmed():
             message = "its body is missing, and no later entry.redacted names what is left of it"
             if self.gaps and is_log:
                 continue  # the entry that cannot be read is a problem already
             if self.lacks_authority:
                 self.missing.append(f"the entry.redacted that names entry {index}")
-            else:
+            elif index not in wrong:
                 self.add_problem(index, message, "VERIFICATION_FAILED")
 
     def compare_blobs(self) -> None:

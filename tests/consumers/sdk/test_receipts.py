@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,10 @@ from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import CheckpointKeyRotated, KeyRotated
+from deedbook.ledger.events.remnant import ERASED
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.format.envelope import decode_entry, entry_leaf, to_dsse
+from deedbook.ledger.format.codec import encode_sorted
+from deedbook.ledger.format.envelope import Remnant, decode_entry, entry_leaf, event_id, to_dsse
 from deedbook.ledger.format.identity import write_key
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash, root_of
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, ROOT
@@ -242,6 +245,45 @@ def test_an_envelope_without_the_body_of_the_receipt_is_refused(client: LocalCli
     assert check_with_ours(receipt, Anchors(event=msgspec.json.encode(envelope))).event.index == 8
     with pytest.raises(Corrupted):
         check_with_ours(receipt, Anchors(event=msgspec.json.encode(envelope | {"bodies": bodies})))
+
+
+def test_the_receipt_of_an_erased_entry_proves_its_id_and_says_that_its_text_is_gone(
+    filled: Ledger, client: LocalClient
+) -> None:
+    before = take(client, 8)
+    filled.redact(8)
+    receipt = take(client, 8)
+    checked, lines = check_with_ours(receipt, Anchors()), standalone.check_receipt(receipt.to_text(), None)
+    assert checked.event.id == check(before, Anchors()).event.id
+    assert checked.event.erased is not None
+    assert checked.is_signed
+    assert lines[1].startswith("its body was erased")
+    assert lines[-1].startswith("VALID_WITH_ERASURES: entry 8 of ")
+    with pytest.raises(Refused):
+        to_dsse(decode_entry(client.entry(8)), [])
+
+
+@pytest.mark.parametrize("kind", ["checkpoint_key.rotated", "key.rotated"])
+def test_a_receipt_with_what_is_left_of_an_event_that_names_a_key_is_refused(client: LocalClient, kind: str) -> None:
+    """Root signed some event. What is said to be left of it names a key of the forger, who then signs a checkpoint."""
+    forger = CheckpointKey("forger", bytes(32))
+    receipt = take(client, 8)
+    evidence = evidence_in(receipt)
+    assert evidence is not None
+    chain = dict(evidence.chain)
+    signed_by_root = decode_entry(client.entry(1))
+    data = {"key": forger.verifier.public_key.hex(), "proof": "0" * 128, "reason": ERASED}
+    data |= {"agent": "root"} if kind == "key.rotated" else {}
+    body = json.loads(signed_by_root.body) | {"kind": kind, "data": data, "salt": "A" * 22}
+    body["stream"] = "agent/root" if kind == "key.rotated" else "ledger"
+    left = Remnant(event_id(signed_by_root.commitment), None, encode_sorted(body))
+    chain[1] = msgspec.structs.replace(signed_by_root, body=left.encode()).encode()
+    extra = msgspec.structs.replace(evidence, chain=sorted(chain.items()))
+    forged = msgspec.structs.replace(receipt, extra=msgspec.json.encode(extra))
+    with pytest.raises((Refused, Corrupted)):
+        check_with_ours(forged, Anchors())
+    with pytest.raises(audit.FAULTS, match="its body is missing"):
+        standalone.check_receipt(forged.to_text(), None)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

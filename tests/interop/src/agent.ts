@@ -30,9 +30,9 @@ const verbs: Record<string, (given: any) => unknown> = {
   decode: ({ entries }: { entries: string[] }) => ({
     entries: entries.map((entry) =>
       checked(() => {
-        const { commitment, leaf, body, key, signature, ...numbers } = decodeEntry(hex(entry));
+        const { commitment, leaf, body, remnant, key, signature, ...numbers } = decodeEntry(hex(entry));
         const hashes = { commitment: commitment.toString("hex"), leaf: leaf.toString("hex") };
-        return { body: body.toString(), key: key.toString("hex"), signature: signature.toString("hex"), ...hashes, ...numbers };
+        return { body: (remnant ?? body).toString(), key: key.toString("hex"), signature: signature.toString("hex"), ...hashes, ...numbers };
       }),
     ),
   }),

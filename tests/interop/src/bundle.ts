@@ -2,6 +2,7 @@
 // next of its stream and of authority.
 // What a bundle's rules say of who may do what is not replayed here: `deed verify --bundle` and verify.py do that.
 
+import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -15,6 +16,7 @@ export interface Verdict {
   entries: number;
   fingerprint: string;
   ids: number;
+  erased: number[];
 }
 
 interface Body {
@@ -28,7 +30,8 @@ interface Body {
 const AUTHORITY = new Set([
   ...["ledger.created", "ledger.history_reset", "ledger.clock_set", "ledger.term_started", "agent.invited"],
   ...["agent.invitation_revoked", "agent.registered", "agent.removed", "role.granted", "role.revoked"],
-  ...[ "key.delegated", "key.rotated", "key.revoked", "key.compromised", "checkpoint_key.rotated"],
+  ...["key.delegated", "key.rotated", "key.revoked", "key.compromised", "checkpoint_key.rotated"],
+  ...["entry.redaction_proposed", "entry.redacted"],
 ]);
 const REGISTERING = new Set(["agent.registered", "key.delegated", "key.rotated"]);
 const ENDING = new Set(["key.revoked", "key.compromised"]);
@@ -48,9 +51,43 @@ class Replay {
     return [...this.checkpoints.values()];
   }
 
-  learn(entry: Entry): void {
+  /** The erased entries that no redaction names so far: the id of the event, and the digest of the remnant. */
+  private readonly unnamed = new Map<number, string>();
+  private readonly proposals = new Map<number, { author: string; named: string }>();
+  readonly erased: number[] = [];
+
+  constructor(private readonly erasable: Set<string>) {}
+
+  /** Check that a redaction names each erased entry. */
+  end(): void {
+    need(this.unnamed.size === 0, `no redaction names what is left of entry ${[...this.unnamed.keys()][0]}`);
+  }
+
+  /** Root redacts alone, others what somebody else proposed. Who is a human is a rule, and not replayed here. */
+  private redact(entry: Entry, index: number, { kind, author, data }: Body): void {
+    if (entry.remnant !== null) {
+      need(this.erasable.has(kind) && !(kind === "key.rotated" && data.agent === "root"), `a ${kind} is never erased`);
+      const digest = createHash("sha256").update(entry.remnant).digest("hex");
+      this.unnamed.set(index, `event:${entry.commitment.toString("hex")} sha256:${digest}`);
+      this.erased.push(index);
+    }
+    const [at, named] = [Number(data.entry), `${data.event} ${data.remnant}`];
+    if (kind === "entry.redaction_proposed") {
+      this.proposals.set(at, { author, named });
+    } else if (kind === "entry.redacted") {
+      const proposal = this.proposals.get(at);
+      const isAllowed = author === "root" || (proposal?.named === named && proposal.author !== author);
+      need(isAllowed, `entry ${index} redacts what nobody else proposed`);
+      if (this.unnamed.get(at) === named) {
+        this.unnamed.delete(at);
+      }
+    }
+  }
+
+  learn(entry: Entry, index: number): void {
     const body = JSON.parse(entry.body.toString("utf8")) as Body;
     const { kind, author, data } = body;
+    this.redact(entry, index, body);
     const signing = entry.key.toString("hex");
     if (this.ledger === "") {
       need(kind === "ledger.created" && data.root === signing, "entry 0 is not signed by the root key it names");
@@ -143,11 +180,12 @@ export function checkBundle(folder: string): Verdict {
   const signer = keyOfVkey(vkey).publicKey.toString("hex");
   const checkpoint = openCheckpoint(text("checkpoint"), vkey);
   need(checkpoint.size === manifest.size, "checkpoint and manifest differ");
-  const replay = new Replay();
+  const { erasable } = JSON.parse(text("schemas.json")) as { erasable: string[] };
+  const replay = new Replay(new Set(erasable));
   const ids = new Set<string>();
   let fingerprint = "";
-  const learn = (entry: Entry): void => {
-    replay.learn(entry);
+  const learn = (entry: Entry, index: number): void => {
+    replay.learn(entry, index);
     fingerprint ||= hashOf(entry.key);
     ids.add(entry.commitment.toString("hex"));
   };
@@ -159,10 +197,11 @@ export function checkBundle(folder: string): Verdict {
       need(checkReceipt(receipt, data, vkey).index === index, "a proof is of another index");
       const entry = decodeEntry(data);
       need(isSigned(entry, pathOf(receipt)), `the signature of entry ${index} does not fit`);
-      learn(entry);
+      learn(entry, index);
     }
+    replay.end();
     need(replay.signers.includes(signer), "the checkpoint is signed by a key of no node");
-    return { size: checkpoint.size, entries: manifest.indexes.length, fingerprint, ids: ids.size };
+    return { size: checkpoint.size, entries: manifest.indexes.length, fingerprint, ids: ids.size, erased: replay.erased };
   }
   need(existsSync(join(folder, "tile")), "the bundle holds no log");
   const entries = entriesOfLog(folder, checkpoint.size);
@@ -170,10 +209,11 @@ export function checkBundle(folder: string): Verdict {
   entries.forEach((entry, index) => {
     const start = index - entry.batchIndex;
     need(isSigned(entry, entries.slice(start, start + entry.batchSize)), `the signature of entry ${index} does not fit`);
-    learn(entry);
+    learn(entry, index);
   });
+  replay.end();
   need(replay.signers.includes(signer), "the checkpoint is signed by a key of no node");
-  return { size: checkpoint.size, entries: entries.length, fingerprint, ids: ids.size };
+  return { size: checkpoint.size, entries: entries.length, fingerprint, ids: ids.size, erased: replay.erased };
 }
 
 /** The one of several nodes' keys that signed a note. */

@@ -27,7 +27,11 @@ export interface Proven {
   kind: string;
   data: unknown;
   body: string;
+  isErased: boolean;
 }
+
+/** The kinds that name a key of the log: nobody erases such an event, so one without its body is forged. */
+const NAMES_KEY = new Set(["ledger.created", "agent.invited", "agent.registered", "checkpoint_key.rotated"]);
 
 const bodyOf = (entry: Entry): Body => JSON.parse(entry.body.toString("utf8")) as Body;
 
@@ -49,6 +53,8 @@ function vkeyOf(chain: Map<number, Entry>, size: number, fingerprint: string): {
     need(batch.every((one) => one !== undefined), `the receipt lacks the batch of entry ${index}`);
     need(isSigned(entry, batch), `the signature of entry ${index} does not fit`);
     const { kind, author, stream, data } = bodyOf(entry);
+    const namesKey = NAMES_KEY.has(kind) || (kind === "key.rotated" && data.agent === "root");
+    need(entry.remnant === null || !namesKey, `entry ${index} names a key of the log, and its body is missing`);
     if (index === 0 || index >= size || author !== "root" || !["agent/root", "ledger"].includes(stream)) {
       continue;
     }
@@ -80,5 +86,6 @@ export function checkHandedOn(receipt: string, fingerprint: string): Proven {
   const body = bodyOf(entry);
   need(body.ledger === ledger, "the entry is of another ledger");
   const { author, kind, data: content } = body;
-  return { index, size, ledger, author, kind, data: content, body: entry.body.toString("utf8") };
+  const isErased = entry.remnant !== null; // then the receipt proves the id, and not the fields
+  return { index, size, ledger, author, kind, data: content, body: entry.body.toString("utf8"), isErased };
 }

@@ -91,10 +91,12 @@ export function possession(key: Key, ledger: string, agent: string): { public: s
   return { public: publicHex, proof: proof.toString("hex") };
 }
 
+/** A stored event. If its body was erased, `remnant` is what the entry holds, and `body` the body without its texts in there. */
 export interface Entry {
   commitment: Buffer;
   leaf: Buffer;
   body: Buffer;
+  remnant: Buffer | null;
   key: Buffer;
   signature: Buffer;
   batchIndex: number;
@@ -143,13 +145,26 @@ class Reader {
   }
 }
 
+const REMNANT = /^\{"redacted":"event:([0-9a-f]{64})"(?:,"version":"sha256:[0-9a-f]{64}")?,"body":(\{.*\})\}$/s;
+
+/** The commitment to what an entry holds, a body or the remnant of one, and the body. */
+function readStored(stored: Buffer): { commitment: Buffer; body: Buffer; remnant: Buffer | null } {
+  const text = stored.toString("utf8");
+  if (!text.startsWith('{"redacted":"event:')) {
+    return { commitment: commitmentTo(stored), body: stored, remnant: null };
+  }
+  const [, digits, body] = REMNANT.exec(text) ?? [];
+  need(digits !== undefined && body !== undefined, "a remnant is not in its one encoding");
+  return { commitment: Buffer.from(digits, "hex"), body: Buffer.from(body), remnant: stored };
+}
+
 export function decodeEntry(data: Buffer): Entry {
   need(data.length <= 49_152, "the entry is too large");
   const reader = new Reader(data);
   need(reader.take(1).readUInt8() === 0x9a, "the entry is no array of ten");
   need(reader.number() === 1, "the entry is of an unknown version");
   const start = reader.at;
-  const body = reader.bytes();
+  const stored = reader.bytes();
   const end = reader.at;
   const key = reader.bytes();
   need(reader.number() === 1, "the signature is of an unknown algorithm");
@@ -160,18 +175,18 @@ export function decodeEntry(data: Buffer): Entry {
   need(key.length === 32 && signature.length === 64, "key or signature has the wrong length");
   need(batchIndex < batchSize && batchSize <= 256, "its place in the batch is impossible");
   need(streamVersion > 0 && authorityVersion > 0, "its place in its stream or among authority is impossible");
-  const commitment = commitmentTo(body);
+  const { commitment, ...content } = readStored(stored);
   const leaf = leafHash(Buffer.concat([data.subarray(0, start), Buffer.from([0xc4, 32]), commitment, data.subarray(end)]));
   const added = { batchIndex, batchSize, acceptedMs, streamVersion, authorityVersion };
-  return { commitment, leaf, body, key, signature, ...added };
+  return { commitment, leaf, ...content, key, signature, ...added };
 }
 
-/** An entry from its bare form and its body, whose commitment must be the one there. */
-export function joinEntry(bare: Buffer, body: Buffer): Entry {
+/** An entry from its bare form and its body or remnant, whose commitment must be the one there. */
+export function joinEntry(bare: Buffer, stored: Buffer): Entry {
   const form = decodeEntry(bare);
-  const commitment = commitmentTo(body);
-  need(form.body.equals(commitment), "a body is not the one of its entry");
-  return { ...form, body, commitment, leaf: leafHash(bare) };
+  const content = readStored(stored);
+  need(form.body.equals(content.commitment), "a body is not the one of its entry");
+  return { ...form, ...content, leaf: leafHash(bare) };
 }
 
 /** Check an event's signature, which covers its batch: by its path there, or by all entries of the batch. */

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import tot_story
-from building import Ledger
+from building import Ledger, key_named
 from event_examples import EXAMPLES, PROTO
 
+from deedbook.ledger import limits
 from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.replay import PartialReplay
-from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.events.authority import RedactionProposed, RoleRevoked
+from deedbook.ledger.events.authority import (
+    CheckpointKeyRotated,
+    HistoryReset,
+    KeyRotated,
+    RedactionProposed,
+    RoleRevoked,
+)
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.handoff import HandoffCancelled
 from deedbook.ledger.events.remnant import ERASED, _erased_body, read_stored
@@ -220,6 +227,57 @@ def test_what_is_left_of_each_kind_is_read_again(kind: str) -> None:
         again, left = decode_body(raw)
         assert _erased_body(raw, left, mark) == raw
         assert (again.kind, again.stream, again.author) == (body.kind, body.stream, body.author)
+
+
+def test_rest_of_the_worst_body_that_is_admitted_fits_into_an_entry(ledger: Ledger) -> None:
+    """A mark that is longer than the texts would make the rest too large, so a short one takes its place."""
+    data = {"title": "title", "to": "bob", "reviewer": "rita", "notes": {"found": ["a"]}}
+    draft = Draft(stream="handoff/worst", kind="handoff.created", data=data)
+    body = body_of(draft, ledger=ledger.id, author="alice", at=ledger.clock.text(), salt="A" * 22)
+    count, rest = divmod(limits.body_size_max_bytes - len(body), len(b'"a",'))
+    body = body.replace(b'"a"', b'"a",' * count + b'"a"').replace(b'"title":"', b'"title":"' + b"t" * rest)
+    assert len(body) == limits.body_size_max_bytes
+    accepted = ledger.submit(sign([body], ledger.keys["alice"]))
+    assert ledger.refusal_of(lambda: ledger.submit(sign([body + b" "], ledger.keys["alice"]))).code == "TOO_LARGE"
+    version = ledger.handoff("worst").version
+    ledger.redact(accepted[0].index)
+    entry = decode_entry(entries_of(ledger.log)[accepted[0].index])
+    assert limits.body_size_max_bytes < len(entry.body) <= limits.remnant_size_max_bytes
+    assert ledger.event(accepted[0].index).data.title == "*"
+    assert ledger.handoff("worst").version == version
+    largest = msgspec.structs.replace(
+        entry,
+        batch_index=255,
+        batch_size=256,
+        accepted_ms=limits.clock_max_ms,
+        stream_version=2**63,
+        authority_version=2**63,
+    )
+    most = limits.remnant_size_max_bytes - len(entry.body)
+    assert len(largest.encode()) + most <= limits.entry_size_max_bytes
+    assert replayed(entries_of(ledger.log)).refused == {}
+
+
+def test_nobody_submits_what_looks_like_the_rest_of_a_body(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    ledger.redact(index)
+    left = decode_entry(entries_of(ledger.log)[index]).body
+    for body in (left, b'{"redacted":"event:"}'):
+        refused = ledger.refusal_of(lambda body=body: ledger.submit(sign([body], ledger.keys["alice"])))
+        assert refused.code == "UNKNOWN_FIELD"
+
+
+@pytest.mark.parametrize("kind", ["key.rotated", "checkpoint_key.rotated", "ledger.history_reset"])
+def test_events_on_which_keys_and_histories_rest_are_never_erased(ledger: Ledger, kind: str) -> None:
+    key = key_named("second")
+    proof = key.prove_possession(ledger.id, "root" if kind == "key.rotated" else "checkpoint")
+    data: Any = {
+        "key.rotated": KeyRotated(agent="root", key=key.public.hex(), proof=proof, reason=SECRET),
+        "checkpoint_key.rotated": CheckpointKeyRotated(key=key.public.hex(), proof=proof, reason=SECRET),
+        "ledger.history_reset": HistoryReset(abandoned_size=9, abandoned_root="1" * 64, reason=SECRET),
+    }[kind]
+    index = ledger.emit("root", "agent/root" if kind == "key.rotated" else "ledger", data).index
+    assert ledger.refusal_of(lambda: ledger.redaction(index)).code == "TRANSITION_NOT_ALLOWED"
 
 
 def test_process_that_was_open_goes_on_with_the_rewritten_file(ledger: Ledger) -> None:

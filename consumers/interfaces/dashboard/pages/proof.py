@@ -12,6 +12,7 @@ from deedbook.consumers.interfaces.dashboard.page import Download, Page, PageCon
 from deedbook.consumers.sdk import receipts
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.codec import check_strict, encode_base64
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.merkle import node_hash
@@ -26,12 +27,13 @@ def proof(context: PageContext) -> Page:
     """Return ``{"row", "entry", "body", "key", "path", "batch", "checkpoint", …}``: everything that a check needs.
 
     ``path`` and ``batch`` (None: the entry was submitted alone) are a leaf, the steps from it, and the root that
-    they lead to.
+    they lead to. If the body was erased (``is_erased``), ``body`` is what is left of it.
     """
     index = _index(context)
     receipt, checked = _taken(context, index)
     content, size = context.client.entry(index), checked.checkpoint.size
     entry, batch = decode_entry(content), None
+    stored = read_stored(entry.body)
     if entry.batch_size > 1:
         hashes = read_batch_path(context.client, index, entry)
         batch = ladder(entry.commitment, entry.batch_index, entry.batch_size, hashes)
@@ -39,7 +41,8 @@ def proof(context: PageContext) -> Page:
         "row": context.ask("catalog.show", id=str(index)),
         "entry": encode_base64(content),
         "bytes": len(content),
-        "body": check_strict(entry.body),
+        "body": check_strict(stored.raw),
+        "is_erased": stored.remnant is not None,
         "key": entry.key.hex(),
         "path": ladder(entry.leaf(), index, size, receipt.path),
         "batch": batch,

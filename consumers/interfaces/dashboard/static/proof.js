@@ -26,11 +26,14 @@ async function readEntry(bytes) {
     ends.push(at);
   }
   if (bytes[0] !== 0x9a || items.length !== 10) throw new Error("the entry is not an array of ten items");
-  const [version, body, key, algorithm, signature, position, size] = items;
+  const [version, stored, key, algorithm, signature, position, size] = items;
   if (version !== 1 || algorithm !== 1) throw new Error("the entry has an unknown version");
-  const commitment = await leafHash(pae("application/vnd.deedbook.event.v1+json", body));
+  const content = new TextDecoder("utf-8", { fatal: true }).decode(stored);
+  // In the place of an erased body is its id, and the body without its texts (proto/README.md §6.1).
+  const erased = /^\{"redacted":"event:([0-9a-f]{64})"(?:,"version":"sha256:[0-9a-f]{64}")?,"body":(\{.*\})\}$/s.exec(content);
+  const commitment = erased ? unhex(erased[1]) : await leafHash(pae("application/vnd.deedbook.event.v1+json", stored));
   const leaf = await leafHash(join(bytes.subarray(0, ends[0]), [0xc4, 32], commitment, bytes.subarray(ends[1])));
-  return { leaf, commitment, body, key, signature, position, size, event: JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)) };
+  return { leaf, commitment, key, signature, position, size, isErased: erased !== null, event: JSON.parse(erased ? erased[2] : content) };
 }
 
 // Climbs from a leaf along the drawn path (RFC 9162 §2.1.3.2), marks each step, and returns the root if all of it is right.
@@ -108,7 +111,11 @@ async function checkAll() {
   const outcomes = [...results.values()];
   if (outcomes.includes(false)) conclude("✕", "stop", "wrong", "This page proves nothing. Check the receipt with the command below, and tell whoever runs this server.");
   else if (outcomes.includes(null)) conclude("○", "wait", "signatures not checked", `The hashes are right. This browser has no Ed25519, so it did not check who signed them: use the command below.`);
-  else conclude("✓", "ok", "right", `Entry #${path.dataset.index} is in the log of ${Number(size).toLocaleString("en")} entries, with exactly the text on this page.`);
+  else {
+    const { isErased } = await readEntry(content), found = `Entry #${path.dataset.index} is in the log of ${Number(size).toLocaleString("en")} entries`;
+    if (isErased) conclude("✓", "wait", "right, but erased", `${found}. Its text was erased: nobody can check that the rest on this page is what the author signed.`);
+    else conclude("✓", "ok", "right", `${found}, with exactly the text on this page.`);
+  }
 }
 if (isHashable) checkAll();
 else conclude("○", "wait", "not checked", "This page came over plain http from another machine: there browsers offer no hash function. Use the command below.");
