@@ -40,7 +40,7 @@ readers_max: Final = 512
 
 # Blobs.
 blobs_size_max_bytes: Final = 64 * 1024**3  # All blobs of a ledger together.
-blob_size_max_bytes: Final = 1024**3
+blob_size_max_bytes: Final = 1024**3 + 1024**2  # 1 GiB of content, and what sealing adds.
 # The largest content that a program holds in memory as a whole: arguments, and files that importers read.
 content_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -26,14 +28,16 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.location import config_folder, project_path, resolved
 from deedbook.ledger.lifecycle.subject import sealed_too_late
+from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.seal.key_files import KeyFiles
 from deedbook.ledger.seal.reference import SealedReference, encode_texts, text_at, texts_max, with_references
 from deedbook.ledger.seal.sealed_blob import ByteSource, read_header, seal, unseal
 from deedbook.ledger.seal.token_keys import TokenKeys
+from deedbook.ledger.system.files import as_unavailable
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.author import Author
-    from deedbook.ledger.client.client import Client
+    from deedbook.ledger.client.client import Client, Progress
     from deedbook.ledger.seal.keys import KeyService
 
 D = TypeVar("D", bound=EventData)
@@ -122,17 +126,27 @@ def name_of(subject: str, erasure: Erasure | None) -> str:
 class Sealer:
     """Seals texts and blobs for one subject, as one author."""
 
-    def __init__(self, author: Author, keys: KeyService, ask: Ask, subject: str) -> None:
-        """Raises Refused: ``SUBJECT_ERASED``, ``INVALID_FIELD`` for a name that no subject can have."""
+    def __init__(self, author: Author, keys: KeyService, ask: Ask, subject: str, folder: Path) -> None:
+        """Write large ciphertext to a temporary file in ``folder``, because the upload begins with its hash.
+
+        The file has no name, so nothing of it remains after a crash, and it never has the clear text. Raises Refused:
+        ``SUBJECT_ERASED``, ``INVALID_FIELD`` for a name that no subject can have.
+        """
         self._author = author
+        self._folder = folder
         self._keys = keys
         self._subject = check_subject(subject)
         if erasure_of(ask, author.client, subject) is not None:
             raise sealed_too_late(subject)
 
-    def blob(self, source: ByteSource) -> str:
-        """Store the rest of a file as a sealed blob; return its ref. Raises: as ``KeyService.wrap``, ``put_blob``."""
-        return self._author.put_blob(b"".join(seal(source, self._subject, self._keys)))
+    def blob(self, source: ByteSource, progress: Progress = lambda _done, _total: None) -> str:
+        """Store the rest of a file as a sealed blob; return its ref.
+
+        Raises: as ``KeyService.wrap`` and ``Author.put_blob``. Unavailable: ``STORE_UNAVAILABLE``.
+        """
+        with as_unavailable(self._folder), TemporaryFile(dir=self._folder) as sealed:
+            sealed.writelines(seal(source, self._subject, self._keys))
+            return self._author.put_blob(sealed, progress)
 
     def texts(self, texts: list[str]) -> list[str]:
         """Return a sealed reference for each text; a text of nothing but references stays. Raises: as ``blob``."""
@@ -142,7 +156,7 @@ class Sealer:
         content = encode_texts(clear)
         if len(clear) > texts_max or len(content) > texts_max_bytes:
             raise Refused("TOO_LARGE", f"at most {texts_max} texts and {texts_max_bytes} bytes are sealed together")
-        ref = self.blob(io.BytesIO(content))
+        ref = self._author.put_blob(b"".join(seal(io.BytesIO(content), self._subject, self._keys)))
         sealed = {text: str(SealedReference(self._subject, ref, at)) for at, text in enumerate(clear)}
         return [sealed.get(text, text) for text in texts]
 
@@ -191,10 +205,7 @@ class Opener:
         """
         self._check_not_erased(reference.subject)
         if reference.ref not in self._contents:
-            if (size := self._client.blob_chunk(reference.ref, 0)[0]) > 2 * texts_max_bytes:
-                message = f"{reference.ref} has {size} bytes, too many for texts: its reference is wrong"
-                raise Refused("TOO_LARGE", message, ref=reference.ref, size=size)
-            source = io.BytesIO(self._client.get_blob(reference.ref))
+            source = _BlobSource(self._client.blob_chunks(reference.ref), 2 * texts_max_bytes)
             header = read_header(source)
             self._contents[reference.ref] = header.subject, b"".join(unseal(source, self._open_service(), header))
         subject, content = self._contents[reference.ref]
@@ -203,8 +214,12 @@ class Opener:
             raise Corrupted("VERIFICATION_FAILED", message, ref=reference.ref)
         return text_at(content, reference)
 
-    def content(self, source: ByteSource) -> Iterator[bytes]:
-        """Yield the content of a sealed blob, piece by piece. Raises: as ``text``."""
+    def content(self, ref: str) -> Iterator[bytes]:
+        """Yield the content of a sealed blob, piece by piece. Each piece is authentic; the end proves completeness.
+
+        Raises: as ``text``, and ``INVALID_FORMAT`` if the blob is not sealed.
+        """
+        source = _BlobSource(self._client.blob_chunks(ref), blob_size_max_bytes)
         header = read_header(source)
         self._check_not_erased(header.subject)
         yield from unseal(source, self._open_service(), header)
@@ -218,6 +233,31 @@ class Opener:
     def _check_not_erased(self, subject: str) -> None:
         if (erasure := self.erasure(subject)) is not None:
             raise erased(erasure)
+
+
+class _BlobSource:
+    """The chunks of a blob, read as a file."""
+
+    def __init__(self, chunks: Iterator[bytes], size_max_bytes: int) -> None:
+        self._chunks = chunks
+        self._buffer = b""
+        self._left = size_max_bytes
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes.
+
+        Raises Refused: ``TOO_LARGE``; as ``Client.blob_chunks``, which checks the hash at its end.
+        """
+        parts, wanted = [self._buffer], size - len(self._buffer)
+        while wanted > 0 and (chunk := next(self._chunks, None)) is not None:
+            parts.append(chunk)
+            wanted -= len(chunk)
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise Refused("TOO_LARGE", "this sealed blob is too large for texts: its reference is wrong")
+        content = b"".join(parts)
+        self._buffer = content[size:]
+        return content[:size]
 
 
 def erased(erasure: Erasure) -> Refused:

@@ -91,7 +91,7 @@ def read_header(source: ByteSource) -> Header:
     """
     raw = source.read(len(MAGIC))
     if raw != MAGIC:
-        raise Refused("INVALID_FORMAT", "this blob is not sealed: read it without --open")
+        raise Refused("INVALID_FORMAT", "this blob is not sealed: read it without --unseal")
     raw += (version := _exactly(source, 1))
     if version[0] != VERSION:
         message = f"this blob is sealed in version {version[0]}, and this software reads version {VERSION}: update it"

@@ -44,6 +44,7 @@ GROUPS: Final = {
     "delivery": "delivery",
     "nodes": "nodes",
     "floods": "floods",
+    "seal": "sealing",
     "scaling": "scaling",
     "cli": "starting",
     "pages": "pages",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from deedbook.consumers.auditor.bundle_ledger import BundleLedger
     from deedbook.consumers.interfaces.cli.sealed_texts import SealedTexts
-    from deedbook.consumers.sdk.sealer import Sealer
+    from deedbook.consumers.sdk.sealer import Opener, Sealer
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.client.client import Client
     from deedbook.ledger.client.local_reader import Views
@@ -141,9 +141,8 @@ class App(ReadingApp):
         if not self.names_sealed or SEALED not in msgspec.json.encode(answer):
             return answer
         if self._sealed is None:
-            opener = load("..sdk.sealer:Opener")(self.client(), self.subject_keys, self.ledger().query_with)
             texts = load("sealed_texts:SealedTexts")
-            self._sealed = texts(opener, unseals=self.unseals, as_json=self.as_json)
+            self._sealed = texts(self.opener(), unseals=self.unseals, as_json=self.as_json)
         return self._sealed.shown(answer)
 
     def subject_keys(self) -> KeyService:
@@ -154,8 +153,14 @@ class App(ReadingApp):
 
     def sealer(self, subject: str) -> Sealer:
         """Return what seals for a subject, as the acting agent."""
-        sealer: Sealer = load("..sdk.sealer:Sealer")(self.author(), self.subject_keys(), self.query_with, subject)
+        make, home = load("..sdk.sealer:Sealer"), self.settings().home
+        sealer: Sealer = make(self.author(), self.subject_keys(), self.query_with, subject, home)
         return sealer
+
+    def opener(self) -> Opener:
+        """Return what opens sealed content with the keys of this user."""
+        opener: Opener = load("..sdk.sealer:Opener")(self.client(), self.subject_keys, self.ledger().query_with)
+        return opener
 
     def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Say in an answer from signed entries what the witnesses that this folder names cosigned of its log."""

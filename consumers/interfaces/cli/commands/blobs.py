@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Command, Group, unavailable
+from deedbook.consumers.interfaces.cli.arguments import seal_option
 from deedbook.consumers.interfaces.cli.named_file import check_free, file_exists, force_option
 from deedbook.consumers.interfaces.cli.output import print_fields, print_table, show_page, when
 from deedbook.consumers.interfaces.cli.progress import progress
@@ -23,7 +24,7 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.limits import blob_chunk_bytes, blob_size_max_bytes
 from deedbook.ledger.log.blobs import BlobView, check_blob, page_blobs_max
 from deedbook.ledger.log.expiry import drop_unreferenced
-from deedbook.ledger.system.files import open_regular, read_chunks
+from deedbook.ledger.system.files import as_unavailable, create_exclusively, open_regular, read_chunks, replacing
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client, Progress
@@ -37,31 +38,37 @@ def blob() -> None:
     """Store content that is too large for an event. Events reference it by its hash."""
 
 
-@blob.command(cls=Command)
+@blob.command(cls=Command, params=[seal_option("The blob is")])
 @click.argument("file", metavar="FILE|-")
-def put(app: App, file: str) -> None:
+def put(app: App, file: str, seal: str | None) -> None:
     """Store FILE, or standard input, and print its reference.
 
     A blob has at most 1 GiB. To continue an interrupted upload, call this again. A blob that no event references
-    within 24 hours is deleted. Text that holds a secret is refused.
+    within 24 hours is deleted. Text that holds a secret is refused, but may be sealed. A sealed upload that was
+    interrupted begins again.
     """
-    author = app.author()
+    store = app.author().put_blob if seal is None else app.sealer(seal).blob
     with _open_content(file) as content, progress("storing", is_shown=not app.as_json) as step:
-        ref = author.put_blob(content, step)
+        content.seek(0)
+        ref = store(content, step)
         size = content.seek(0, os.SEEK_END)
-    app.show("blob", {"ref": ref, "size": size}, ref)
+    app.show("blob", {"ref": ref, "size": size} | ({} if seal is None else {"subject": seal}), ref)
 
 
-@blob.command(cls=Command)
+@blob.command(cls=Command, unseals=True)
 @click.argument("ref")
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
 @force_option
 def get(app: App, ref: str, out: Path | None, *, force: bool) -> None:
     """Check a blob's hash, then print it or write it to FILE.
 
-    With -o it is fetched into FILE.HASH.part first. An interrupted download continues there.
+    With -o it is fetched into FILE.HASH.part first. An interrupted download continues there. With --unseal it begins
+    again, and the part is a hidden file.
     """
     client = app.client()
+    if app.unseals:
+        _unseal(app, ref, out, force=force)
+        return
     if out is None:
         if app.as_json:
             raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
@@ -140,6 +147,28 @@ def _open_content(file: str) -> Iterator[BinaryIO]:
                 yield copy
     except OSError as error:
         raise Refused("NOT_FOUND", f"{file} cannot be read: {error.strerror}", path=file) from error
+
+
+def _unseal(app: App, ref: str, out: Path | None, *, force: bool) -> None:
+    """Print the content of a sealed blob, or write it to ``out``, which has it completely or not at all.
+
+    Each piece that is printed is authentic. If the blob was cut, the command fails after the last one.
+    """
+    pieces = app.opener().content(ref)
+    if out is None:
+        if app.as_json:
+            raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
+        sys.stdout.buffer.writelines(pieces)
+        return
+    check_free(out, force=force)
+    with as_unavailable(out):
+        try:
+            with (replacing if force else create_exclusively)(out) as file:
+                file.writelines(pieces)
+                size = file.tell()
+        except FileExistsError as error:  # another process made it meanwhile
+            raise file_exists(out) from error
+    app.show("blob", {"ref": ref, "size": size, "file": str(out)}, f"{size} bytes in {out}")
 
 
 def retention_text(view: BlobView) -> str:

@@ -15,6 +15,7 @@ from calling import Deed, Place
 from soft_token import LABEL, make_soft_token
 
 from deedbook.consumers.interfaces.cli.commands import seals
+from deedbook.ledger.seal.sealed_blob import message_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +117,42 @@ def test_a_secret_may_be_sealed(own: Deed) -> None:
     own.refuses("SECRET_DETECTED", "session", "finding", "s", secret, "--as", "a")
     own("session", "finding", "s", secret, "--seal", "carol", "--as", "a")
     assert secret in own("session", "show", "s", "--unseal", "--as", "a")
+
+
+@pytest.mark.served
+def test_a_sealed_blob_comes_back(deed: Deed, tmp_path: Path) -> None:
+    subject = f"carol-{os.urandom(4).hex()}"
+    deed("seal", "create", subject, "--as", "a")
+    file, out = tmp_path / "file", tmp_path / "out"
+    file.write_bytes(os.urandom(2 * message_size_bytes + 5))
+    stored = deed.data("blob", "put", file, "--seal", subject, "--as", "a")
+    assert (stored["size"], stored["subject"]) == (file.stat().st_size, subject)
+    deed("blob", "get", stored["ref"], "--unseal", "-o", out, "--as", "b")
+    assert out.read_bytes() == file.read_bytes()
+    deed.refuses("FILE_EXISTS", "blob", "get", stored["ref"], "--unseal", "-o", out, "--as", "b")
+    deed("blob", "get", stored["ref"], "-o", tmp_path / "sealed", "--as", "b")
+    assert (tmp_path / "sealed").read_bytes().startswith(b"DEEDSEAL")
+    plain = deed("blob", "put", file, "--as", "a").strip()
+    deed.refuses("INVALID_FORMAT", "blob", "get", plain, "--unseal", "-o", tmp_path / "plain", "--as", "b")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "out", "sealed"]
+
+
+def test_a_damaged_or_cut_blob_leaves_no_file(own: Deed, tmp_path: Path) -> None:
+    own("seal", "create", "carol", "--as", "a")
+    file, out = tmp_path / "file", tmp_path / "out"
+    file.write_bytes(os.urandom(2 * message_size_bytes))
+    for name, damage in (
+        ("cut", lambda content: content[: -message_size_bytes // 2]),
+        ("changed", lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]),
+    ):
+        ref = own("blob", "put", file, "--seal", "carol", "--as", "a").strip()
+        (stored,) = [path for path in own.home.glob("blobs/**/*") if path.name == ref.removeprefix("blake3:")]
+        stored.chmod(0o600)
+        stored.write_bytes(damage(stored.read_bytes()))
+        said = own.run("blob", "get", ref, "--unseal", "-o", out, "--as", "a")
+        assert said.err.startswith(("VERIFICATION_FAILED", "CORRUPTED")), (name, said.err)
+        assert not out.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
 @pytest.mark.usefixtures("cheap_passphrases")
