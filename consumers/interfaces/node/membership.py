@@ -308,21 +308,20 @@ class Membership:
 
     async def erase(self) -> None:
         """While this node leads, replace a stream that holds an erased body, and delete the replaced ones."""
-        version, cleared = -1, 0
+        erased, cleared = 0, 0
         while True:
-            size = self._watcher.size
+            await asyncio.sleep(follow_every_s)
             generation = self._replica.generation
-            if self.leads and generation is not None:
-                with self._replica.log.snapshot() as snapshot:
-                    known, version = version, snapshot.head.authority_version if snapshot.head else 0
-                if version != known and self._replica.holds_erased:
+            if not self.leads or generation is None:
+                continue
+            before, erased = erased, self._replica.erased_count()
+            if erased > generation.redactions:
+                if erased == before:  # one new stream is enough for several redactions in a row
                     # As for a damaged stream: nobody publishes to the next one before it holds the whole log.
                     self._observations.put_nowait(StreamDamaged(HOLDS_ERASED))
-                    version = -1
-                elif generation.number != cleared:
-                    await self._replica.delete_erased()
-                    cleared = generation.number
-            await self._watcher.wait_beyond(size, follow_every_s)
+            elif generation.number != cleared:
+                await self._replica.delete_erased()
+                cleared = generation.number
 
     async def do_duties(self) -> None:
         """Carry out the duties of steps one after the other, until cancelled."""

@@ -37,6 +37,7 @@ gather_s: Final = 0.002
 scrub_pause_s: Final = 0.5
 scrub_every_s: Final = 3600.0
 retry_pause_s: Final = 1.0
+erasures_gather_s: Final = 0.5
 rebuild_pause_max_s: Final = 600.0
 generations_tried_max: Final = 16
 
@@ -60,7 +61,7 @@ class Publishing:
         self._nats: NatsClient | None = None
         self._publisher: StreamPublisher | None = None
         self._rebuild_pause_s = 0.0
-        self._erased = -1, 0
+        self._erased = -1, 0, 0.0
         self._cleared = 0
         # Locked while the stream is opened, rebuilt or published to: three tasks do that.
         self._lock = asyncio.Lock()
@@ -91,7 +92,7 @@ class Publishing:
             publisher = self._started()
             try:
                 async with self._lock:
-                    if self._erased_count() > self._generation.redactions:
+                    if self._erased_count() > self._generation.redactions and self._is_gathered():
                         await self._open_next(_holds_erased(), is_fault=False)
                         continue
                     count = await publisher.publish_next()
@@ -183,8 +184,12 @@ class Publishing:
         with self._outbox.log.snapshot() as snapshot:
             version = snapshot.head.authority_version if snapshot.head else 0
             if version != self._erased[0]:
-                self._erased = version, erased_count(snapshot)
+                self._erased = version, erased_count(snapshot), time.monotonic()
         return self._erased[1]
+
+    def _is_gathered(self) -> bool:
+        """Whether no redaction came for a while: one new stream is enough for several in a row."""
+        return time.monotonic() - self._erased[2] >= erasures_gather_s
 
     async def _delete_erased(self) -> None:
         """Delete the streams before this one that hold an erased body: this one holds the whole log now."""

@@ -19,6 +19,7 @@ import nkeys
 from nacl import utils
 from nats.aio.client import Client as NatsClient
 
+from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
@@ -142,6 +143,7 @@ class Recovery(AsyncResource):
         if pending:
             raise _damaged(history, history.stream_size + 1, size - first)
         sweep_files(self.log)
+        finish_erasures(self.log)
         return size - first
 
     def contradicted(self) -> list[TrustRecord]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
-from erasing import SECRET, files_with, redact
+from erasing import SECRET, files_with, signed_redaction
+from faults import is_long_run, times
 from three_nodes import Nodes, eventually
 
 from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.session import SessionStarted, UnknownLogged
 from deedbook.ledger.format.identity import open_key
 from deedbook.ledger.home.home import Home
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(3600)
 
 
 @pytest.fixture
@@ -35,24 +41,35 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
         nodes.end()
 
 
-def log_secret(nodes: Nodes) -> int:
-    """Let an agent log a secret over the bus, and wait until every node has it."""
+def log_secret(nodes: Nodes, secret: str = SECRET) -> int:
+    """Let an agent log a secret over the bus, and wait until every node that runs has it."""
     name = nodes.scene.agents[0]
     key = open_key(Home(nodes.folder / "clients").key_file(name))
     with nodes._client(name) as client:
         author = Author(client, name, lambda _: key)
-        author.emit(Draft(stream="session/secret", data=SessionStarted()))
-        unknown = UnknownLogged(unknown=f"is the password {SECRET}?")
-        index = author.emit(Draft(stream="session/secret", data=unknown))[0].index
+        stream = f"session/{secret.replace(' ', '-')}"
+        author.emit(Draft(stream=stream, data=SessionStarted()))
+        unknown = UnknownLogged(unknown=f"is the password {secret}?")
+        index = author.emit(Draft(stream=stream, data=unknown))[0].index
     eventually(lambda: all(nodes._size(name) > index for name in nodes.names), "every node has the secret")
     return index
 
 
-def redact_over_the_bus(nodes: Nodes, index: int) -> None:
-    """Let root erase an entry."""
+def begin_redaction(nodes: Nodes, index: int) -> threading.Thread:
+    """Let root erase an entry, and send this until it is acknowledged."""
     root = open_key(Home(nodes.scene.homes["node"]).key_file(ROOT))
     with nodes._client(nodes.scene.agents[0]) as client:
-        redact(client, index, root)
+        submission = signed_redaction(client, index, root)
+
+    def submit() -> None:
+        while True:
+            with contextlib.suppress(Unavailable), nodes._client(nodes.scene.agents[0]) as client:
+                client.submit(submission)
+                return
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    return thread
 
 
 def test_redaction_clears_every_file_of_three_nodes_also_of_one_that_was_away(nodes: Nodes) -> None:
@@ -61,14 +78,33 @@ def test_redaction_clears_every_file_of_three_nodes_also_of_one_that_was_away(no
         assert all(files_with(nodes.scene.homes[name] / "bus") for name in nodes.names)
         away = next(name for name in nodes.names if name != nodes.leader())
         nodes.kill(away)
-        redact_over_the_bus(nodes, index)
+        begin_redaction(nodes, index).join()
         others = [nodes.scene.homes[name] for name in nodes.names if name != away]
-        eventually(
-            lambda: not any(files_with(home) for home in others), f"no file holds it: {[*map(files_with, others)]}"
-        )
+        eventually(lambda: not any(map(files_with, others)), "no file of the others holds it")
         nodes.progress(5)
         nodes.start(away)
         nodes.progress(5)
         nodes.whole()
         eventually(lambda: not files_with(nodes.folder), "no file holds it")
     nodes.settle("redaction while a node was away")
+
+
+@pytest.mark.skipif(not is_long_run, reason="three nodes and their servers: made by `make faults`")
+@pytest.mark.parametrize("is_leader_alone", [True, False], ids=["the leader", "all"])
+def test_nodes_that_are_killed_during_redactions_erase_whole(nodes: Nodes, *, is_leader_alone: bool) -> None:
+    chance, count = random.Random(f"erasing/{is_leader_alone}"), times(1, 0.4)
+    for number in range(count):
+        secret = f"{SECRET} {number:03} of several"
+        with nodes.work():
+            redacting = begin_redaction(nodes, log_secret(nodes, secret))
+            time.sleep(chance.uniform(0, 4))
+            killed = [nodes.leader()] if is_leader_alone else nodes.names
+            nodes.kill(*killed)
+            if is_leader_alone:
+                nodes.other_leader(killed[0])
+            nodes.start(*killed)
+            redacting.join()
+            nodes.progress(3)
+            nodes.whole()
+            eventually(lambda secret=secret: not files_with(nodes.folder, secret), "no file holds it")
+    nodes.settle(f"kill -9 of {'the leader' if is_leader_alone else 'all nodes'} during a redaction", count)
