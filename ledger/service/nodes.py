@@ -3,13 +3,14 @@
 The lease is a key of a key-value bucket; a node replaces it by compare-and-set on its revision. The chunks of a blob
 are messages of a stream; the last message on a subject counts. A node writes the first chunk last. So a blob with a
 first chunk is whole, unless a node wrote wrong content. A node that publishes an entry first corrects the chunks of the
-blobs that it refers to.
+blobs that it refers to. An erased blob has a message that says so in place of its first chunk, for nodes that come to
+an entry that refers to it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import BinaryIO, Final
 
 import msgspec
@@ -30,6 +31,7 @@ from deedbook.ledger.system.files import read_chunks
 
 _KEY: Final = "lease"
 _CHUNKS: Final = "Deedbook-Chunks"
+_ERASED: Final = "Deedbook-Erased"
 answer_wait_s: Final = 1.0
 """The wait for an answer before the node asks again: servers drop requests while they elect a leader."""
 
@@ -140,6 +142,35 @@ class BlobStream:
                 await self._put(ref, 0, first, count)
         self._whole.add(ref)
 
+    async def erase(self, refs: Collection[str]) -> None:
+        """Let the stream hold none of these blobs, but say that they were erased.
+
+        If it holds one, it is deleted whole, because servers keep the content of a deleted message in other files, too
+        (``bus.stream``); the caller then puts the other blobs again. Raises Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        if not refs:
+            return
+        await self._make()
+        with bus_errors("erasing blobs"):
+            firsts = [await self._find(ref, 0) for ref in sorted(refs)]
+            if any(first is not None and not _says_erased(first) for first in firsts):
+                manager = self._client().jetstream(timeout=limits.request_timeout_s)
+                await manager.delete_stream(subjects.blob_stream_name(self._ledger))
+                # If we crash here, the others wait for their blobs until this is called again.
+                await self._make()
+                firsts = [None] * len(firsts)
+            for ref, first in zip(sorted(refs), firsts, strict=True):
+                if first is None:
+                    subject = subjects.blob_subject(self._ledger, ref, 0)
+                    await self._client().jetstream().publish(subject, b"", headers={_ERASED: "1"})
+        self._whole |= {*refs}
+
+    async def is_erased(self, ref: str) -> bool:
+        """Return whether the stream says that a blob was erased. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+        with bus_errors(f"reading blob {ref}"):
+            first = await self._find(ref, 0)
+        return first is not None and _says_erased(first)
+
     def forget(self) -> None:
         """Forget which blobs the stream holds: it may be another stream now."""
         self._whole.clear()
@@ -215,6 +246,10 @@ class BlobStream:
                     deny_purge=True,
                 )
                 await manager.add_stream(config)
+
+
+def _says_erased(stored: RawStreamMsg) -> bool:
+    return _ERASED in (stored.headers or {})
 
 
 def _is_chunk(stored: RawStreamMsg | None, chunk: bytes, count: int) -> bool:

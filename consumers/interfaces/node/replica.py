@@ -37,6 +37,7 @@ from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.lifecycle.authority import is_node
+from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import put_restored
 from deedbook.ledger.replication.role import NodeTerm, OwnLog
@@ -269,7 +270,7 @@ class Replica:
         return signed, len(entries)
 
     async def _fetch(self, ref: str) -> None:
-        if not self.log.blobs.is_whole(ref):
+        if not (self.log.blobs.is_whole(ref) or await self._blobs.is_erased(ref)):
             with TemporaryFile() as file:
                 await self._blobs.get(ref, file)
                 chunks = read_chunks(file, limits.blob_chunk_bytes)
@@ -365,6 +366,9 @@ class Replica:
     async def _put_blobs(self) -> None:
         """Put every local blob that the log refers to into the stream of blobs, which may be lost, too."""
         self._blobs.forget()
+        with self.log.snapshot() as snapshot:
+            erased = erased_blobs(snapshot.redactions().values())
+        await self._blobs.erase(erased)
         start = 0
         while entries := self._entries(start):
             for ref in _refs(entries):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from blake3 import blake3
+from erasing import SECRET, files_with
 
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
@@ -103,5 +104,29 @@ def test_a_blob_that_the_stream_has_is_not_sent_again_unless_it_was_lost(
             first.forget()
             await BlobStream(lambda: node, bus.ledger, 1).put(REF, log.blobs)
             assert len(written) == len(set(written)) > 1
+
+    asyncio.run(run())
+
+
+def test_an_erased_blob_is_in_no_file_of_the_server_and_other_nodes_do_not_wait_for_it(bus: Bus, log: Log) -> None:
+    secret = SECRET.encode() * 10_000
+    ref = f"blake3:{blake3(secret).hexdigest()}"
+    put_restored(log.blobs, secret)
+
+    async def run() -> None:
+        async with bus.connect() as node:
+            leader, follower = (BlobStream(lambda: node, bus.ledger, 1) for _ in range(2))
+            for blob in (ref, REF):
+                await leader.put(blob, log.blobs)
+            assert files_with(bus.server.folder)
+            assert not await follower.is_erased(ref)
+            for _ in range(2):
+                leader.forget()
+                await leader.erase({ref})
+                for blob in (ref, REF):
+                    await leader.put(blob, log.blobs)
+                assert files_with(bus.server.folder) == []
+                assert (await follower.is_erased(ref), await follower.is_erased(REF)) == (True, False)
+                assert await follower.get(REF) == CONTENT
 
     asyncio.run(run())
