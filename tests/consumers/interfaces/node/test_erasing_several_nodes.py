@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from erasing import SECRET, files_with, signed_redaction
@@ -47,7 +48,7 @@ def log_secret(nodes: Nodes, secret: str = SECRET) -> int:
     key = open_key(Home(nodes.folder / "clients").key_file(name))
     with nodes._client(name) as client:
         author = Author(client, name, lambda _: key)
-        stream = f"session/{secret.replace(' ', '-')}"
+        stream = f"session/{uuid4().hex}"  # not the secret's: names stay
         author.emit(Draft(stream=stream, data=SessionStarted()))
         unknown = UnknownLogged(unknown=f"is the password {secret}?")
         index = author.emit(Draft(stream=stream, data=unknown))[0].index
