@@ -10,7 +10,6 @@ from deedbook.consumers.sdk.redaction import plan_erasure
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
 from deedbook.ledger.events.authority import EntryRedacted
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
-from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
@@ -23,13 +22,10 @@ SECRET: Final = "correct-horse-battery-staple"
 
 
 def files_with(folder: Path, text: str = SECRET) -> list[str]:
-    """Return the files below a folder whose raw bytes hold a text, while other processes make and delete files.
-
-    Not the views: the tests of projections search these.
-    """
+    """Return the files below a folder whose raw bytes hold a text, while other processes make and delete files."""
     held: list[str] = []
     for parent, _, names in os.walk(folder):
-        for path in (Path(parent, name) for name in names if not name.startswith(VIEWS_FILE)):
+        for path in (Path(parent, name) for name in names):
             try:
                 is_held = path.is_file() and text.encode() in path.read_bytes()
             except FileNotFoundError:

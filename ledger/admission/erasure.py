@@ -27,6 +27,7 @@ from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant
 from deedbook.ledger.lifecycle import handoff, tot
 from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
 from deedbook.ledger.log.keys import NOT_REPLAYED, REWRITE_KEY, skipped_key
 from deedbook.ledger.log.log import Log
@@ -98,7 +99,7 @@ def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:
 
 
 def finish_erasures(log: Log, progress: Callable[[int, int], None] = lambda _done, _total: None) -> None:
-    """Rewrite the file of a log that still holds an erased body; else do nothing.
+    """Delete erased blobs, and rewrite the file of a log that still holds an erased body; else do nothing.
 
     Raises Unavailable: ``STORE_FULL``. Corrupted: the log is damaged. It is then as before, and still marked.
     """
@@ -109,6 +110,9 @@ def finish_erasures(log: Log, progress: Callable[[int, int], None] = lambda _don
     with log.snapshot() as snapshot:
         if not snapshot.needs_rewriting():
             return
+        blobs = erased_blobs(snapshot.redactions().values())
+    if blobs:
+        log.blobs.remove(blobs)
     rewrite(log, compute)
 
 

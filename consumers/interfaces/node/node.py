@@ -185,7 +185,7 @@ class Node(AsyncResource):
         self._nats = await self._connect(self._server)
         self._parts.push_async_callback(self._disconnect)
         self._watcher = LogWatcher(self.client.log)
-        self._start_threads({"erased bodies": partial(erase_bodies, self.client.log)}, self._parts)
+        self._start_threads({"erased bodies": partial(erase_bodies, self.client, reader)}, self._parts)
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
         discovery = Discovery(ledger, lambda: self._service.role, self.metrics)
         self._start_tasks(

@@ -23,7 +23,7 @@ from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
 from deedbook.consumers.sdk.llm.model import configured_client
 from deedbook.consumers.sdk.service import service_author
-from deedbook.ledger.admission.erasure import finish_erasures
+from deedbook.ledger.admission.erasure import erased_count, finish_erasures
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.home.location import CHAINS_FILE, project_path
 from deedbook.ledger.home.trust import actions_of, check_chains
@@ -51,23 +51,38 @@ def _drop_blobs(entries: Log, stop: threading.Event) -> None:
         stop.wait(blobs_interval_s)
 
 
-def erase_bodies(entries: Log, stop: threading.Event) -> None:
-    """Rewrite the log's file soon after each redaction, whoever admitted it; submissions wait meanwhile.
+def erase_bodies(client: LocalClient, reader: Reader, stop: threading.Event) -> None:
+    """Clear this node's files soon after each redaction, whoever admitted it; submissions wait meanwhile.
 
     A process that is killed leaves the log marked, or its former file beside it: the next round or start goes on.
     """
+    entries, known = client.log, 0
     while not stop.is_set():
         announced = entries.announced or 0
         with entries.snapshot() as snapshot:
-            size, is_marked = snapshot.size, snapshot.needs_rewriting()
+            size, is_marked, erased = snapshot.size, snapshot.needs_rewriting(), erased_count(snapshot)
         if is_marked:
             begun_s = time.monotonic()
             finish_erasures(entries)
             duration_s = round(time.monotonic() - begun_s, 3)
-            log.info("rewrote the log's file without an erased body", entries=size, duration_s=duration_s)
+            log.info("rewrote the log's file without erased bodies", entries=size, duration_s=duration_s)
         else:
             remove_old(entries.tables.path)
+        if erased > known:
+            _forget_erased(client, reader)
+            known = erased
         entries.wait(announced, erasures_interval_s)
+
+
+def _forget_erased(client: LocalClient, reader: Reader) -> None:
+    """Fold this node's views again, if it has any, and delete its caches, which only save time."""
+    with reader.store.reading() as reading:
+        is_folded = any(version.position for version in reading.view_versions())
+    if is_folded:
+        reader.answer("catalog.find", {"limit": 1})
+    store, home = client.trust_store, client.settings.home
+    for path in (store.authority_file, store.audit_file, *(home / "cache").rglob("*.json")):
+        path.unlink(missing_ok=True)
 
 
 def workers_of(client: LocalClient, reader: Reader, metrics: Metrics | None = None) -> dict[str, Work]:

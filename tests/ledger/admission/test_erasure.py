@@ -28,8 +28,9 @@ from deedbook.ledger.events.authority import (
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.handoff import HandoffCancelled
 from deedbook.ledger.events.remnant import ERASED, _erased_body, read_stored
-from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.events.session import FindingLogged, SessionStarted, ToolUsed
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
+from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.log.log import Log
 
 if TYPE_CHECKING:
@@ -301,3 +302,18 @@ def test_each_message_of_a_search_can_be_erased(ledger: Ledger) -> None:
     erased = [index for index in range(before) if ledger.event(index).erased]
     assert len(erased) > 10
     assert replayed(entries_of(ledger.log)).refused == {}
+
+
+def test_blob_that_is_erased_with_an_entry_is_in_no_file(ledger: Ledger) -> None:
+    ref = ledger.put_blob("alice", SECRET.encode() * 100)
+    other = ledger.put_blob("alice", b"something else")
+    ledger.emit("alice", "session/s", SessionStarted())
+    for blob in (other, ref):
+        used = ToolUsed(tool="cat", purpose=f"a file (kept: {blob})")
+        index = ledger.emit("alice", "session/s", used).index
+    assert files_with(ledger.home.path, SECRET)
+    ledger.emit(ROOT, "ledger", ledger.redaction(index, blobs=[ref]))
+    finish_erasures(ledger.log)
+    assert files_with(ledger.home.path, SECRET) == []
+    assert ledger.log.blobs.find(ref) is None
+    assert ledger.log.blobs.get(other) == b"something else"

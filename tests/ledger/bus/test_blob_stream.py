@@ -111,7 +111,7 @@ def test_a_blob_that_the_stream_has_is_not_sent_again_unless_it_was_lost(
 def test_an_erased_blob_is_in_no_file_of_the_server_and_other_nodes_do_not_wait_for_it(bus: Bus, log: Log) -> None:
     secret = SECRET.encode() * 10_000
     ref = f"blake3:{blake3(secret).hexdigest()}"
-    put_restored(log.blobs, secret)
+    put_restored(log.blobs, ref, [secret])
 
     async def run() -> None:
         async with bus.connect() as node:
@@ -127,6 +127,6 @@ def test_an_erased_blob_is_in_no_file_of_the_server_and_other_nodes_do_not_wait_
                     await leader.put(blob, log.blobs)
                 assert files_with(bus.server.folder) == []
                 assert (await follower.is_erased(ref), await follower.is_erased(REF)) == (True, False)
-                assert await follower.get(REF) == CONTENT
+                assert await content_of(follower) == CONTENT
 
     asyncio.run(run())
