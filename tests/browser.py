@@ -1,7 +1,8 @@
 """A real browser: Debian's Chromium by its own driver, with nothing fetched from anywhere but 127.0.0.1.
 
 Pages are asked by the debugging protocol, which their content security policy does not bind; what looks for faults of
-accessibility runs in a world of its own beside each page, so the page's own rules are never loosened for it.
+accessibility runs in a world of its own beside each page, so the page's own rules are never loosened for it. What is
+asked of a page in every browser is a method of ``PageChecks``; ``firefox`` has the other browser.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeVar
 
 import pytest
 from selenium import webdriver
@@ -39,6 +41,7 @@ __all__ = [
     "Browser",
     "Keys",
     "Look",
+    "PageChecks",
     "Shown",
     "let_in",
     "missing_program",
@@ -104,11 +107,54 @@ def missing_program() -> str:
     return ""
 
 
-class Browser:
-    """One Chromium with a profile of its own in ``folder``; ends with its block."""
+class PageChecks(ABC):
+    """A browser that pages are judged in: how it is asked is its own, what is asked is equal in all."""
 
     url: str
     """Where the dashboard is that it was let into."""
+
+    @abstractmethod
+    def look(self, look: Look) -> None:
+        """Be so wide, and like these colours."""
+
+    @abstractmethod
+    def open(self, address: str) -> None:
+        """Go to an address and wait until it is loaded."""
+
+    @abstractmethod
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression of JavaScript in the page; a promise is waited for."""
+
+    @abstractmethod
+    def problems(self) -> list[str]:
+        """Return what the console said since this was last asked: errors of scripts, of the policy, of loading."""
+
+    @abstractmethod
+    def run_axe(self, axe: str, expression: str) -> str:
+        """Return the text that an expression about axe-core, whose source is given, comes to beside the page of now."""
+
+    def accessibility_faults(self) -> list[str]:
+        """Return what hinders people in the page of now, by axe-core."""
+        faults: list[str] = json.loads(self.run_axe(self._axe, _RULES))
+        return faults
+
+    def overflow(self) -> list[str]:
+        """Return the elements that stick out of the window to the right without a scroll area of their own."""
+        return list(self.evaluate(_WIDER))
+
+    def unreadable(self) -> list[str]:
+        """Return the texts of the page of now that are shown too small to read, and a header that takes too much."""
+        return list(self.evaluate(_SMALLER))
+
+    @cached_property
+    def _axe(self) -> str:
+        from node_packages import install
+
+        return (install(AXE, "axe") / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+class Browser(PageChecks):
+    """One Chromium with a profile of its own in ``folder``; ends with its block."""
 
     def __init__(self, folder: Path) -> None:
         """Start it. Without it the tests are not run, and say so."""
@@ -195,28 +241,13 @@ class Browser:
         """Return what the console said since this was last asked: errors of scripts, of the policy, of loading."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "DEBUG"]
 
-    @cached_property
-    def _axe(self) -> str:
-        from node_packages import install
-
-        return (install(AXE, "axe") / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
-
-    def accessibility_faults(self) -> list[str]:
-        """Return what hinders people in the page of now, by axe-core."""
+    def run_axe(self, axe: str, expression: str) -> str:
+        """Do it in a world of its own, which the page's scripts and policy do not reach."""
         frame = self.command("Page.getFrameTree")["frameTree"]["frame"]["id"]
         world = self.command("Page.createIsolatedWorld", frameId=frame, worldName="axe")["executionContextId"]
         if not self.evaluate("typeof axe === 'object'", context=world):
-            self.evaluate(self._axe + "; true", context=world)
-        found: list[str] = json.loads(self.evaluate(_RULES, context=world))
-        return found
-
-    def overflow(self) -> list[str]:
-        """Return the elements that stick out of the window to the right without a scroll area of their own."""
-        return list(self.evaluate(_WIDER))
-
-    def unreadable(self) -> list[str]:
-        """Return the texts of the page of now that are shown too small to read, and a header that takes too much."""
-        return list(self.evaluate(_SMALLER))
+            self.evaluate(axe + "; true", context=world)
+        return str(self.evaluate(expression, context=world))
 
     def picture(self, *, is_whole: bool = False) -> bytes:
         """Return a PNG of the window, or of the whole page."""
@@ -293,8 +324,11 @@ class Shown:
         return str(json.loads(done.stdout)["data"]["link"])
 
 
+B = TypeVar("B", bound=PageChecks)
+
+
 @contextmanager
-def let_in(browser: Browser, home: Path, *, agent: str | None = None, project: Path | None = None) -> Iterator[Browser]:
+def let_in(browser: B, home: Path, *, agent: str | None = None, project: Path | None = None) -> Iterator[B]:
     """Show a ledger's dashboard in a browser that other tests use before and after: it is in, and wide and light."""
     browser.look(LOOKS[0])
     with Shown(home, agent=agent, project=project) as dashboard:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
+from browser import Look, PageChecks, height
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,10 +27,30 @@ _PREFERENCES: Final = {
     "network.connectivity-service.enabled": False,
     "services.settings.server": "http://127.0.0.1:1",
     "toolkit.telemetry.enabled": False,
+    "ui.prefersReducedMotion": 1,
 }
+# No window is as narrow as a phone, but what shows the page in the window is made as wide as it is told.
+_LOOK: Final = """
+const [width, height, scheme] = arguments, shown = gBrowser.selectedBrowser;
+for (const limit of ["", "min-", "max-"]) {
+  shown.style.setProperty(limit + "width", width + "px");
+  shown.style.setProperty(limit + "height", height + "px");
+}
+shown.style.flex = "none";
+shown.browsingContext.prefersColorSchemeOverride = scheme;
+"""
+# All that pages of this computer were blamed for, except for a directive that this browser does not know.
+_PROBLEMS: Final = """
+const messages = Services.console.getMessageArray().filter((message) => message instanceof Ci.nsIScriptError);
+Services.console.reset();
+return messages
+  .filter(({sourceName}) => sourceName.startsWith("http:"))
+  .filter(({category}) => category !== "CSP_couldNotProcessUnknownDirective")
+  .map(({sourceName, errorMessage}) => sourceName + ": " + errorMessage);
+"""
 
 
-class Firefox:
+class Firefox(PageChecks):
     """One Firefox without a window, with a profile of its own in ``folder``; ends with its block."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +61,12 @@ class Firefox:
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in _PREFERENCES.items()]
         (folder / "user.js").write_text("\n".join(lines))
         command = [program, "--headless", "--marionette", "--no-remote", "--profile", str(folder)]
-        environment = {"HOME": str(folder), "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1", "PATH": "/usr/bin:/bin"}
+        environment = {
+            "HOME": str(folder),
+            "MOZ_REMOTE_ALLOW_SYSTEM_ACCESS": "1",  # the console and the size of a page are the browser's own
+            "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",
+            "PATH": "/usr/bin:/bin",
+        }
         self._child = subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -48,7 +74,7 @@ class Firefox:
         try:
             self._socket = self._connect(folder / "MarionetteActivePort")
             self._receive()  # its greeting
-            self.command("WebDriver:NewSession", capabilities={"alwaysMatch": {"webSocketUrl": False}})
+            self.command("WebDriver:NewSession", capabilities={"timeouts": {"script": start_max_s * 1000}})
         except BaseException:
             self._child.kill()
             self._child.wait()
@@ -71,14 +97,38 @@ class Firefox:
         assert (count, error) == (self._count, None), error
         return result
 
+    def look(self, look: Look) -> None:
+        """Be so wide, and like these colours; wait until the page is."""
+        self._run(_LOOK, look.width, height, look.scheme, is_about_browser=True)
+        self.until(f"innerWidth === {look.width} && matchMedia('(prefers-color-scheme: {look.scheme})').matches")
+
     def open(self, address: str) -> None:
         """Go to an address and wait until it is loaded."""
         self.command("WebDriver:Navigate", url=address)
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression of JavaScript in the page."""
-        script = f"return {expression}"
-        return self.command("WebDriver:ExecuteScript", script=script, args=[], sandbox=None)["value"]
+        """Return the value of an expression of JavaScript in the page; a promise is waited for."""
+        return self._run(f"return {expression.strip()}")
+
+    def problems(self) -> list[str]:
+        """Return what the console said of pages since this was last asked: errors of scripts and of the policy."""
+        return list(self._run(_PROBLEMS, is_about_browser=True))
+
+    def run_axe(self, axe: str, expression: str) -> str:
+        """Do it where all scripts of this class run: in a scope that the page's scripts and policy do not reach."""
+        if not self.evaluate("typeof axe === 'object'"):
+            self._run(axe)
+        return str(self.evaluate(expression))
+
+    def _run(self, script: str, *values: Any, is_about_browser: bool = False) -> Any:
+        if is_about_browser:
+            self.command("Marionette:SetContext", value="chrome")
+        try:
+            answer = self.command("WebDriver:ExecuteScript", script=script, args=values, sandbox=None, newSandbox=False)
+        finally:
+            if is_about_browser:
+                self.command("Marionette:SetContext", value="content")
+        return answer["value"]
 
     def until(self, expression: str) -> None:
         """Wait until an expression is true in the page."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import Browser
+from firefox import Firefox
 from looking import Viewer, look
 from selenium.webdriver.common import selenium_manager
 
@@ -31,3 +32,10 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         patch.setattr(selenium_manager.SeleniumManager, "binary_paths", fetch)
         with Browser(tmp_path_factory.mktemp("profile")) as started:
             yield started
+
+
+@pytest.fixture(scope="session")
+def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
+    """The other browser."""
+    with Firefox(tmp_path_factory.mktemp("firefox")) as started:
+        yield started

@@ -1,7 +1,7 @@
 """Every page in a real browser: no fault in the console or of the policy, none for people who hear or tab through it.
 
-In `make test` one address of each route is judged, in a width and colour scheme that take turns, and measured in all
-three widths; in `make faults` all addresses in all six looks.
+In `make test` Chromium judges one address of each route, in a width and colour scheme that take turns, and measures
+it in all three widths; in `make faults` Chromium and Firefox judge all addresses in all six looks.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import LIGHT, LOOKS, PHONE, Browser, Keys, Look, Shown, let_in
+from browser import LIGHT, LOOKS, PHONE, Browser, Keys, Look, PageChecks, Shown, let_in, static_page
 from building import MAP_SIZE
-from faults import is_long_run
+from faults import is_long_run, metrics
 from story_pages import live_copy, project_of, shown
 
 from deedbook.consumers.interfaces.dashboard.pages import ROUTES
@@ -22,15 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from firefox import Firefox
+
     from deedbook.ledger.home.config import Settings
 
-# The first of all installs axe-core, and a page may come slowly; the long run judges 164 of them in one test.
+# The first of all installs axe-core, and a page may come slowly; the long run judges 300 looks in one test.
 pytestmark = pytest.mark.timeout(7200 if is_long_run else 300)
 
 # What would not be on the paper: areas that scroll, because nobody scrolls there.
 CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedStyle(one).overflowX !== "visible" &&
   one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline" && one.tagName !== "PROGRESS" &&
   getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""
+
+
+FAULTY = b"""<!doctype html><html lang=en><head><meta charset=utf-8><title>Faulty</title>
+<meta http-equiv="Content-Security-Policy" content="style-src 'nonce-a'">
+<style nonce=a>.small { font-size: 8px } .pale { color: #ccc; background: #fff }</style></head>
+<body><main><h1>Faulty</h1><img width=800 height=8 src="/no.png"><p class=small>small</p><p class=pale>pale</p>
+<p style="color: red">red</p></main><script>undefined_name()</script>
+"""
 
 
 @pytest.fixture(scope="module")
@@ -50,24 +60,48 @@ def test_every_page_is_looked_at(story: Settings) -> None:
     assert {name for name, _ in shown(story)} == {route.name for route in ROUTES}
 
 
-def test_pages_have_no_fault_in_the_console_for_people_who_hear_them_or_in_width(
-    story: Settings, browser: Browser
-) -> None:
+def faults_of_pages(browser: PageChecks, story: Settings) -> list[str]:
+    """Open all pages in a browser; return their faults: in the console, in layout, for people who hear them."""
     faults: list[str] = []
     for number, (name, address) in enumerate(shown(story, each=1000 if is_long_run else 1)):
-        browser.open(browser.url + address)
+        turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1, 2)]  # all widths
+        for look in LOOKS if is_long_run else turn:
+            browser.look(look)
+            if is_whole := is_long_run or look is turn[0]:
+                browser.open(browser.url + address)
+            page_faults = browser.overflow() + browser.unreadable() + is_whole * browser.accessibility_faults()
+            faults += [f"{address} at {look}: {fault}" for fault in page_faults + browser.problems()]
+            metrics(f"looks at pages in {type(browser).__name__}")
         if browser.evaluate("document.querySelectorAll('.top nav [aria-current]').length") != (
             name not in ("search", "me")
         ):
             faults.append(f"{address}: the menu does not say where this belongs")
-        turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1, 2)]  # all widths
-        for look in LOOKS if is_long_run else turn:
-            browser.look(look)
-            faults += [f"{address} at {look}: {fault}" for fault in browser.overflow() + browser.unreadable()]
-            if is_long_run or look is turn[0]:
-                faults += [f"{address} at {look}: {fault}" for fault in browser.accessibility_faults()]
-        faults += [f"{address}: {problem}" for problem in browser.problems()]
-    assert faults == []
+    return faults
+
+
+def test_pages_have_no_fault_in_the_console_for_people_who_hear_them_or_in_width(
+    story: Settings, browser: Browser
+) -> None:
+    assert faults_of_pages(browser, story) == []
+
+
+@pytest.mark.long_run
+def test_pages_have_no_fault_in_firefox_either(story: Settings, firefox: Firefox) -> None:
+    with let_in(firefox, story.home, project=project_of(story.home)):
+        assert faults_of_pages(firefox, story) == []
+
+
+@pytest.mark.long_run
+def test_firefox_names_faults(firefox: Firefox) -> None:
+    with static_page(FAULTY) as url:
+        firefox.look(Look(PHONE, LIGHT))
+        firefox.open(url)
+        assert [fault.partition(":")[0] for fault in firefox.accessibility_faults()] == ["color-contrast", "image-alt"]
+        assert firefox.overflow()[0] == "the page is 808 px wide"
+        assert firefox.unreadable() == ["P: small text small"]
+        assert ["an inline style" in one or "undefined_name" in one for one in firefox.problems()] == [True, True]
+        assert firefox.problems() == []
+        firefox.open("about:blank")
 
 
 def test_page_prints_whole(story: Settings, browser: Browser) -> None:
