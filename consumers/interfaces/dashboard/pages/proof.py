@@ -21,13 +21,16 @@ from deedbook.ledger.proof.checkpoint import CheckpointVerifier
 from deedbook.ledger.proof.receipt import Receipt
 
 SUFFIX: Final = ".tlog-proof"
+written_max_bytes: Final = 20_000
+"""The page has the text of a longer entry only once, within the entry's bytes: the script writes it from them."""
 
 
 def proof(context: PageContext) -> Page:
     """Return ``{"row", "entry", "body", "key", "path", "batch", "checkpoint", …}``: everything that a check needs.
 
     ``path`` and ``batch`` (None: the entry was submitted alone) are a leaf, the steps from it, and the root that
-    they lead to. If the body was erased (``is_erased``), ``body`` is what is left of it.
+    they lead to. If the body was erased (``is_erased``), ``body`` is what is left of it. ``is_written_here``: the page
+    itself has the text of the entry.
     """
     index = _index(context)
     receipt, checked = _taken(context, index)
@@ -43,6 +46,7 @@ def proof(context: PageContext) -> Page:
         "bytes": len(content),
         "body": check_strict(stored.raw),
         "is_erased": stored.remnant is not None,
+        "is_written_here": len(content) <= written_max_bytes,
         "key": entry.key.hex(),
         "path": ladder(entry.leaf(), index, size, receipt.path),
         "batch": batch,

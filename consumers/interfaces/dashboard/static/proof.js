@@ -1,5 +1,6 @@
 // Computes the proof on this page again (proto/README.md §2, §5, §6, §7) from the page's own text: the hashes as they
-// are drawn, the entry's bytes and the signed note. It asks the server for nothing and changes no words but its results.
+// are drawn, the entry's bytes and the signed note. It asks the server for nothing, and writes nothing but its results and
+// a long text, which the page has only within the entry's bytes.
 "use strict";
 
 const proof = document.getElementById("proof"), utf8 = new TextEncoder();
@@ -15,7 +16,7 @@ const pae = (type, body) => join(utf8.encode(`DSSEv1 ${type.length} ${type} ${bo
 const u64 = (number) => { const bytes = new Uint8Array(8); new DataView(bytes.buffer).setBigUint64(0, BigInt(number)); return bytes; };
 
 // An entry is a msgpack array of ten integers and byte strings. The log hashes it with the commitment in place of the body.
-async function readEntry(bytes) {
+function itemsOf(bytes) {
   const view = new DataView(bytes.buffer), items = [], ends = [];
   let at = 1;
   const number = (width) => { const value = width === 8 ? Number(view.getBigUint64(at)) : view[`getUint${8 * width}`](at); at += width; return value; };
@@ -26,14 +27,21 @@ async function readEntry(bytes) {
     ends.push(at);
   }
   if (bytes[0] !== 0x9a || items.length !== 10) throw new Error("the entry is not an array of ten items");
-  const [version, stored, key, algorithm, signature, position, size] = items;
-  if (version !== 1 || algorithm !== 1) throw new Error("the entry has an unknown version");
+  return { items, ends };
+}
+// In the place of an erased body is its id, and the body without its texts (proto/README.md §6.1).
+function bodyOf(stored) {
   const content = new TextDecoder("utf-8", { fatal: true }).decode(stored);
-  // In the place of an erased body is its id, and the body without its texts (proto/README.md §6.1).
   const erased = /^\{"redacted":"event:([0-9a-f]{64})"(?:,"version":"sha256:[0-9a-f]{64}")?,"body":(\{.*\})\}$/s.exec(content);
-  const commitment = erased ? unhex(erased[1]) : await leafHash(pae("application/vnd.deedbook.event.v1+json", stored));
+  return { id: erased?.[1], event: JSON.parse(erased ? erased[2] : content) };
+}
+async function readEntry(bytes) {
+  const { items, ends } = itemsOf(bytes), [version, stored, key, algorithm, signature, position, size] = items;
+  if (version !== 1 || algorithm !== 1) throw new Error("the entry has an unknown version");
+  const { id, event } = bodyOf(stored);
+  const commitment = id ? unhex(id) : await leafHash(pae("application/vnd.deedbook.event.v1+json", stored));
   const leaf = await leafHash(join(bytes.subarray(0, ends[0]), [0xc4, 32], commitment, bytes.subarray(ends[1])));
-  return { leaf, commitment, key, signature, position, size, isErased: erased !== null, event: JSON.parse(erased ? erased[2] : content) };
+  return { leaf, commitment, key, signature, position, size, event, isErased: id !== undefined };
 }
 
 // Climbs from a leaf along the drawn path (RFC 9162 §2.1.3.2), marks each step, and returns the root if all of it is right.
@@ -79,6 +87,11 @@ async function isEventSigned(entry) {
   const root = entry.size === 1 ? entry.commitment : await climb("batch", entry.commitment, entry.position, entry.size);
   return root !== null && isSigned(entry.key, pae("application/vnd.deedbook.batch.v1", join(u64(entry.size), root)), entry.signature);
 }
+// Invisible characters are written as escapes, as on every page.
+function writeBody(bytes) {
+  const body = document.getElementById("body"), escape = (unit) => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0");
+  if ("writtenByScript" in body.dataset) body.textContent = JSON.stringify(bodyOf(itemsOf(bytes).items[1]).event, null, 2).replace(/(?![\n ])[\p{C}\p{Z}]/gu, (letter) => letter.split("").map(escape).join(""));
+}
 const isText = ({ event, key }) => event.kind === text("kind") && event.author === text("author") && hex(key) === text("author-key")
   && JSON.stringify(event) === JSON.stringify(JSON.parse(text("body")));
 
@@ -117,5 +130,6 @@ async function checkAll() {
     else conclude("✓", "ok", "right", `${found}, with exactly the text on this page.`);
   }
 }
+try { writeBody(bytesOf(proof.dataset.entry)); } catch { /* the check of the entry says why */ }
 if (isHashable) checkAll();
 else conclude("○", "wait", "not checked", "This page came over plain http from another machine: there browsers offer no hash function. Use the command below.");

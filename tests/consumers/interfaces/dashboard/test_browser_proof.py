@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -10,14 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from browser import Browser, Shown, let_in, served_by
-from firefox import Firefox
 from story_pages import live_copy
 
+from deedbook.consumers.interfaces.dashboard.pages.proof import written_max_bytes
 from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.format.codec import encode_base64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from firefox import Firefox
 
     from deedbook.ledger.home.config import Settings
 
@@ -100,6 +105,18 @@ def test_the_browser_computes_each_proof_again(story: Settings, browser: Browser
     assert browser.evaluate("document.querySelectorAll('.ladder > :not(.passed)').length") == 0
     assert browser.evaluate(FAILED) == []
     assert browser.problems() == []
+
+
+def test_a_long_text_is_sent_once_and_written_by_the_script(story: Settings, browser: Browser) -> None:
+    text = "\u202etoo long 快照 " + "word " * (written_max_bytes // 4)
+    with Ledger(settings=story) as ledger:
+        (accepted,) = ledger.author("codex").emit(Draft(stream="session/long", data=SessionStarted(task=text)))
+    open_proof(browser, f"{browser.url}/proof/{accepted.index}")
+    assert browser.text("#verdict").startswith("✓ right")
+    shown = browser.evaluate("document.querySelector('#body').textContent")
+    assert (json.loads(shown)["data"]["task"], "\\u202etoo long 快照" in shown) == (text, True)
+    page = browser.evaluate("fetch(location.href).then((answer) => answer.text())")
+    assert (page.count("word word"), len(page.encode()) < 2 * len(text)) == (0, True)
 
 
 def test_a_hash_is_copied_whole_although_its_end_is_not_seen(browser: Browser) -> None:
@@ -193,8 +210,8 @@ def test_without_scripts_the_path_is_drawn_and_the_page_says_how_to_check_it(bro
     assert "root of all" in text
 
 
-def test_firefox_agrees_and_refuses_too(story: Settings, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with Firefox(tmp_path_factory.mktemp("firefox")) as firefox, Shown(story.home) as dashboard:
+def test_firefox_agrees_and_refuses_too(story: Settings, firefox: Firefox) -> None:
+    with Shown(story.home) as dashboard:
         firefox.open(dashboard.link)
         for index in (7, BATCHED):
             firefox.open(f"{dashboard.url}/proof/{index}")
