@@ -11,6 +11,7 @@ from deedbook.consumers.handoffs.short_ids import short_id
 from deedbook.consumers.sdk.text import sanitize_line, shorten
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.decision import DecisionMade, DecisionWithdrawn, paths_max
 
 shown_max: Final = 5
@@ -29,8 +30,13 @@ def drafts_of(
 ) -> tuple[str, list[Draft]]:
     """Return the id of a new decision, and the events that make it and end those that it ``supersedes``.
 
-    The ledger accepts all of them or none. Raises Refused: as ``decisions.show`` for an id in ``supersedes``.
+    The ledger accepts all of them or none. Raises Refused: ``INVALID_FIELD`` for a path outside the project; as
+    ``decisions.show`` for an id in ``supersedes``.
     """
+    for path in paths:
+        if Path(path).is_absolute() or Path(os.path.normpath(path)).parts[:1] == ("..",):
+            message = f"{path} lies outside the project: name a file or folder of it, such as src/api.py or src/**"
+            raise Refused("INVALID_FIELD", message, path=path)
     replaced = [view("decisions.show", {"id": name})["id"] for name in dict.fromkeys(supersedes)]
     name = id_ or short_id(view, "decision", text)
     made = DecisionMade(text=" ".join(text.split()), why=why, paths=list(dict.fromkeys(paths)), contract=contract)

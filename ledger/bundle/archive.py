@@ -101,7 +101,8 @@ class Bundle(Resource):
             with open_regular(path, follow=True) as descriptor:
                 self._file = os.fdopen(os.dup(descriptor), "rb")
         except OSError as error:
-            raise Refused("NOT_FOUND", f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+            message = f"{path} cannot be read ({error.strerror}): name a file or folder that `deed export` wrote"
+            raise Refused("NOT_FOUND", message, path=str(path)) from error
         try:
             if self._file.read(len(BEGINNING)) == BEGINNING:
                 self._read_signed_file(path)

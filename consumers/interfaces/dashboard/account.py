@@ -54,11 +54,21 @@ def account_of(ledger: Ledger, name: str) -> Account:
         return Account(name, why_not=f"the key of {name} was {key.ended_as} at entry {key.ended_index}")
     if agent is None or key is None or "human" not in agent.roles:
         why_not = f"{name} is no human: only humans decide here"
-    elif ledger.settings.server is not None and name != ledger.agent:
-        why_not = f"this dashboard is connected to its server as {ledger.agent or 'root'}, so nobody else decides here"
     else:
-        why_not = ""
+        why_not = why_not_connected(name, connection_of(ledger))
     return Account(name, key.key if key else "", agent.roles if agent else (), why_not)
+
+
+def connection_of(ledger: Ledger) -> str | None:
+    """Return the name as which a ledger is connected to its server, or None: it is used in its folder."""
+    return None if ledger.settings.server is None else ledger.agent or "root"
+
+
+def why_not_connected(name: str, connected_as: str | None) -> str:
+    """Return why a name may not decide at a dashboard with this connection (empty: it may)."""
+    if connected_as in (None, name):
+        return ""
+    return f"this dashboard is connected to its server as {connected_as}, so nobody else decides here"
 
 
 def humans_here(ledger: Ledger) -> list[str]:

@@ -39,11 +39,12 @@ _size_max_bytes: Final = 4096
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """The URL of a running dashboard, and the secret of its launch links."""
+    """The URL of a running dashboard, the secret of its launch links, and as whom it is connected to a server."""
 
     url: str
     secret: str
     pid: int
+    connected_as: str | None
 
 
 def path_to(kind: str, id_: object) -> str:

@@ -18,7 +18,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.web_option import running_dashboard
-from deedbook.consumers.interfaces.dashboard.account import account_of, humans_here
+from deedbook.consumers.interfaces.dashboard.account import account_of, connection_of, humans_here, why_not_connected
 from deedbook.consumers.interfaces.dashboard.address import OPENING_FILE, Address, announced, running
 from deedbook.consumers.interfaces.dashboard.app import Dashboard
 from deedbook.consumers.interfaces.dashboard.guard import Guard, launch_link, parse_origin
@@ -87,7 +87,8 @@ async def _serve(app: App, listening: socket.socket, origin: str | None, name: s
     guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1], origin)
     pages = Dashboard(ledger, guard)
     async with serving(pages.application(), listening) as url:
-        here = Address(url=origin or url, secret=guard.secret, pid=os.getpid())
+        connected_as = connection_of(ledger)
+        here = Address(url=origin or url, secret=guard.secret, pid=os.getpid(), connected_as=connected_as)
         with announced(ledger.settings.home, here):
             _show(app, here, name, is_opened=is_opened)
             await stop.wait()
@@ -103,7 +104,8 @@ def _show(app: App, here: Address, name: str | None, *, is_opened: bool) -> None
     else:
         link = f"{here.url}/launch?token={launch_link(here.secret, name, time.time_ns() // 1_000_000)}"
         account = account_of(ledger, name)
-        human, why_not = account.human, account.why_not or None
+        why_not = account.why_not or why_not_connected(name, here.connected_as) or None
+        human = None if why_not else name
         unusable = why_unusable(ledger, human) if human else ""
         note = f"you cannot sign in the browser: {unusable}" if unusable else f"decisions are signed as {human}"
         note = f"reading only: {why_not}" if why_not else note

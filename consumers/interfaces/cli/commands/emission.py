@@ -106,6 +106,16 @@ def _read_batch(content: bytes) -> list[Draft]:
 @click.command(cls=Command)
 @click.argument("submission", metavar="FILE|-")
 def submit(app: App, submission: str) -> None:
-    """Append events that were signed elsewhere: a submission as DSSE JSON or msgpack."""
+    """Append events that were signed elsewhere: a submission as DSSE JSON or msgpack.
+
+    In JSON it is an object with "payloadType", "payload" (the number of events and the root of their hashes),
+    "signatures" (one) and "bodies". Section 5 of proto/README.md says how to compute them. `deed show ID --dsse` prints
+    the one of an event.
+    """
     content = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
-    output.show_accepted(app, app.client().submit(decode_submission(content)))
+    try:
+        signed = decode_submission(content)
+    except Refused as refusal:
+        message = f"{refusal.message} (`deed submit --help` says what a submission is)"
+        raise Refused(refusal.code, message, **refusal.details) from refusal
+    output.show_accepted(app, app.client().submit(signed))

@@ -14,6 +14,7 @@ from calling import Deed, Place, Running, environment, wait_max_s
 
 from deedbook.consumers.interfaces.cli.commands.dashboard import name_of_link
 from deedbook.consumers.interfaces.dashboard.account import account_of
+from deedbook.consumers.interfaces.dashboard.address import Address, announced
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.format.identity import write_key
 
@@ -158,6 +159,16 @@ def test_dashboard_at_a_server_decides_only_in_the_name_that_it_is_connected_as(
             account = account_of(ledger, "rita")
             assert account.why_not.startswith(why_not)
             assert account.human == ("rita" if agent == "rita" else None)
+
+
+def test_link_of_another_than_a_dashboard_is_connected_as_only_reads(
+    team: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deed = Deed(capsys, Place(team))
+    with announced(team, Address(url="http://127.0.0.1:1", secret="s" * 40, pid=1, connected_as="rita")):
+        assert "decisions are signed as rita" in deed.run("dashboard", "--link", "--as", "rita").err
+        said = deed.run("dashboard", "--link", "--as", "ruth").err
+        assert "reading only: this dashboard is connected to its server as rita, so nobody else decides here" in said
 
 
 def test_page_for_a_team_needs_tls_and_sealed_keys(team: Path, capsys: pytest.CaptureFixture[str]) -> None:
