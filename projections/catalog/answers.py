@@ -40,15 +40,17 @@ class EventLine(Marked, frozen=True, kw_only=True):
     happened_ms: Ms
 
 
-class ListedEvent(EventLine, frozen=True, kw_only=True):
-    """An event in a list; ``skipped`` is the code with which views refused it.
+class EventInWords(EventLine, frozen=True, kw_only=True):
+    """``did`` says in words what its agent did, and ``title`` is the title or task of the thing that it belongs to."""
 
-    ``did`` says in words what its agent did, and ``title`` is the title or task of the thing that it belongs to.
-    """
-
-    skipped: str | None
     did: Untrusted
     title: Untrusted | None
+
+
+class ListedEvent(EventInWords, frozen=True, kw_only=True):
+    """An event in a list; ``skipped`` is the code with which views refused it."""
+
+    skipped: str | None
 
 
 class FacetValue(Answer, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ class Reference(Answer, frozen=True, kw_only=True):
     via: Via
 
 
-class ShownEvent(EventLine, frozen=True, kw_only=True):
+class ShownEvent(EventInWords, frozen=True, kw_only=True):
     """An event with its references."""
 
     refs: list[Reference]

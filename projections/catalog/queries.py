@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.catalog.answers import ListedEvent, Reference, ShownEvent, SkippedEntry
-from deedbook.projections.catalog.facets import FacetListArguments, narrow
+from deedbook.projections.catalog.facets import FacetListArguments, Types, narrow, of_types
 from deedbook.projections.catalog.words import did, words_of
 from deedbook.projections.stores.store import skipped_table
 from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
@@ -37,6 +38,8 @@ class EventFilter(FacetListArguments, frozen=True):
     stream: str | None = None
     author: str | None = None
     corr: str | None = None
+    types: Types | None = None
+    entries: query.Entries | None = None
     newest: bool = False
 
 
@@ -71,7 +74,7 @@ def show_event(context: query.QueryContext, args: query.ById) -> ShownEvent:
     events = {row["event_index"]: row for row in matching_events(context, args.id)}
     names = [row["body_ref"] if args.id.startswith("sha256:") else row["id"] for row in events.values()]
     query.only_match(names, args.id, "event")
-    (row,) = events.values()
+    (row,) = _in_words(context, events.values())
     sql = "SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position"
     return ShownEvent(**row, refs=[Reference(**reference) for reference in context.rows(sql, (row["event_index"],))])
 
@@ -79,16 +82,19 @@ def show_event(context: query.QueryContext, args: query.ById) -> ShownEvent:
 def find_events(context: query.QueryContext, args: EventFilter) -> Page[ListedEvent]:
     """Return events in the order of the log or reversed."""
     listing = replace(LISTING, newest_first=args.newest)
-    where = narrow(query.Where(args, "kind", "stream", "author", "corr"), args)
+    where = of_types(narrow(query.Where(args, "kind", "stream", "author", "corr"), args), args.types)
+    where.of_entries("e.event_index", args.entries)
     skipped = {entry.index: entry.code for entry in list_skipped(context, args).items}
     rows, total, following = query.page_of(context, listing, where, args.after, args.limit)
-    words = words_of(context, (row["event_index"] for row in rows))
-    items = [
-        ListedEvent(**row, skipped=skipped.get(index), did=did(row, words[index].line), title=words[index].title)
-        for row in rows
-        for index in (row["event_index"],)
-    ]
+    items = [ListedEvent(**row, skipped=skipped.get(row["event_index"])) for row in _in_words(context, rows)]
     return Page(items=items, total=total, next=following)
+
+
+def _in_words(context: query.QueryContext, rows: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of events with the fields of ``EventInWords``."""
+    words = words_of(context, (row["event_index"] for row in rows))
+    texts = ((row, words[row["event_index"]]) for row in rows)
+    return [row | {"did": did(row, text.line), "title": text.title} for row, text in texts]
 
 
 def needed_blobs(context: query.QueryContext) -> list[str]:

@@ -25,9 +25,13 @@ LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 
 
 class HandoffCard(HandoffLine, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
-    """A handoff on the board. ``why`` says what it waits for; it is empty if the receiver can claim it."""
+    """A handoff on the board. ``why`` says what it waits for first; it is empty if the receiver can claim it.
+
+    ``reasons_more`` is the number of further reasons, which `handoffs.why` lists.
+    """
 
     why: Untrusted
+    reasons_more: int
 
 
 class BoardColumn(Answer, frozen=True, kw_only=True):

@@ -38,8 +38,13 @@ def board(context: QueryContext, args: Board) -> BoardColumns:
     known = known_facts(source, records_of(source, [row["id"] for row in rows]))
     cards: dict[Status, list[HandoffCard]] = {}
     for line in summaries(context, rows):
-        why = "; ".join(reason.text for reason in explain(known[line.id], known).reasons)
-        cards.setdefault(line.status, []).append(HandoffCard(**msgspec.structs.asdict(line), why=why))
+        reasons = explain(known[line.id], known).reasons
+        card = HandoffCard(
+            **msgspec.structs.asdict(line),
+            why=reasons[0].text if reasons else "",
+            reasons_more=max(0, len(reasons) - 1),
+        )
+        cards.setdefault(line.status, []).append(card)
     columns = [
         BoardColumn(status=status, total=totals.get(status, 0), handoffs=cards.get(status, [])) for status in COLUMNS
     ]

@@ -34,14 +34,14 @@ class WrongFilter(Refused):
 
 
 class Facets(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters of a request: as written (``asked``), and as ``arguments`` of queries.
+    """The filters of a request: as written (``choices``), and as ``arguments`` of queries.
 
     ``path`` is that of the page, ``others`` are its other parameters, which the form keeps, and ``registered`` are the
     names of this ledger's agents: other names are claimed by imported records.
     """
 
     path: str
-    asked: dict[str, str]
+    choices: dict[str, str]
     others: dict[str, str]
     registered: list[str]
     arguments: dict[str, Any] = {}
@@ -51,17 +51,17 @@ class Facets(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, list[dict[str, Any]]] = {}
         for field, name in (("agent", "agents"), ("kind", "types"), ("tag", "tags")):
             values[name] = list((counts or {}).get(name, ()))
-            chosen = self.asked.get(field)
+            chosen = self.choices.get(field)
             if chosen and all(value["value"] != chosen for value in values[name]):
                 values[name].append({"value": chosen, "number": 0 if counts else None})
         for value in values["agents"]:
             value["is_claimed"] = value["value"] not in self.registered
         return {
             "path": self.path,
-            "asked": self.asked,
+            "choices": self.choices,
             "others": self.others,
-            "query": self.asked | self.others,
-            "is_narrowed": any(self.asked.values()),
+            "query": self.choices | self.others,
+            "is_narrowed": any(self.choices.values()),
             "is_complete": (counts or {}).get("is_complete", True),
             **values,
         }
@@ -75,14 +75,14 @@ def read(
     Raises WrongFilter: a parameter that the page does not take, a text that is no time, or a kind, agent or tag that
     this ledger does not have.
     """
-    asked = {name: context.query.get(name, "").strip() for name in fields}
-    kept = {name: context.query.get(name, "").strip() for name in others}
+    choices = {name: context.query.get(name, "").strip() for name in fields}
+    other_choices = {name: context.query.get(name, "").strip() for name in others}
     registered = [row["name"] for row in context.ask("agents.list", all=True)["agents"]]
-    facets = Facets(path=path, asked=asked, others=kept, registered=registered)
+    facets = Facets(path=path, choices=choices, others=other_choices, registered=registered)
     try:
         _check_names(context, (*fields, *others))
-        _check_values(context, asked, kinds, registered)
-        return msgspec.structs.replace(facets, arguments=_arguments(asked))
+        _check_values(context, choices, kinds, registered)
+        return msgspec.structs.replace(facets, arguments=_arguments(choices))
     except Refused as refused:
         raise WrongFilter(refused, facets.form()) from refused
 
@@ -96,23 +96,23 @@ def _check_names(context: PageContext, names: Collection[str]) -> None:
             raise Refused("UNKNOWN_FIELD", message)
 
 
-def _arguments(asked: Mapping[str, str]) -> dict[str, Any]:
+def _arguments(choices: Mapping[str, str]) -> dict[str, Any]:
     now = datetime.now(UTC)
-    since = parse_since(asked["since"], now) if asked.get("since") else None
-    until = parse_until(asked["until"], now) if asked.get("until") else None
+    since = parse_since(choices["since"], now) if choices.get("since") else None
+    until = parse_until(choices["until"], now) if choices.get("until") else None
     if since is not None and until is not None and since >= until:
-        raise Refused("INVALID_FIELD", f"{asked['since']!r} is not before {asked['until']!r}: exchange them")
-    agent, type_, tag = (asked.get(name) or None for name in ("agent", "kind", "tag"))
+        raise Refused("INVALID_FIELD", f"{choices['since']!r} is not before {choices['until']!r}: exchange them")
+    agent, type_, tag = (choices.get(name) or None for name in ("agent", "kind", "tag"))
     return {"since": since, "until": until, "agent": agent, "type": type_, "tag": tag}
 
 
 def _check_values(
-    context: PageContext, asked: Mapping[str, str], kinds: Collection[str], registered: Collection[str]
+    context: PageContext, choices: Mapping[str, str], kinds: Collection[str], registered: Collection[str]
 ) -> None:
-    if (kind := asked.get("kind")) and kind not in kinds:
+    if (kind := choices.get("kind")) and kind not in kinds:
         raise _unknown("kind", kind, kinds)
     for name, known in (("agent", registered), ("tag", ())):
-        value = asked.get(name)
+        value = choices.get(name)
         if not value or value in known:
             continue
         if len(value) > _values_max_chars or not context.ask("catalog.find", limit=1, **{name: value})["total"]:

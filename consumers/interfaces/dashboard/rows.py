@@ -163,6 +163,22 @@ def handoff(item: Mapping[str, Any]) -> Row:
     )
 
 
+def verdict(item: Mapping[str, Any]) -> Row:
+    """Return an item of ``catalog.find`` that approves, verifies or refuses the work of a handoff."""
+    imported = item["kind"] == "record.imported"
+    return _row(
+        item,
+        type="verdict",
+        path=path_to("handoff", item["stream"].partition("/")[2]),
+        title=item["title"] or item["stream"],
+        about=item["text"],
+        agent=item["agent"],
+        at_ms=item["happened_ms"],
+        state=item["type"].partition(".")[2],
+        claim=Claim(item["author"], None) if imported else None,
+    )
+
+
 def review(item: Mapping[str, Any]) -> Row:
     """Return an item of ``reviews.list``."""
     verdict = f"{item['answered_by']}: {item['verdict']}" if item["verdict"] else "nobody has answered yet"

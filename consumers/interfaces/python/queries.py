@@ -255,6 +255,8 @@ class CatalogQueries(QueryFamily):
         stream: str | None = None,
         author: str | None = None,
         corr: str | None = None,
+        types: builtins.list[str] | None = None,
+        entries: builtins.list[int] | None = None,
         newest: bool = False,
         as_of: int | str | None = None,
     ) -> Pages[ListedEvent]:
@@ -268,7 +270,8 @@ class CatalogQueries(QueryFamily):
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
         this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
-        high_urgency. ``limit``: Rows of a page.
+        high_urgency. ``limit``: Rows of a page. ``types``: Only these types. ``entries``: Only those that one of
+        these entries is about.
         """
 
     @asks("catalog.lanes")

@@ -100,7 +100,10 @@ def _item(context: PageContext, name: str) -> tuple[dict[str, Any], str]:
         return item, "its file cannot be shown"
     shown = [form["sections"], form["only_in_file"], *(row[field] for field in _CLAIMS)]
     if len(msgspec.json.encode(shown).decode()) > content_max_chars:
-        return item, "it is too long to be read in a list"
+        return (
+            item,
+            f"it is longer than {content_max_chars:,} characters, too long for a list: accept it on its own page",
+        )
     packed = urlencode({**form["fields"], "id": row["id"], "decision": value})
     claims = {field: row[field] for field in _CLAIMS} | {"is_over": claims_over(row["claimed_status"])}
     content = {field: form[field] for field in ("sections", "only_in_file", "questions")}

@@ -35,7 +35,7 @@ def event(context: PageContext) -> Page:
     walk = context.ask("catalog.why", id=row["id"], depth=1, limit=neighbours_max)
     signed = _signed(context, index, entry["stream"], entry["key"])
     data = {"row": row, "signed": signed, "proof": inclusion(context, index), **walk, "event": entry}
-    return Page("event.html", f"#{index} {row['kind']}", data)
+    return Page("event.html", f"#{index} {row['author']} {row['did']}", data)
 
 
 def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def home(context: PageContext, note: str = "", problem: dict[str, Any] | None = 
     else:
         shown = {"status": column, "history": "only" if is_over else "hidden"}
         answer = context.ask("handoffs.list", **shown, after=context.number("before"), limit=listed_max)
-        rows, older = [row | {"why": ""} for row in answer["items"]], answer["next"]
+        rows, older = [row | {"why": "", "reasons_more": 0} for row in answer["items"]], answer["next"]
         columns = [{"status": column, "total": answer["total"], "handoffs": rows}]
     place = {**filters, "after": context.query.get("after")}
     data = {

@@ -52,6 +52,8 @@ def _stated(title: str, type_: str, kind: str, **arguments: Any) -> Section:
 
 _DECISIONS: Final = rows.Source("decisions.list", rows.decision, agent="author")
 _OF_HANDOFFS: Final = ("handoff.created", "handoff.amended", "handoff.completed", "handoff.verified")
+_OF_VERDICTS: Final = ("handoff.approved", "handoff.rejected", "handoff.changes_requested", "handoff.verified")
+_VERDICTS: Final = rows.Source("catalog.find", rows.verdict, {"types": _OF_VERDICTS, "newest": True})
 SECTIONS: Final = {
     "learned": _stated("Learned", "finding", "finding.logged"),
     "failed": _stated("Dead ends", "dead_end", "dead_end.logged"),
@@ -60,6 +62,7 @@ SECTIONS: Final = {
     "concluded": Section("Conclusions", rows.REASONINGS, ("reasoning.concluded",), "tag", {"status": "concluded"}),
     "done": Section("Handoffs done", rows.HANDOFFS, _OF_HANDOFFS, "tag", {"progress": "done"}),
     "waiting": Section("Handoffs waiting", rows.HANDOFFS, _OF_HANDOFFS, "tag", {"progress": "waiting"}),
+    "judged": Section("Approvals and verdicts", _VERDICTS, _OF_VERDICTS, "tag"),
     "decided": Section("Recorded decisions", _DECISIONS, ("decision.made",)),
     "reported": Section("Reports", rows.REPORTS, ("report.generated",)),
 }

@@ -159,7 +159,7 @@ def test_what_is_too_long_to_read_in_a_list_or_of_another_reviewer_is_left_out(r
     bring(rita, "other", reviewer="bob", to="rita")
     shown = rita.data("/accept", **{"pick-1": "long", "pick-2": "other"})
     assert [(item["id"], item["why"]) for item in shown["left_out"]] == [
-        ("long", "it is too long to be read in a list"),
+        ("long", "it is longer than 4,000 characters, too long for a list: accept it on its own page"),
         ("other", "its reviewer is bob: only they can accept it"),
     ]
     assert shown["items"] == []

@@ -36,7 +36,7 @@ def test_questions_to_a_person_come_first_with_what_is_new_for_them(viewer: View
     assert (first["id"], first["action"]) == ("two", "answer")
     assert shown["unread"]["total"] == 3
     page = viewer.page("/")
-    assert "3 new lines for you: <code>deed unread --as rita</code>" in page
+    assert "3 unread: what others did that concerns you. <code>deed unread --as rita</code>" in page
     assert "alice → bob" in page
     assert "asks rita: Which &lt;b&gt;port&lt;/b&gt;?" in page
     assert viewer.data("/", as_of=str(viewer.ledger.head()[0] - 1))["unread"] is None

@@ -117,6 +117,7 @@ def test_the_last_seven_days_have_all_kinds_of_work_and_each_row_leads_to_its_th
         "closed": 1,
         "done": 1,
         "waiting": 1,
+        "judged": 1,
         "decided": 1,
         "reported": 1,
     }
@@ -129,7 +130,9 @@ def test_the_last_seven_days_have_all_kinds_of_work_and_each_row_leads_to_its_th
     for row in rows:
         page = lived.page(row["path"])
         assert not row["part"] or f'id="{row["part"]}"' in page, row
-    assert {row["agent"] for row in rows} == {"alice", "bob"}
+    assert {row["agent"] for row in rows} == {"alice", "bob", "rita"}
+    (verdict,) = (row for row in rows if row["type"] == "verdict")
+    assert (verdict["title"], verdict["agent"], verdict["state"]) == ("Close the pool", "rita", "approved")
     assert "<b onclick" not in lived.page("/week")
 
 
