@@ -33,11 +33,11 @@ PART_NAME: Final = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{32})")
 
 
 class ContentDigests:
-    """The size and digests of content that passes chunk by chunk; ``text`` has its first ``text_max_bytes`` bytes."""
+    """The size and digests of content that passes chunk by chunk; with ``keeps_text``, ``text`` has all of it."""
 
-    def __init__(self, text_max_bytes: int = 0) -> None:
+    def __init__(self, *, keeps_text: bool = False) -> None:
         self._blake3, self._sha256 = blake3(), hashlib.sha256()
-        self._text_max_bytes = text_max_bytes
+        self._keeps_text = keeps_text
         self.size, self.text = 0, bytearray()
 
     def add(self, chunk: bytes) -> None:
@@ -45,7 +45,8 @@ class ContentDigests:
         self._blake3.update(chunk)
         self._sha256.update(chunk)
         self.size += len(chunk)
-        self.text += chunk[: max(0, self._text_max_bytes - len(self.text))]
+        if self._keeps_text:
+            self.text += chunk
 
     def record(self) -> BlobRecord:
         """Return the record of a blob with this content."""

@@ -111,7 +111,7 @@ class Uploads:
     def _finish(self, intent: Intent) -> UploadProgress:
         """Check the whole upload outside any transaction, so that others can write meanwhile; then store its record."""
         with self._files.part(intent.digest, intent.upload) as file:
-            digests = ContentDigests(blob_scan_max_bytes)
+            digests = ContentDigests(keeps_text=intent.size <= blob_scan_max_bytes)
             while chunk := file.read(blob_chunk_bytes):
                 digests.add(chunk)
             try:
@@ -224,7 +224,7 @@ def check_room(blobs: Blobs, table: BlobTable, size: int) -> None:
 
 def _copy(chunks: Iterable[bytes], file: BinaryIO | None, intent: Intent | None = None) -> ContentDigests:
     """Write and sync ``chunks``, if there is a file; stop after the size in ``intent``."""
-    digests = ContentDigests(blob_scan_max_bytes)
+    digests = ContentDigests(keeps_text=intent is not None and intent.size <= blob_scan_max_bytes)
     for chunk in chunks:
         digests.add(chunk)
         if intent is not None and digests.size > intent.size:

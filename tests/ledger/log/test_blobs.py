@@ -5,16 +5,26 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import tracemalloc
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import pytest
 from blake3 import blake3
 from building import refs_of, usage_of
 
+from deedbook.consumers.auditor.fsck import fsck
+from deedbook.ledger.bundle.archive import Bundle
+from deedbook.ledger.bundle.export import export_bundle
+from deedbook.ledger.bundle.restore import restore
+from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.home.home import Home
 from deedbook.ledger.limits import blob_chunk_bytes
 from deedbook.ledger.log.blob_files import FOLDER, blob_name
 from deedbook.ledger.log.blob_table import Usage
+from deedbook.ledger.log.blobs import check_blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +94,27 @@ def test_ref_of_another_form_is_refused(ledger: Ledger, ref: str) -> None:
     with pytest.raises(Refused) as refused:
         ledger.log.blobs.get(ref)
     assert refused.value.code == "INVALID_FIELD"
+
+
+def test_large_blob_is_stored_checked_exported_and_restored_in_little_memory(ledger: Ledger, tmp_path: Path) -> None:
+    size, limit = 24 * 1024**2, 8 * 1024**2
+    with TemporaryFile() as file, TemporaryFile() as copy:
+        for number in range(size // 1024**2):
+            file.write(number.to_bytes() * 1024**2)
+        with ledger.client() as client:
+            tracemalloc.start()
+            author = Author(client, "alice", lambda _: ledger.keys["alice"])
+            ref = author.put_blob(file)
+            copy.writelines(client.blob_chunks(ref))
+            ledger.emit("alice", "session/s1", SessionStarted(resumes=ref))
+            assert export_bundle(client, tmp_path / "bundle.tar").manifest.blobs == [ref]
+        with Bundle(tmp_path / "bundle.tar") as bundle:
+            check_blob(ref, bundle.chunks(f"blobs/blake3/{ref.removeprefix('blake3:')}"))
+        restore(tmp_path / "bundle.tar", Home(tmp_path / "restored"))
+        assert fsck(tmp_path / "restored").problems == []
+        assert tracemalloc.get_traced_memory()[1] < limit
+        tracemalloc.stop()
+        assert copy.tell() == size
 
 
 def damage_missing(file: Path, _: Path) -> None:

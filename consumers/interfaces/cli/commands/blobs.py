@@ -6,10 +6,10 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from tempfile import SpooledTemporaryFile, TemporaryFile
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
@@ -29,7 +29,6 @@ from deedbook.ledger.system.files import as_unavailable, create_exclusively, ope
 if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client, Progress
 
-held_max_bytes: Final = 8 * 1024**2  # of a blob that is printed; a larger one is written to a temporary file first
 _hash_chars: Final = 12  # in the name of a partial file
 
 
@@ -72,7 +71,7 @@ def get(app: App, ref: str, out: Path | None, *, force: bool) -> None:
     if out is None:
         if app.as_json:
             raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
-        with SpooledTemporaryFile(held_max_bytes) as content:
+        with TemporaryFile() as content:
             content.writelines(client.blob_chunks(ref))
             content.seek(0)
             shutil.copyfileobj(content, sys.stdout.buffer)
@@ -135,8 +134,8 @@ def _open_content(file: str) -> Iterator[BinaryIO]:
     Raises Refused: ``NOT_FOUND``, ``TOO_LARGE``.
     """
     try:
-        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
-            if source.seekable():
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
+            if file != "-" and source.seekable():
                 yield source
                 return
             with TemporaryFile() as copy:

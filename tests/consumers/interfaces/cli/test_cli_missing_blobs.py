@@ -71,7 +71,7 @@ def test_blob_that_no_entry_names_is_refused_by_both_verifiers_and_by_restore(
         repacked(path, {name: invented})
         report = deed.refuses_programs("VERIFICATION_FAILED", "verify", "--bundle", path)["details"]["report"]
         assert report["outcome"] == "INVALID"
-        assert [problem["message"] for problem in report["problems"]] == [f"no entry references {name}"]
+        assert [problem["message"] for problem in report["problems"]] == [f"no entry references {name}, and it is here"]
         with tarfile.open(path) as tar:
             tar.extract("verify.py", tmp_path, filter="data")
         command = [sys.executable, tmp_path / "verify.py", path]
