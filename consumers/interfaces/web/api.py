@@ -4,10 +4,11 @@ An error is a problem document of RFC 9457 (``Problem``). Its ``type`` is a URN,
 a client decides by ``code``, which is the same at every interface. While the views are rebuilt, each request is refused
 at once with their progress.
 
-Caching: an answer about the past (``as_of=INDEX``) never changes, so clients may cache it. An answer about now also
-changes with time, because leases and keys expire: clients revalidate it each time, and an ETag saves the transfer.
-Tiles are those of C2SP tlog-tiles, under the paths of an exported folder, and never change. Only those of a public log
-may be stored by a cache that readers share, such as a reverse proxy: it would give them to readers without a token.
+Caching: answers change with time, because leases and keys expire, and texts may be erased, also those of the past and
+of blobs. So clients revalidate all of them each time, and an ETag saves the transfer. Tiles are those of C2SP
+tlog-tiles, under the paths of an exported folder. Those of hashes and of entries without bodies never change, so
+clients may cache them. Only those of a public log may be stored by a cache that readers share, such as a reverse
+proxy: it would give them to readers without a token.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ path_max: Final = 64
 _TILE: Final = re.compile(r"(entries|bodies|\d|[1-5]\d|6[0-3])/((?:x\d{3}/)*\d{3})(?:\.p/([1-9]\d{0,2}))?", re.ASCII)
 _REVALIDATED: Final = "private, no-cache"
 _IMMUTABLE: Final = "private, max-age=86400, immutable"
+_PUBLIC_REVALIDATED: Final = "no-cache"
 _PUBLIC_IMMUTABLE: Final = "public, max-age=31536000, immutable"
 
 
@@ -190,6 +192,7 @@ class Api:
         """Answer from the log of a node's ``client``, and from a view reader of its own."""
         self._node, self._followers = client, followers
         self._tile_cache = _PUBLIC_IMMUTABLE if is_public else _IMMUTABLE
+        self._bodies_cache = _PUBLIC_REVALIDATED if is_public else _REVALIDATED
         self._client = LocalClient(client.settings, log=client.log, views=lambda *_: self._reader)
         self._reader = Reader(self._client, client.settings)
         self.rebuild = Rebuild(client, client.settings)
@@ -229,11 +232,11 @@ class Api:
         if has_pages and (sealed := question.sealed(answer.get("next"))) is not None:
             time = {} if question.as_of is None else {AS_OF: question.as_of}
             answer["next"], following = sealed, address(path_of(name), {**question.arguments, **time, AFTER: sealed})
-        # An answer as of a log index never changes; a time may be in the future.
+        # An answer as of a log index changes only when texts are erased; a time may be in the future.
         at = question.as_of or ""
         is_past = at.isascii() and at.isdecimal() and int(at) < request.size
         body = json_text(document(kind_of(name), answer, following))
-        return request.answer(body, JSON, *((_IMMUTABLE, at) if is_past else ()))
+        return request.answer(body, JSON, of=at if is_past else "")
 
     def _answer(self, question: Question, size: int) -> dict[str, Any]:
         self.rebuild.demand(size, searches=question.query.partition(".")[0] in ON_DEMAND)
@@ -340,7 +343,7 @@ class Api:
                 size=size,
             )
         safe = {"content-disposition": "attachment", "content-security-policy": "sandbox"}  # the content is untrusted
-        return request.answer(self._client.get_blob(ref), BYTES, _IMMUTABLE, "blob", **safe)
+        return request.answer(self._client.get_blob(ref), BYTES, of="blob", **safe)
 
     def _tile(self, request: ApiRequest) -> Response:
         if match := _TILE.fullmatch(request.ref[:path_max]):
@@ -354,7 +357,8 @@ class Api:
                     else:
                         parts = map(without_body, snapshot.entries_under(number, width))
                         tile = join_tile(bare if level == "entries" else body for bare, body in parts)
-                return request.answer(tile, BYTES, self._tile_cache, "tile")
+                cache = self._bodies_cache if level == "bodies" else self._tile_cache
+                return request.answer(tile, BYTES, cache, "tile")
         raise Refused("NOT_FOUND", "there is no such tile")
 
 

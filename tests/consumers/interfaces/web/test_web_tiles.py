@@ -152,10 +152,29 @@ def test_both_servers_give_the_same_bytes_for_every_path(published: Published) -
         assert web(path) == static(path), path
 
 
+def test_an_erased_text_leaves_the_tile_of_bodies_and_no_other(ledger: Ledger) -> None:
+    ledger.emit("alice", "session/s", SessionStarted())
+    index = ledger.emit("alice", "session/s", FindingLogged(finding="correct-horse-battery-staple")).index
+    with ledger.client() as client, web_of(client) as web:
+        site = Published(web, "", ledger.home.path, "", b"", b"", client)
+        paths = [f"/tile/{level}/000.p/{index + 1}" for level in ("0", "entries", "bodies")]
+        before = [ask(site, "GET", path) for path in paths]
+        assert [b"correct-horse" in content for _, _, content in before] == [False, False, True]
+        ledger.redact(index)
+        after = [
+            ask(site, "GET", path, **{"If-None-Match": headers["etag"]})
+            for path, (_, headers, _) in zip(paths, before, strict=True)
+        ]
+    assert [status for status, _, _ in after] == [304, 304, 200]
+    assert b"correct-horse" not in after[2][2]
+    assert after[2][2].count(b'{"redacted":"event:') == 1
+
+
 def test_tiles_may_be_kept_for_ever_and_the_checkpoint_not_at_all(published: Published) -> None:
     for path, type_, cache in (
         ("/tile/0/000", "application/octet-stream", "public, max-age=31536000, immutable"),
         ("/tile/entries/001", "application/octet-stream", "public, max-age=31536000, immutable"),
+        ("/tile/bodies/001", "application/octet-stream", "no-cache"),
         ("/checkpoint", "text/plain; charset=utf-8", "no-cache"),
     ):
         status, headers, content = ask(published, "GET", path)
