@@ -1,0 +1,88 @@
+"""`deed erase` fails or is killed at any write or sync: it is undone, or the next call finishes it.
+
+A subject whose erasure is signed is erased for every reader at once. Its key is gone at the latest after the next call.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import inside
+import pytest
+from faults import is_long_run
+from injection import FAULTS, Fault, Place, need_strace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CLEAR: Final = "Carol moved to Bergen"
+ERASE: Final = ["erase", "carol", "--reason", "She asked for it", "--as", "root", "--yes"]
+SHOW: Final = ("session", "show", "s", "--unseal", "--as", "alice")
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A ledger with a sealed finding, and its key in the user's configuration."""
+    need_strace()
+    folder = tmp_path_factory.mktemp("erased") / "stage"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        steer(patch, folder)
+        for words in (
+            ("init", "--unprotected"),
+            ("agent", "add", "alice"),
+            ("seal", "create", "carol", "--as", "alice"),
+            ("session", "start", "s", "--as", "alice"),
+            ("session", "finding", "s", CLEAR, "--seal", "carol", "--as", "alice"),
+        ):
+            assert deed(folder, *words).code == 0
+        yield Place(folder)
+
+
+def deed(folder: Path, *words: str) -> inside.Said:
+    """Call a verb, and nothing fails."""
+    places = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
+    return inside.deed("--home", folder / ".deedbook", *words, **places)
+
+
+def steer(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let processes find the ledger and the key in ``folder``, and nobody's own."""
+    for name, below in (("DEEDBOOK_HOME", ".deedbook"), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
+        patch.setenv(name, str(folder / below))
+
+
+def test_an_erasure_is_undone_or_finished(stage: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    steer(monkeypatch, stage.folder)
+    command = [sys.executable, "-m", "deedbook", *ERASE]
+    calls = stage.calls(command)
+    numbers = [(call, calls[: at + 1].count(call)) for at, call in enumerate(calls)]
+    chosen = numbers if is_long_run else numbers[-8:]  # the last are those of the key
+    states = set()
+    for call, number in chosen:
+        for name in FAULTS if is_long_run else ("EIO", "killed"):
+            stage.restore()
+            ran = stage.run(command, fault=Fault(call, number, name))
+            assert ran.was_hit
+            assert ran.code in {0, 7, -9}, ran.err
+            states.add(check_after(stage.folder, has_succeeded=ran.code == 0))
+    assert "signed" in states
+
+
+def check_after(folder: Path, *, has_succeeded: bool) -> str:
+    """Check what a run left behind, and that the next one finishes it; return the state."""
+    shown = deed(folder, *SHOW)
+    keys = list(folder.glob("config/deedbook/seals/*/*"))
+    is_signed = shown.err.startswith("SUBJECT_ERASED")
+    assert is_signed or CLEAR in shown.out, shown.err
+    assert not has_succeeded or (is_signed and not keys)
+    finished = deed(folder, *ERASE)
+    assert finished.code == 0, finished.err
+    assert deed(folder, *SHOW).err.startswith("SUBJECT_ERASED")
+    assert [path for path in folder.glob("config/deedbook/seals/*/*") if path.suffix == ".key"] == []
+    assert deed(folder, "log", "--kind", "subject.erased", "--json").out.count('"event:') == 1
+    verified = subprocess.run([sys.executable, "-m", "deedbook", "verify"], capture_output=True, check=False)
+    assert verified.returncode == 0
+    return "signed" if is_signed else "undone"
