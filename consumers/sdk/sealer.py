@@ -139,6 +139,11 @@ class Sealer:
         if erasure_of(ask, author.client, subject) is not None:
             raise sealed_too_late(subject)
 
+    @property
+    def subject(self) -> str:
+        """The subject for which it seals."""
+        return self._subject
+
     def blob(self, source: ByteSource, progress: Progress = lambda _done, _total: None) -> str:
         """Store the rest of a file as a sealed blob; return its ref.
 

@@ -14,7 +14,13 @@ from deedbook.consumers.handoffs.files.missing_names import ImportNeeds, needs_o
 from deedbook.consumers.handoffs.names_file import check_named, read_names
 from deedbook.consumers.importers.records import blob_ref, import_records, rehearsed
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
+from deedbook.consumers.interfaces.cli.commands.imports import (
+    SEAL,
+    counts_line,
+    print_unmapped,
+    sealed_import,
+    show_sealed,
+)
 from deedbook.consumers.interfaces.cli.output import print_lines
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -23,7 +29,7 @@ from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.errors import Refused
 
 
-@click.command("import", cls=Command)
+@click.command("import", cls=Command, params=[SEAL])
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
 @click.option("--to", metavar="NAME", help="The receiver of handoffs that name none.")
 @click.option(
@@ -38,7 +44,9 @@ from deedbook.ledger.errors import Refused
     help="A TOML file that says which agents the names in the files are.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
-def import_(app: App, path: Path, *, names: Path | None, dry_run: bool, **options: str | None) -> None:
+def import_(
+    app: App, path: Path, *, names: Path | None, dry_run: bool, seal: str | None, **options: str | None
+) -> None:
     """Import handoff files, proposals and `active.md` tables as claims.
 
     An imported handoff is pending until its reviewer approves or verifies it, even if its file says otherwise. One
@@ -55,6 +63,9 @@ def import_(app: App, path: Path, *, names: Path | None, dry_run: bool, **option
     "Claude Code" = "claude-code"
     nobody-here = ""                # "" is nobody
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with this character
+    if seal is not None:
+        _import_sealed(app, path, seal, is_dry=dry_run)
+        return
     author = None if dry_run else app.author()
     importer = app.settings().agent if author is None else author.name
     agents = _names_for(app, names, **options)
@@ -86,6 +97,17 @@ def import_(app: App, path: Path, *, names: Path | None, dry_run: bool, **option
         print_lines(*_needs_text(needs, plan.named, path, agents, importer))
 
     app.show("imported", answer, text)
+
+
+def _import_sealed(app: App, path: Path, subject: str, *, is_dry: bool) -> None:
+    if is_dry:
+        raise Refused("USAGE", "a sealed import maps nothing that --dry-run could print: omit one of them")
+    importing = sealed_import(app, subject)
+    agents = read_agents(app.query_with, app.settings().config.default_reviewer)
+    with progress("sealing", is_shown=not app.as_json) as step:
+        reading = read_records(path, importing.put_blob, agents=agents, step=step)
+        counts = importing.import_records(reading.records)
+    show_sealed(app, subject, counts)
 
 
 def _names_for(app: App, file: Path | None, *, to: str | None, reviewer: str | None) -> AgentNames:

@@ -10,7 +10,13 @@ import click
 from deedbook.consumers.importers.empirica.importer import import_notes, read_notes, rehearsed
 from deedbook.consumers.importers.empirica.notes import DEFAULT_REFS, Repository
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
+from deedbook.consumers.interfaces.cli.commands.imports import (
+    SEAL,
+    counts_line,
+    print_unmapped,
+    sealed_import,
+    show_sealed,
+)
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -19,7 +25,7 @@ from deedbook.ledger.errors import Refused
 FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, params=[SEAL])
 @click.option(
     "--git",
     "folder",
@@ -38,7 +44,7 @@ FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
     help="A prefix of the notes' refs, such as refs/remotes/origin/notes/empirica. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Read and map only; write nothing.")
-def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -> None:
+def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool, seal: str | None) -> None:
     """Import the git notes of Empirica: reports, checkpoints, findings, unknowns, dead ends, mistakes, goals.
 
     Every note is stored byte for byte and shown as imported, with the agent and the time that it claims. It grants no
@@ -46,7 +52,8 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
     adds nothing.
     """
     author = None if dry_run else app.author()
-    put_blob = None if author is None else author.put_blob
+    sealed = None if seal is None else sealed_import(app, seal)
+    put_blob = None if author is None else author.put_blob if sealed is None else sealed.put_blob
     try:
         with progress("reading", is_shown=not app.as_json) as step:
             importer = None if author is None else author.name
@@ -57,6 +64,9 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
         if refusal.code == "NOT_FOUND":
             refusal.message += " with --git REPO"
         raise
+    if seal is not None and sealed is not None and author is not None:
+        show_sealed(app, seal, sealed.import_records([note.record for note in notes.records]))
+        return
     if author is None:
         done = rehearsed(notes)
     else:

@@ -14,7 +14,7 @@ from deedbook.consumers.importers.transcripts.conversation import Progress, Tran
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
 from deedbook.consumers.importers.transcripts.importer import TranscriptImport
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
+from deedbook.consumers.interfaces.cli.commands.imports import SEAL, counts_line, print_unmapped, sealed_import
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
@@ -22,11 +22,11 @@ from deedbook.ledger.errors import Unavailable
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, params=[SEAL])
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
 @click.option("--task", default="", help="The task, for transcripts that name none.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
-def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
+def thinking(app: App, path: Path, *, task: str, dry_run: bool, seal: str | None) -> None:
     """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
 
     Each response becomes a reasoning that the importing agent owns. It is shown as imported and not validated. Its
@@ -39,7 +39,7 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     """
     files = find_transcripts(path)
     reading = Progress(total_bytes=sum(file.stat().st_size for file in files))
-    importing = importer(app, reading, task=task, is_dry=dry_run)
+    importing = importer(app, reading, task=task, is_dry=dry_run, seal=seal)
     unread: list[Unmapped] = []
     with progress("importing", is_shown=not app.as_json) as step:
         for item in read_files(files, path, reading, unread):
@@ -59,12 +59,15 @@ def _faults_of(memory: ReasoningMemory) -> set[str]:
     return {issue.code for issue in report.issues} or ({"UNLINKED"} if report.counts().inferences_unlinked else set())
 
 
-def importer(app: App, reading: Progress, *, task: str = "", is_dry: bool) -> TranscriptImport:
+def importer(app: App, reading: Progress, *, task: str = "", is_dry: bool, seal: str | None = None) -> TranscriptImport:
     """Return what imports as the acting agent, or, dry, what only counts."""
     make = partial(TranscriptImport, faults_of=_faults_of, task=task, is_dry=is_dry)
     if is_dry:
         return make(app.settings().agent or "", app.query_with, blob_ref, rehearsed, reading)
     author = app.author()
+    if seal is not None:
+        sealed = sealed_import(app, seal)
+        return make(author.name, app.query_with, sealed.put_blob, sealed.import_records, reading)
     return make(author.name, app.query_with, author.put_blob, partial(import_records, author), reading)
 
 

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 import click
 
+from deedbook.consumers.importers.records import Counts
+from deedbook.consumers.importers.sealed import SealedImport
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
+from deedbook.consumers.interfaces.cli.arguments import seal_option
 from deedbook.consumers.interfaces.cli.output import page_options, print_table, show_page
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy
@@ -66,6 +69,21 @@ def list_(app: App, /, *, limit: int, after: int | None, **filters: Any) -> None
     ]
     header = ("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why")
     show_page(app, "records.list", page, lambda: print_table(header, rows))
+
+
+SEAL: Final = seal_option("Originals are only stored, and nothing of them is mapped: they are")
+
+
+def sealed_import(app: App, subject: str) -> SealedImport:
+    """Return what imports originals sealed, as the acting agent."""
+    return SealedImport(app.author(), app.query_with, app.sealer(subject))
+
+
+def show_sealed(app: App, subject: str, counts: Counts) -> None:
+    """Say what became of a sealed import."""
+    answer = counts.answer() | {"subject": subject}
+    text = f"{counts.read} read: {counts.added} sealed for {subject}, {counts.read - counts.added} in the ledger before"
+    app.show("imported", answer, text)
 
 
 def print_unmapped(answer: Mapping[str, Any]) -> None:

@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from building import trusted
 from calling import Deed, Place
+from note_repository import one_of_each, repository
 from soft_token import LABEL, make_soft_token
 
 from deedbook.consumers.interfaces.cli.commands import seals
@@ -295,3 +296,48 @@ def test_a_person_is_asked_before_an_erasure(own: Deed, monkeypatch: pytest.Monk
     assert own.run("erase", "carol", "--reason", "x", "--as", "rita").code != 0
     assert asked == ["Erase all that is sealed for carol, for ever?"]
     assert CLEAR[0] in own("session", "show", "s", "--unseal", "--as", "a")
+
+
+NOTE: Final = "# Handoff: Call Carol\n\n## Meta\n- Status: open\n- From: a\n- To: b\n\n## Task\nRing her in Bergen\n"
+
+
+def import_sealed(deed: Deed, verb: tuple[str, ...], source: Path) -> dict[str, Any]:
+    """Import sealed, twice; return the first answer."""
+    done: dict[str, Any] = deed.data(*verb, source, "--seal", "carol", "--as", "a")
+    again = deed.data(*verb, source, "--seal", "carol", "--as", "a")
+    assert (again["read"], again["added"], again["lost"]) == (done["read"], 0, 0)
+    return done
+
+
+def test_imported_originals_are_sealed(own: Deed, tmp_path: Path) -> None:
+    own("seal", "create", "carol", "--as", "a")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "call-carol.md").write_text(NOTE)
+    (folder / "with-secret.md").write_text(NOTE + "password = 'kX9#mQ2$vL7pRz4W'\n")
+    done = import_sealed(own, ("handoff", "import"), folder)
+    assert (done["read"], done["added"], done["subject"]) == (2, 2, "carol")
+    records = own.data("import", "list", "--as", "a")["items"]
+    assert {(record["source"], record["mapped_kind"], record["reason"]) for record in records} == {
+        (name, None, "sealed for carol") for name in ("call-carol.md", "with-secret.md")
+    }
+    for text in ("Bergen", "Call Carol", "kX9#mQ2"):
+        assert files_with(own.home, text) == []
+    entry = next(record["event_index"] for record in records if record["source"] == "call-carol.md")
+    ref = own.data("show", entry, "--as", "a")["data"]["original"]
+    own("blob", "get", ref, "--unseal", "-o", tmp_path / "out", "--as", "a")
+    assert (tmp_path / "out").read_text() == NOTE
+
+
+def test_notes_and_transcripts_are_imported_sealed(own: Deed, tmp_path: Path) -> None:
+    own("seal", "create", "carol", "--as", "a")
+    notes = repository(tmp_path / "r", one_of_each("5d1f0a52-sealed"))
+    done = import_sealed(own, ("import", "empirica", "--git"), notes)
+    assert done["added"] == done["read"] > 5
+    transcript = tmp_path / "t.txt"
+    transcript.write_text("<thinking>Carol is in Bergen, so I ring her there.</thinking>\nI ring Carol.\n")
+    done = import_sealed(own, ("import", "thinking"), transcript)
+    assert done["added"] == done["read"] == 1
+    assert own.data("reasoning", "list", "--as", "a")["items"] == []
+    for text in ("Bergen", "ring Carol"):
+        assert files_with(own.home, text) == []
