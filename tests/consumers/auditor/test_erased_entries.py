@@ -39,6 +39,7 @@ from deedbook.ledger.events.handoff import HandoffApproved
 from deedbook.ledger.events.remnant import ERASED, digest_of
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
 from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.limits import batch_size_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,27 @@ def batch(forge: Forge) -> None:
     bodies = [forge.body("alice", SESSION, FINDING, corr=str(at)) for at in range(3)]
     for at, (body, public, sig) in enumerate(forge.batch("alice", *bodies)):
         forge.store(body, public, sig, (at, 3))
+
+
+def largest_batch(forge: Forge) -> None:
+    """Log a batch of the largest size whose bodies have only texts of one letter, and erase all of it."""
+    count = 19
+    size = batch_size_max_bytes // count
+    data = {"finding": "a", "evidence": ["a"]}
+    bodies = []
+    for at in range(count):
+        body = forge.body("alice", SESSION, data, kind="finding.logged", corr=str(10 + at))
+        texts, rest = divmod(size - len(body), len(b'"a",'))
+        body = body.replace(b'["a"', b'["a"' + b',"a"' * texts)
+        bodies.append(body.replace(b'"finding":"', b'"finding":"' + b"a" * rest))
+    assert batch_size_max_bytes - count < sum(map(len, bodies)) <= batch_size_max_bytes
+    for at, (body, public, sig) in enumerate(forge.batch("alice", *bodies)):
+        forge.store(body, public, sig, (at, count))
+    for at in range(TARGET, TARGET + count):
+        erased(at, "*")(forge)
+    assert sum(len(decode_entry(forge.entries[at]).body) for at in range(TARGET, TARGET + count)) > batch_size_max_bytes
+    for at in range(TARGET, TARGET + count):
+        redacted(index=at)(forge)
 
 
 def other_kind(forge: Forge) -> None:
@@ -110,6 +132,7 @@ RIGHT: dict[str, tuple[Step, list[tuple[int, str]]]] = {
         all_of(batch, *(erased(at) for at in (9, 10, 11)), *(redacted(index=at) for at in (11, 9, 10))),
         [(9, ROOT), (10, ROOT), (11, ROOT)],
     ),
+    "a batch of the largest size": (largest_batch, [(at, ROOT) for at in range(9, 28)]),
     "as another kind": (all_of(secret, other_kind), [(9, ROOT)]),
     "with a blob": (erased_record, [(9, ROOT)]),
 }

@@ -80,3 +80,15 @@ def test_the_proof_of_a_text_of_others_stays_text(viewer: Viewer) -> None:
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert "\\u202e" in page
+
+
+def test_the_proof_of_an_erased_entry_says_that_its_rest_is_not_signed(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("h", title="correct-horse-battery-staple")
+    index = viewer.ledger.head()[0] - 1
+    assert "The signed text, as the entry has it" in viewer.page(f"/proof/{index}")
+    viewer.ledger.redact(index)
+    page = viewer.page(f"/proof/{index}")
+    assert "What is left of the erased text, as the entry has it: the author did not sign this" in page
+    assert "are those of what is left of the erased bytes" in page
+    assert "[redacted]" in page
+    assert "correct-horse" not in page
