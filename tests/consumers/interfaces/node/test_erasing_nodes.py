@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 import os
 import random
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -29,6 +32,7 @@ from serving import (
 )
 
 from deedbook.consumers.interfaces.node.node import Node
+from deedbook.consumers.interfaces.node.recovery import Recovery
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.client.author import Draft
@@ -137,3 +141,35 @@ def test_node_that_is_killed_during_redactions_erases_whole_and_loses_nothing(se
     texts = [event.data.finding for event in entries if event.kind == "finding.logged"]
     assert texts == [text for number in range(rounds) for text in (ERASED, f"public {number}")]
     assert check_published(settings).redactions == rounds
+
+
+def test_node_goes_on_while_the_command_line_redacts_beside_it_and_a_lost_log_comes_back_without_the_body(
+    settings: Settings,
+) -> None:
+    node = ServeProcess(settings)
+    as_carol(settings, node.url, begin)
+    index, *_ = as_carol(settings, node.url, lambda _, author: find(author, f"the password is {SECRET}", "public"))
+    command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "redact", str(index)]
+    done = subprocess.run([*command, "--reason", "a password", "--yes"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert as_carol(settings, node.url, lambda _, author: find(author, "and on"))
+    deadline = time.monotonic() + 60
+    while held := files_with(settings.home):
+        assert time.monotonic() < deadline, held
+    assert node.stop() == 0
+    with LocalClient(settings) as client:
+        head = client.head()
+    assert check_published(settings).redactions == 1
+    shutil.rmtree(settings.home / "log")
+
+    async def bring_back() -> None:
+        async with Recovery(settings) as recovery:
+            lost = await recovery.lost()
+            assert lost is not None
+            await recovery.bring_back(lost, lambda _done, _total: None)
+
+    asyncio.run(bring_back())
+    with LocalClient(settings) as client, client.log.snapshot() as snapshot:
+        assert snapshot.frontier(head.size).root().hex() == head.root
+        assert is_erased(snapshot.entry(index))
+    assert files_with(settings.home) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import threading
 import time
@@ -15,9 +16,11 @@ from faults import is_long_run, times
 from three_nodes import Nodes, eventually
 
 from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.session import SessionStarted, UnknownLogged
 from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.lifecycle.authority import ROOT
 
@@ -56,6 +59,13 @@ def log_secret(nodes: Nodes, secret: str = SECRET) -> int:
     return index
 
 
+def views_of(nodes: Nodes, name: str) -> str:
+    """Return the answer of one node's views to a question about the secret."""
+    settings = Settings(home=nodes.folder / "clients", server=nodes.url_by_node[name], agent=nodes.scene.agents[0])
+    with RemoteClient(settings) as client:
+        return json.dumps(client.view("search.find", {"text": "password"}), sort_keys=True)
+
+
 def begin_redaction(nodes: Nodes, index: int) -> threading.Thread:
     """Let root erase an entry, and send this until it is acknowledged."""
     root = open_key(Home(nodes.scene.homes["node"]).key_file(ROOT))
@@ -77,6 +87,7 @@ def test_redaction_clears_every_file_of_three_nodes_also_of_one_that_was_away(no
     with nodes.work():
         index = log_secret(nodes)
         assert all(files_with(nodes.scene.homes[name] / "bus") for name in nodes.names)
+        assert all(SECRET in views_of(nodes, name) for name in nodes.names)  # from now on, their files hold it, too
         away = next(name for name in nodes.names if name != nodes.leader())
         nodes.kill(away)
         begin_redaction(nodes, index).join()
@@ -87,6 +98,9 @@ def test_redaction_clears_every_file_of_three_nodes_also_of_one_that_was_away(no
         nodes.progress(5)
         nodes.whole()
         eventually(lambda: not files_with(nodes.folder), "no file holds it")
+    eventually(lambda: len({views_of(nodes, name) for name in nodes.names}) == 1, "the views of all nodes agree")
+    assert SECRET not in views_of(nodes, away)
+    assert not files_with(nodes.folder)
     nodes.settle("redaction while a node was away")
 
 
