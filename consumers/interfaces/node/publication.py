@@ -156,8 +156,10 @@ class Publishing:
             history = await lost_history(self._nats, retiring, self._outbox.log)
             if history is not None:
                 raise history.error()
-            tell = log.error if is_fault else log.info
-            tell("building the next generation of the stream from the log", reason=reason.message)
+            if is_fault:
+                log.error("stream degraded: building the next generation from the log", error=reason.message)
+            else:
+                log.info("building the next generation of the stream without erased bodies")
             try:
                 await self._open(await next_generation(self._nats, retiring, redactions=self._erased_count()))
             except Unavailable as error:
