@@ -25,7 +25,7 @@ from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf, holds_remnant
-from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log import keys
 
@@ -100,8 +100,7 @@ class LogReplay(Replay):
                 self._lose(index)
                 self.frontier = None
             else:
-                leaves.append(entry_leaf(data))
-                self._replay(index, data, has_time=index not in damaged)
+                leaves.append(self._replay(index, data, has_time=index not in damaged))
         self.memory.take(self.state)
         self.start_layers()
         self._extend_tree(leaves, len(entries))
@@ -153,7 +152,7 @@ class LogReplay(Replay):
                 self.redacted_ms[index] = entry.accepted_ms
         for index in range(cached.batch_at, cached.size):
             entry = decode_entry(reread[index])
-            self._batches.add(index, entry)
+            self._batches.add(index, entry, entry.commitment)
         memory, self.kinds = self.memory, Counter(cached.kinds)
         memory.ledger, memory.authority_version = cached.ledger, cached.authority_version
         memory.packed = cached.records
@@ -205,26 +204,29 @@ class LogReplay(Replay):
         self._batches.lose(index)
         self.lost_from = index if self.lost_from is None else self.lost_from
 
-    def _replay(self, index: int, data: bytes, *, has_time: bool) -> None:
+    def _replay(self, index: int, data: bytes, *, has_time: bool) -> bytes:
+        """Replay an entry and return its leaf hash, as ``envelope.entry_leaf`` computes it."""
         try:
             entry = decode_entry(data)
         except Refused as refusal:
             self._findings.problem(index, refusal.code, refusal.message)
             self._lose(index)
-            return
+            return leaf_hash(data)
+        commitment = entry.commitment
         if entry.version < self._version:
             self._findings.problem(index, "UNSUPPORTED_VERSION", "it has a lower version than the entry before it")
         self._version = entry.version
-        self._batches.add(index, entry)
+        self._batches.add(index, entry, commitment)
         try:
-            candidate = read_candidate(entry)
+            candidate = read_candidate(entry, commitment)
         except Refused as refusal:
             self._findings.problem(index, refusal.code, refusal.message)
             self.lost_from = index if self.lost_from is None else self.lost_from
             if has_time:
                 self._times.check(index, entry.accepted_ms)
-            return
-        self._decide(index, candidate, entry, has_time=has_time)
+        else:
+            self._decide(index, candidate, entry, has_time=has_time)
+        return entry.leaf(commitment)
 
     def _decide(self, index: int, candidate: Candidate, entry: Entry, *, has_time: bool) -> None:
         body, memory = candidate.body, self.memory
@@ -243,7 +245,7 @@ class LogReplay(Replay):
         if replayed.misplaced is not None:
             self._report(index, replayed.misplaced.code, replayed.misplaced.message)
         memory.remember(candidate.id, body.stream, index)
-        for ref in blobs_of(candidate.data):
+        for ref in blobs_of(candidate.data, candidate.raw):
             self.blobs.setdefault(ref, index)
         if self._observe is not None:
             self._observe(index, candidate)

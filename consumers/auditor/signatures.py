@@ -161,10 +161,11 @@ def report_bad(findings: Findings, index: int, count: int) -> None:
 
 
 class Member(NamedTuple):
-    """One entry of a batch; ``entry`` is None if it could not be decoded."""
+    """One entry of a batch with the commitment to its body; ``entry`` is None if it could not be decoded."""
 
     at: int
     entry: Entry | None
+    commitment: bytes = b""
 
 
 class Batches:
@@ -182,13 +183,16 @@ class Batches:
         """The first entry of the batch that is still open; None if there is none."""
         return self._members[0].at if self._members else None
 
-    def add(self, index: int, entry: Entry) -> None:
+    def add(self, index: int, entry: Entry, commitment: bytes) -> None:
         """Add the next entry of the log."""
         if self._members and not self._fits(index, entry):
             self.end()
         if not self._members:
+            if entry.batch_size == 1:
+                self._signatures.add(index, 1, entry.key, signed_bytes([commitment]), entry.sig)
+                return
             self._begin(index, entry)
-        self._members.append(Member(index, entry))
+        self._members.append(Member(index, entry, commitment))
         self._check_whole()
 
     def lose(self, index: int) -> None:
@@ -240,7 +244,7 @@ class Batches:
         if bodies_size(entry for _, entry in known) > batch_size_max_bytes:
             self._findings.problem(first, "TOO_LARGE", f"the batch exceeds {batch_size_max_bytes} bytes", end=end)
         self._check_times(known)
-        self._check_signature(known)
+        self._check_signature(known, signed_bytes([member.commitment for member in members]))
 
     def _check_times(self, known: list[tuple[int, Entry]]) -> None:
         usual, _ = Counter(entry.accepted_ms for _, entry in known).most_common(1)[0]
@@ -249,9 +253,8 @@ class Batches:
                 message = "it has another time than its batch"
                 self._findings.problem(index, "VERIFICATION_FAILED", message)
 
-    def _check_signature(self, known: list[tuple[int, Entry]]) -> None:
+    def _check_signature(self, known: list[tuple[int, Entry]], signed: bytes) -> None:
         first, count = known[0][0], len(known)
-        signed = signed_bytes([entry.commitment for _, entry in known])
         pairs = Counter((entry.key, entry.sig) for _, entry in known)
         if len(pairs) == 1:
             ((key, sig),) = pairs

@@ -305,7 +305,7 @@ class Gate:
         refusals = {
             position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first with `deed blob put`", ref=ref)
             for position, candidate in enumerate(checked.candidates)
-            for ref in blobs_of(candidate.data)
+            for ref in blobs_of(candidate.data, candidate.raw)
             if self._log.blobs.find(ref) is None
         }
         refusals |= {

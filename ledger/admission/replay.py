@@ -172,13 +172,16 @@ def read_entry(data: bytes) -> tuple[Entry, Candidate]:
     return entry, read_candidate(entry)
 
 
-def read_candidate(entry: Entry) -> Candidate:
-    """Return the candidate in an entry. Raises Refused: ``TOO_LARGE``, and the codes of its schema."""
+def read_candidate(entry: Entry, commitment: bytes | None = None) -> Candidate:
+    """Return the candidate in an entry; ``commitment`` spares hashing the body again.
+
+    Raises Refused: ``TOO_LARGE``, and the codes of its schema.
+    """
     limit = remnant_size_max_bytes if is_remnant(entry.body) else body_size_max_bytes
     if len(entry.body) > limit:
         raise Refused("TOO_LARGE", f"the body has {len(entry.body)} bytes, and the limit is {limit}")
     stored = read_stored(entry.body)
-    return Candidate(stored.body, stored.data, entry.commitment, stored.raw, remnant=stored.remnant)
+    return Candidate(stored.body, stored.data, commitment or entry.commitment, stored.raw, remnant=stored.remnant)
 
 
 class MissingEntries(msgspec.Struct, frozen=True):

@@ -70,11 +70,18 @@ SEALABLE_FIELDS: Final[dict[type[EventData], tuple[tuple[str, ...], ...]]] = {
 }
 """The paths of the texts that may be sealed references (``ledger.seal.reference``), which need their sealed blobs."""
 
+_SIGNS: Final = (b"blake3:", b"sha256:", b"\\u")
+"""Each ref of a blob has one of these bytes; the last begins a letter in another spelling."""
 _KEPT: Final = re.compile(r"kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 
 
-def blobs_of(data: EventData) -> list[str]:
-    """Return the refs in ``data`` that must be blobs: without them the event is incomplete."""
+def blobs_of(data: EventData, raw: bytes | None = None) -> list[str]:
+    """Return the refs in ``data`` that must be blobs: without them the event is incomplete.
+
+    ``raw`` are the bytes of the body: if they hold no ref, the fields are not read.
+    """
+    if raw is not None and not any(sign in raw for sign in _SIGNS):
+        return []
     kind = type(data)
     refs: list[str] = []
     if (path := BLOB_FIELDS.get(kind)) is not None and not (isinstance(data, RecordImported) and data.only_digest):
