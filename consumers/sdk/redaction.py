@@ -53,10 +53,10 @@ def plan_erasure(client: Client, index: int) -> PlannedErasure:
     return PlannedErasure(erased, [*dict.fromkeys(_lost_texts(before, after))], sorted({*erased.blobs}))
 
 
-def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done, _total: None) -> list[int]:
-    """Return the indexes of the entries whose bodies hold one of these texts; ``step(done, total)`` gets progress."""
-    needles = [json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in texts if text]
-    holders: list[int] = []
+def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done, _total: None) -> dict[str, list[int]]:
+    """Return the indexes of the entries whose bodies hold each of these texts; ``step(done, total)`` gets progress."""
+    needles = {text: json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in texts if text}
+    holders: dict[str, list[int]] = {text: [] for text in needles}
     size, start = client.head().size, 0
     while start < size and needles:
         page = client.entries(start)
@@ -64,8 +64,9 @@ def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done
             body = decode_entry(data).body
             if b"\\u" in body:  # another program's spelling of a letter
                 body = json.dumps(json.loads(body), ensure_ascii=False).encode()
-            if any(needle in body for needle in needles):
-                holders.append(index)
+            for text, needle in needles.items():
+                if needle in body:
+                    holders[text].append(index)
         start = page.next_index
         step(min(start, size), size)
     return holders

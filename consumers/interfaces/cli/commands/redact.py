@@ -18,6 +18,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.authority import ROOT
 
 text_size_max_bytes: Final = 40_000
+others_shown_max: Final = 20
 NOT_PROMISED: Final = (
     "Nobody can erase what has left this ledger: bundles, backups and clones that others hold, briefs and prompts that "
     "a model has read, and your own backups of this machine."
@@ -62,8 +63,8 @@ def redact(
         raise Refused("USAGE", "name entries, or give a text with --containing: `deed search TEXT` finds entries")
     if needle:
         with progress("searching the log", is_shown=not app.as_json) as step:
-            indexes += find_holders(client, [needle], step)
-    planned = _plan(app, sorted({*indexes}), with_repeated=with_repeated)
+            indexes += find_holders(client, [needle], step)[needle]
+    planned, gone = _plan(app, sorted({*indexes}), with_repeated=with_repeated)
     if not planned:
         raise Refused("NOT_FOUND", "no entry holds this text: `deed search TEXT` searches the views")
     _announce(app, planned)
@@ -72,13 +73,14 @@ def redact(
         return
     if not reason:
         raise Refused("USAGE", "say why with --reason: every reader of the ledger sees it")
-    if any(text in reason for text in [needle, *repeated(planned)] if text):
+    texts = [text for text in (needle, *gone) if text]
+    if any(text in reason for text in texts):
         raise Refused("USAGE", "the reason holds the text that is to be erased: write another one")
     _confirm(app, planned, yes=yes)
     author = app.author(app.agent or ROOT)
     signed = [sign_erasure(author, plan, reason, is_second=second).index for plan in planned]
     is_done = author.name == ROOT or second
-    copies = _finish(app, planned, [needle, *repeated(planned)]) if is_done else []
+    copies = _finish(app, planned, texts) if is_done else []
     _show(app, planned, signed, copies, is_done=is_done, reason=reason)
 
 
@@ -92,22 +94,31 @@ def _read_text(file: BinaryIO) -> str:
     return text
 
 
-def _plan(app: App, indexes: list[int], *, with_repeated: bool) -> list[PlannedErasure]:
-    """Return the erasures of entries, and of those that repeat their texts; blobs that others need stay."""
-    client = app.client()
-    planned = [plan_erasure(client, index) for index in indexes]
-    with progress("searching the log for copies", is_shown=not app.as_json) as step:
-        holders = find_holders(client, repeated(planned), step) if planned else []
-    others = [index for index in holders if index not in indexes]
-    if others and not with_repeated:
-        listed = ", ".join(map(str, others[:20])) + (" and more" if len(others) > 20 else "")
-        echo(f"These entries repeat the text and are not erased without --repeated: {listed}", err=True)
+def _plan(app: App, indexes: list[int], *, with_repeated: bool) -> tuple[list[PlannedErasure], list[str]]:
+    """Return the erasures of entries, or also of those that repeat their texts, and the texts that are gone then.
+
+    Blobs that other entries name stay.
+    """
+    planned = [plan_erasure(app.client(), index) for index in indexes]
+    holders = _holders(app, planned)
+    others = sorted({index for found in holders.values() for index in found}.difference(indexes))
+    if others and with_repeated:
+        planned += [plan_erasure(app.client(), index) for index in others]
+        holders = _holders(app, planned)
     elif others:
-        planned += [plan_erasure(client, index) for index in others]
-    blobs = sorted({blob for plan in planned for blob in plan.blobs})
+        more = f" and {len(others) - others_shown_max} more" if len(others) > others_shown_max else ""
+        listed = ", ".join(map(str, others[:others_shown_max])) + more
+        echo(f"not erased without --repeated, although they repeat a text: entries {listed}", err=True)
     erased = {plan.index for plan in planned}
-    needed = {blob for blob in blobs if not erased.issuperset(find_holders(client, [blob]))}
-    return [replace(plan, blobs=[blob for blob in plan.blobs if blob not in needed]) for plan in planned]
+    free = {text for text, found in holders.items() if erased.issuperset(found)}
+    plans = [replace(plan, blobs=[blob for blob in plan.blobs if blob in free]) for plan in planned]
+    return plans, [text for text in repeated(planned) if text in free]
+
+
+def _holders(app: App, planned: list[PlannedErasure]) -> dict[str, list[int]]:
+    blobs = [blob for plan in planned for blob in plan.blobs]
+    with progress("searching the log for copies", is_shown=not app.as_json) as step:
+        return find_holders(app.client(), [*repeated(planned), *blobs], step)
 
 
 def _announce(app: App, planned: list[PlannedErasure]) -> None:
