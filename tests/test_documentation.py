@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path
-    for folder in ("", "ledger", "projections", "consumers", "deploy", ".github")
+    for folder in ("", "ledger", "projections", "consumers", "deploy", "docs", ".github")
     for path in (ROOT.glob("*.md") if not folder else (ROOT / folder).rglob("*.md"))
     if "demo" not in path.parts and path.name != "agents_page.md"
 )

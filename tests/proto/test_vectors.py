@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pytest
 from deedbook.ledger.admission.check import check
 from deedbook.ledger.bus.subjects import event_subject, stream_token, submit_subject
 from deedbook.ledger.client.author import sign
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.remnant import ERASED, digest_of, read_stored, remnant_of
 from deedbook.ledger.format.codec import encode_canonical
@@ -33,6 +34,8 @@ from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, root_of, s
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, CheckpointVerifier, sign_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
+from deedbook.ledger.seal.key_files import KeyFiles
+from deedbook.ledger.seal.sealed_blob import unseal
 from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
 
 if TYPE_CHECKING:
@@ -77,6 +80,7 @@ def test_every_vector_file_is_read_here() -> None:
         "reasoning.json",
         "receipts.json",
         "remnants.json",
+        "sealed_blobs.json",
         "subjects.json",
         "submissions.json",
     }
@@ -228,3 +232,16 @@ def test_invalid_entries_are_refused(case: Case) -> None:
 @pytest.mark.parametrize("case", cases("invalid_submissions"))
 def test_invalid_submissions_are_refused(case: Case) -> None:
     refused(lambda raw: check(decode_submission(raw)), case)
+
+
+@pytest.mark.parametrize("case", cases("sealed_blobs"))
+def test_sealed_blobs_open_or_are_refused(case: Case, tmp_path: Path) -> None:
+    keys = KeyFiles(tmp_path, case["ledger"])
+    keys.insert(case["subject"], bytes.fromhex(case["key"]))
+    source = io.BytesIO(bytes.fromhex(case["blob"]))
+    if "content" in case:
+        assert b"".join(unseal(source, keys)).hex() == case["content"]
+        return
+    with pytest.raises(DeedbookError) as error:
+        list(unseal(source, keys))
+    assert error.value.code == case["code"]

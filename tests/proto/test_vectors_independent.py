@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from blake3 import blake3
+from nacl import bindings
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
@@ -288,3 +289,24 @@ def test_this_file_knows_nothing_of_the_ledger() -> None:
     source = Path(__file__).read_text("utf-8")
     packages = ("ledger", "projections", "consumers")
     assert not [name for name in packages if f"\nfrom {name}" in source or f"\nimport {name}" in source]
+
+
+@pytest.mark.parametrize("case", [case for case in cases("sealed_blobs") if "content" in case.values[0]])
+def test_sealed_blobs_open_as_the_specification_says(case: Case) -> None:
+    """With libsodium alone: the header by its lengths, the data key by its wrapping, the messages to their end."""
+    blob, key = bytes.fromhex(case["blob"]), bytes.fromhex(case["key"])
+    assert blob[:9] == b"DEEDSEAL\x01"
+    fields, at = [], 9
+    for length_bytes in (1, 1, 2):
+        size = int.from_bytes(blob[at : at + length_bytes], "big")
+        at += length_bytes + size
+        fields.append(blob[at - size : at])
+    subject, key_id, wrapped = fields
+    assert subject.decode() == case["subject"]
+    assert key_id.decode() == blake3(key, derive_key_context="deedbook 2026 id of a subject key").hexdigest(length=8)
+    ad = b"deedbook-seal-1\n%b\n%b\n%b" % (case["ledger"].encode(), subject, key_id)
+    data_key = bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(wrapped[24:], ad, wrapped[:24], key)
+    state = bindings.crypto_secretstream_xchacha20poly1305_state()
+    bindings.crypto_secretstream_xchacha20poly1305_init_pull(state, blob[at : at + 24], data_key)
+    content, tag = bindings.crypto_secretstream_xchacha20poly1305_pull(state, blob[at + 24 :], blob[:at])
+    assert (content.hex(), tag) == (case["content"], 3)
