@@ -146,7 +146,10 @@ class LogReplay(Replay):
         """Continue after entries whose rehashed root matched; ``reread`` has those of ``cached.reread_indexes``."""
         for index in cached.authority:
             entry = decode_entry(reread[index])
-            stored = read_stored(entry.body)
+            try:
+                stored = read_stored(entry.body)
+            except Refused:
+                continue  # ``rehash`` has reported it
             self.count(index, stored.body, stored.data)
             if isinstance(stored.data, EntryRedacted):
                 self.redacted_ms[index] = entry.accepted_ms

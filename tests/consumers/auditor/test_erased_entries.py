@@ -286,6 +286,20 @@ def test_resumed_audit_of_a_hostile_copy_finds_another_remnant(
     assert [(one.index, one.code) for one in report.problems] == [(index, "VERIFICATION_FAILED")]
 
 
+def test_resumed_audit_of_a_hostile_copy_finds_words_of_others(ledger: Ledger, tmp_path: Path) -> None:
+    fill(ledger)
+    ledger.register("carl", "agent")
+    index = ledger.emit(ROOT, "agent/carl", RoleRevoked(agent="carl", role="agent", reason="she left")).index
+    file = tmp_path / "state" / "kept.audit"
+    assert audit(ledger, file).ok
+    entry = decode_entry(entries_of(ledger)[index])
+    changed = remnant_of_entry(ledger, index).replace(ERASED.encode(), b"I resign")
+    overwrite(ledger, {index: msgspec.structs.replace(entry, body=changed).encode()})
+    report = audit(ledger, file)
+    assert report.outcome == "INVALID"
+    assert (index, "INVALID_FORMAT") in [(one.index, one.code) for one in report.problems]
+
+
 def remnant_of_entry(ledger: Ledger, index: int) -> bytes:
     """Return what would be left of an entry of a ledger."""
     forge = Forge(is_begun=False)
