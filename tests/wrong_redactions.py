@@ -196,6 +196,14 @@ WHO_REDACTS: Final = (
         redacted("rita"),
     ),
     wrong(
+        "a proposal by a human whose role rests on a stolen key is none",
+        "NOT_AUTHORIZED",
+        lambda f: f.emit("ada", "agent/bob", RoleGranted(agent="bob", role="human")),
+        proposed("bob"),
+        lambda f: compromised(f, ROOT, "ada", TARGET + 1),
+        redacted("rita"),
+    ),
+    wrong(
         "a stolen key does not propose",
         "KEY_REVOKED",
         hana,

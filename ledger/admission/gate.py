@@ -67,16 +67,16 @@ class RecordVerifier:
             self._proven = {}
         self._proven |= records
 
-    def check(self, snapshot: Snapshot, key: bytes, record: Any) -> None:
-        """Compare a record from disk, or a missing one (None), with the record that the entries give.
+    def check(self, snapshot: Snapshot, key: bytes, record: Any) -> Any:
+        """Return the record that the entries give, after a comparison with the one on disk (None: it is missing).
 
-        Raises Corrupted: they differ.
+        Raises Corrupted: they differ. Only while the log must be rewritten, a record may still hold erased texts.
         """
         if record is not None and self._proven.get(key) == record:
-            return
+            return record
         match key[:1]:
             case b"s":
-                self._check_stream(snapshot, key, record)
+                record = self._check_stream(snapshot, key, record)
             case keys.TERM_KEY:
                 if record != _last_term(snapshot):
                     raise _differs("the term")
@@ -88,26 +88,29 @@ class RecordVerifier:
             case b"i" if record is not None:
                 _check_idempotency(snapshot, key, record.index, record.digest)
             case _:  # an open set: records not derived from one stream, and missing ones, which grant nothing
-                return
+                return record
         if record is not None:
             self.learn({key: record})
+        return record
 
-    def _check_stream(self, snapshot: Snapshot, key: bytes, record: StreamRecord | None) -> None:
+    def _check_stream(self, snapshot: Snapshot, key: bytes, record: StreamRecord | None) -> StreamRecord | None:
         stream = key[1:].decode()
         if record is None:
             if any(True for _ in snapshot.stream_indexes(stream)):
                 raise _differs(stream)
-            return
+            return None
         family = stream.partition("/")[0]
         if family not in _VERIFIED:
-            return
+            return record
         state = None
         indexes = snapshot.stream_indexes(stream)
         for event in _events(snapshot, stream, indexes):
             with contextlib.suppress(Refused):  # a refused entry is in the log, and changes nothing
                 state = MACHINES[family].decide(state, event)
-        if not indexes or StreamRecord(len(indexes), indexes[-1][0], state) != record:
+        proven = StreamRecord(len(indexes), indexes[-1][0], state) if indexes else None
+        if proven != record and not (proven is not None and snapshot.needs_rewriting()):
             raise _differs(stream)
+        return proven
 
     def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord | InvitationRecord) -> None:
         name = record.agent if isinstance(record, KeyRecord) else record.name
@@ -161,7 +164,8 @@ def _check_idempotency(snapshot: Snapshot, key: bytes, index: int, digest: bytes
     if index < snapshot.size:
         event, entry = _read(snapshot, index)
         is_key = event.idem is not None and idempotency_key(event.author, event.idem) == key
-        if is_key and idempotency_digest(read_stored(entry.body).raw) == digest:
+        is_stale = is_remnant(entry.body) and snapshot.needs_rewriting()
+        if is_key and (is_stale or idempotency_digest(read_stored(entry.body).raw) == digest):
             return
     raise _differs("an idempotency key")
 
@@ -212,6 +216,7 @@ class Gate:
         self._cache: dict[bytes, Any] = {}
         self._glanced: dict[bytes, Any] = {}
         self._cached_size = -1
+        self._was_marked = False
         self._verifier = RecordVerifier()
 
     def submit(self, submission: Submission) -> list[Accepted]:
@@ -292,16 +297,19 @@ class Gate:
 
         Blobs are deleted only under the write lock that is held here (``ledger.log.expiry``), so they stay.
         """
+        if self._quota is not None:
+            self._check_quota(self._quota, checked, layer, accepted_ms)
+        # The last check: what it notes in ``base`` is erased with the next commit.
         base.check_redactions(checked, accepted_ms)
-        if self._quota is None:
-            return
+
+    def _check_quota(self, quota: Quota, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
         author = checked.candidates[0].body.author
         if author not in EXEMPT:
             key = keys.quota_key(author)
             spent: QuotaUsage = layer.record(key) or QuotaUsage()
             size = sum(len(candidate.raw) for candidate in checked.candidates)
             events = len(checked.candidates)
-            layer.records[key] = spend(spent, self._quota, author=author, events=events, size=size, now_ms=accepted_ms)
+            layer.records[key] = spend(spent, quota, author=author, events=events, size=size, now_ms=accepted_ms)
         refusals = {
             position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first with `deed blob put`", ref=ref)
             for position, candidate in enumerate(checked.candidates)
@@ -320,10 +328,12 @@ class Gate:
             raise refusal_of(refusals, len(checked.candidates))
 
     def _usable_cache(self, snapshot: Snapshot) -> dict[bytes, Any]:
-        if self._cached_size != snapshot.size or len(self._cache) + len(self._glanced) > records_cached_max:
+        is_marked = snapshot.needs_rewriting()  # rewriting exchanges records, and adds no entry
+        is_same = (self._cached_size, self._was_marked) == (snapshot.size, is_marked)
+        if not is_same or len(self._cache) + len(self._glanced) > records_cached_max:
             check_head(snapshot)
             self._cache, self._glanced = {}, {}
-            self._cached_size = snapshot.size
+            self._cached_size, self._was_marked = snapshot.size, is_marked
         return self._cache
 
 
@@ -359,8 +369,7 @@ class Transaction(Base):
         """Return the record under a state key, or None."""
         record = self._cache.get(key)
         if record is None:
-            record = self.glance(key)
-            self._verifier.check(self._snapshot, key, record)
+            record = self._verifier.check(self._snapshot, key, self.glance(key))
             if record is not None:
                 self._cache[key] = record
         return record

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import EntryRedacted, Redaction
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.authority import ROOT, Agents, compromised_at
+from deedbook.ledger.lifecycle.authority import ROOT, Agents, compromised_at, voided
 
 
 class Erasure(msgspec.Struct, frozen=True, array_like=True):
@@ -87,11 +87,14 @@ def names(signed: SignedErasure, found: FoundRemnant) -> bool:
     return is_same and (signed.by == ROOT or not found.is_of_authority)
 
 
+def _counts(proposal: SignedErasure, agents: Agents) -> bool:
+    """Return whether neither the signature of a proposal nor the role of its author rests on a compromised key."""
+    is_signed = compromised_at(agents.key, proposal.key, proposal.index) is None
+    return is_signed and voided(agents, proposal.by, {"human"}, proposal.index) is None
+
+
 def _check_proposed(proposal: SignedErasure | None, signed: SignedErasure, entry: int, agents: Agents | None) -> None:
-    is_void = proposal is None or (
-        agents is not None and compromised_at(agents.key, proposal.key, proposal.index) is not None
-    )
-    if proposal is None or is_void:
+    if proposal is None or (agents is not None and not _counts(proposal, agents)):
         message = f"a human erases the body of entry {entry} only with another one, who must first propose it"
         raise Refused("NOT_AUTHORIZED", message, name=signed.by)
     if proposal.by == signed.by:

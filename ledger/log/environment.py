@@ -315,8 +315,11 @@ def finish_swap(path: Path) -> bool:
 
 
 def remove_old(path: Path) -> None:
-    """Delete the former environment of a rewritten one, which a process that was killed left."""
-    if os.path.lexists(path / FILE):
+    """Delete the former environment of a rewritten one, which a process that was killed left.
+
+    While the new one exists, another process is replacing the former, and ``finish_swap`` needs both.
+    """
+    if not os.path.lexists(new_path(path)) and os.path.lexists(path / FILE):
         shutil.rmtree(old_path(path), ignore_errors=True)
 
 

@@ -15,6 +15,7 @@ Source: LMDB writes a changed page elsewhere and frees the old one without clear
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,8 +45,8 @@ def rewrite(log: Log, compute_state: Callable[[Snapshot], dict[bytes, bytes]]) -
     new, old = new_path(tables.path), old_path(tables.path)
     with log.writing() as (txn, snapshot):
         if snapshot.needs_rewriting():
-            shutil.rmtree(new, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+            _remove(new)
+            _remove(old)
             state = compute_state(snapshot)
             predecessors = [*tables.predecessors(txn), _identity(tables.path)]
             state[PREDECESSORS_KEY] = msgspec.msgpack.encode(predecessors)
@@ -55,6 +56,17 @@ def rewrite(log: Log, compute_state: Callable[[Snapshot], dict[bytes, bytes]]) -
                 raise OSError(errno.EIO, "the rewritten log could not take its place")
             sync_folder(tables.path.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove what an attempt that was stopped left. A link goes without its target, which we would write into.
+
+    Raises OSError: it cannot be removed.
+    """
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif os.path.lexists(path):
+        shutil.rmtree(path)
 
 
 def _build(tables: Tables, txn: lmdb.Transaction, path: Path, state: dict[bytes, bytes]) -> None:

@@ -508,10 +508,10 @@ class Authority:
         record.found, record.done = None if is_named else record.found, event
 
     def check_proposal(self, proposal: Event | None, event: Event, data: Any) -> None:
-        """Check that another human proposed exactly this redaction, with a key that is not compromised."""
+        """Check that another human proposed exactly this redaction, whose key and role rest on no compromised key."""
         index = data["entry"]
-        key = None if proposal is None else self.keys[proposal.entry.key.hex()]
-        is_there = proposal is not None and key is not None and not key.is_compromised(proposal.index)
+        key = "" if proposal is None else proposal.entry.key.hex()
+        is_there = proposal is not None and self.decision_counts(proposal.index, key, {"human"})
         need(is_there, f"no human has proposed to erase entry {index}", "NOT_AUTHORIZED")
         is_other = proposal is not None and proposal.author != event.author
         need(is_other, f"the same human proposed to erase entry {index}", "NOT_AUTHORIZED")

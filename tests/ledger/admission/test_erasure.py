@@ -12,12 +12,14 @@ from building import Ledger, key_named
 from event_examples import EXAMPLES, PROTO
 
 from deedbook.ledger import limits
+from deedbook.ledger.admission import gate
+from deedbook.ledger.admission.check import check
 from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.client.author import Draft, body_of, sign
-from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.authority import (
     CheckpointKeyRotated,
     HistoryReset,
@@ -30,6 +32,7 @@ from deedbook.ledger.events.handoff import HandoffCancelled
 from deedbook.ledger.events.remnant import ERASED, _erased_body, read_stored
 from deedbook.ledger.events.session import FindingLogged, SessionStarted, ToolUsed
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
+from deedbook.ledger.home.quota import Quota
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.log.log import Log
 
@@ -288,6 +291,47 @@ def test_process_that_was_open_goes_on_with_the_rewritten_file(ledger: Ledger) -
     assert ledger.head()[0] == other_size + 1
     ledger.emit("alice", "session/s", FindingLogged(finding="more"))
     assert read_stored(decode_entry(entries_of(ledger.log)[index]).body).remnant is not None
+
+
+def test_records_with_erased_texts_are_not_called_edited_while_the_disk_is_full(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.hand_over("h")
+    cancelled = ledger.emit("alice", "handoff/h", HandoffCancelled(reason=SECRET), idem="one")
+    ledger.emit("root", "ledger", ledger.redaction(cancelled.index))
+    other = Gate(ledger.log, clock_ms=ledger.clock)
+
+    def code() -> str:
+        again = ledger.sign("alice", Draft(stream="handoff/h", data=HandoffCancelled(reason="again")))
+        return ledger.refusal_of(lambda: other.submit(again)).code
+
+    retried = Draft(stream="handoff/h", data=HandoffCancelled(reason=SECRET), idem="one", corr="another salt")
+    with monkeypatch.context() as patch:
+        patch.setattr(gate, "finish_erasures", full_disk)
+        assert code() == "TRANSITION_NOT_ALLOWED"
+        assert other.submit(ledger.sign("alice", retried))[0].index == cancelled.index
+        assert files_with(ledger.home.path, SECRET)
+    assert code() == "TRANSITION_NOT_ALLOWED"
+    assert files_with(ledger.home.path, SECRET) == []
+
+
+def full_disk(_log: Log) -> None:
+    """Fail as the rewriting of a log does on a full disk."""
+    raise Unavailable("STORE_FULL", "the disk is full")
+
+
+def test_refused_redaction_erases_nothing_with_the_commit_of_others(ledger: Ledger) -> None:
+    index = log_secret(ledger)
+    ledger.register("hana", "human")
+    data = ledger.redaction(index)
+    ledger.emit("rita", "ledger", RedactionProposed(**msgspec.structs.asdict(data)))
+    limited = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=1))
+    limited.submit(ledger.sign("hana", Draft(stream="session/h", data=SessionStarted())))
+    drafts = {"hana": Draft(stream="ledger", data=data), "bob": Draft(stream="session/b", data=SessionStarted())}
+    refused, accepted = limited.admit([check(ledger.sign(author, draft)) for author, draft in drafts.items()])
+    assert isinstance(refused, Unavailable)
+    assert isinstance(accepted, list)
+    assert not is_remnant(decode_entry(entries_of(ledger.log)[index]).body)
 
 
 def test_each_message_of_a_search_can_be_erased(ledger: Ledger) -> None:

@@ -11,8 +11,11 @@ from building import MAP_SIZE
 from faults import times
 
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.log.environment import FILE, remove_old
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from building import Ledger
 
 READING = """
@@ -72,3 +75,29 @@ def test_readers_and_writers_never_notice_that_the_file_was_replaced(ledger: Led
                 thread.join()
         assert reader.wait(60) == 0, reader.stderr.read().decode()
     assert errors == []
+
+
+def test_rewriting_does_not_write_through_links_that_somebody_prepared(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.emit("alice", "session/s", SessionStarted())
+    secret = ledger.emit("alice", "session/s", FindingLogged(finding="secret")).index
+    for name in ("log.new", "log.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("of somebody else")
+        (ledger.home.path / name).symlink_to(tmp_path / name)
+    ledger.redact(secret)
+    for name in ("log.new", "log.old"):
+        assert [path.name for path in (tmp_path / name).iterdir()] == ["file"]
+    assert not (ledger.home.path / "log").is_symlink()
+    assert ledger.event(secret).erased
+
+
+def test_former_log_is_not_deleted_while_another_process_replaces_it(tmp_path: Path) -> None:
+    for name in ("log", "log.new", "log.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FILE).touch()
+    remove_old(tmp_path / "log")  # it looked at the log just before that process renamed it
+    assert (tmp_path / "log.old" / FILE).exists()
+    (tmp_path / "log.new" / FILE).unlink()
+    (tmp_path / "log.new").rmdir()
+    remove_old(tmp_path / "log")
+    assert not (tmp_path / "log.old").exists()
