@@ -3,22 +3,34 @@
 The baseline of the first paint is a bare static page of as many bytes, from the simplest server of Python's library, in
 the same browser and round; that of a live row is getting the page once. Where no browser is there, only the size is
 measured, and the group says so.
+
+A second ledger holds only imported history: notes in the shapes of Empirica, handoffs that wait for a confirmation, and
+an entry of 40 kB. The row of its sizes is the largest of all pages, that of the first paint the slowest of them.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
+from deedbook.consumers.importers.empirica.importer import import_notes, read_notes
+from deedbook.consumers.importers.empirica.notes import DEFAULT_REFS, Repository
+from deedbook.consumers.sdk.ledger import Ledger as Open
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.home.config import Settings
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled
 from tests.bench.workload import hand_over_steps, open_ledger
 from tests.browser import LOOKS, Browser, Shown, missing_program, static_page
+from tests.note_repository import many
+from tests.note_repository import repository as notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.building import Ledger
 
@@ -29,6 +41,18 @@ live_max: Final = 12
 
 LOADS_A_ROUND: Final = scaled(4, 1)
 STATIC: Final = "a static page of as many bytes"
+NOTES: Final = scaled(7200, 120)
+CLAIMS: Final = scaled(600, 20)
+"""So many handoffs of imported files wait."""
+
+LONG_TEXT: Final = "A long story. " * 2850
+WEEK: Final = "since=2025-06-01&until=2025-06-28"
+IMPORTED_PAGES: Final = (
+    *("/", "/?imported=1", f"/week?{WEEK}", "/graph", f"/timeline?{WEEK}", "/events", "/k", "/agents", "/audit"),
+    *("/a/claude-code", "/s", "/h", "/reports", "/search?text=parser", "/accept?imported=1", "/h/old-0"),
+    *("/s/5d1f0a52-0000-4000-8000-000000000000", "/e/{long}", "/proof/{long}"),
+)
+page_max_bytes: Final = 120_000
 _PAINTED: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
 # When the row came, by the clock that the benchmark has too, in ms.
 _WATCH: Final = """window.came = new Promise((done) => {{
@@ -63,6 +87,74 @@ def rows(bench: Bench) -> Iterator[Row]:
                 browser.look(LOOKS[0])
                 browser.open(dashboard.fresh_link())
                 yield from _measured(bench, ledger, browser, dashboard.url, bare)
+    yield from _imported(bench)
+
+
+def _imported(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of a ledger that has only imported history."""
+    home = bench.folder / "imported"
+    bench.say(f"{NOTES:,} notes are imported")
+    long = _import_history(home, bench.folder / "notes")
+    with Shown(home, agent="rita") as dashboard:
+        pages = [dashboard.url + path.format(long=long) for path in IMPORTED_PAGES]
+        with httpx.Client(follow_redirects=True, timeout=600) as client:
+            client.get(dashboard.link)
+            sizes = {page: len(client.get(page).raise_for_status().content) for page in pages}
+        largest = max(pages, key=sizes.__getitem__)
+        note = f"{largest.removeprefix(dashboard.url)} of {len(pages)} pages: {sizes[largest]:,} bytes"
+        yield Row("page: imported, the largest", [sizes[largest] / page_max_bytes], "120 kB", Budget("≤", 1.0), note)
+        if missing_program():
+            return
+        with static_page(_bare(page_bytes)) as bare, Browser(bench.folder / "imported-profile") as browser:
+            browser.look(LOOKS[0])
+            browser.open(dashboard.fresh_link())
+            bench.say(f"first paint of {len(pages)} pages")
+            paints = {
+                page: bench.paired(
+                    partial(_painted_at, browser, page), partial(_painted_at, browser, bare), rounds=bench.rounds
+                )
+                for page in pages
+            }
+    slowest = max(pages, key=lambda page: median(ratios(paints[page])))
+    note = f"{slowest.removeprefix(dashboard.url)}: {median(ours for ours, _ in paints[slowest]):.0f} ms, the median"
+    yield Row("page: imported, the slowest first paint", ratios(paints[slowest]), STATIC, Budget("≤", 3.0), note)
+
+
+def _import_history(home: Path, repository: Path) -> int:
+    """Fill a new ledger with imported history; return the index of its longest entry."""
+    notes(repository, many(NOTES))
+    with open_ledger(home) as ledger:
+        ledger.write_keys()
+        for number in range(CLAIMS):
+            mapped = {"title": f"Old work {number}", "to": "bob", "reviewer": "rita"}
+            ledger.emit("bob", f"handoff/old-{number}", _claim("handoff.created", mapped, number, status="open"))
+        long = ledger.emit("bob", "session/long", _claim("finding.logged", {"finding": LONG_TEXT}, CLAIMS))
+    with Open(settings=Settings(home=home, agent="alice")) as opened:
+        author = opened.author("alice")
+        reading = read_notes(
+            Repository(repository), (DEFAULT_REFS,), opened.query_with, put_blob=author.put_blob, importer="alice"
+        )
+        import_notes(author, reading)
+        opened.ask("handoffs.next", agent="rita")  # a page is not measured while views are built
+        opened.ask("search.find", text="parser")
+    return long.index
+
+
+def _claim(kind: str, mapped: dict[str, Any], number: int, **claims: Any) -> RecordImported:
+    return RecordImported(
+        original=f"blake3:{number:064x}",
+        source=f"file/{number}",
+        format="notes/1",
+        mapped_kind=kind,
+        mapped=mapped,
+        claims=claims,
+        claimed_author=f"ghost-{number % 9}",
+        claimed_at="2025-06-04T05:06:07Z",
+    )
+
+
+def _painted_at(browser: Browser, address: str, _number: int) -> float:
+    return _painted(browser, address)
 
 
 def _measured(bench: Bench, ledger: Ledger, browser: Browser, url: str, bare: str) -> Iterator[Row]:

@@ -66,6 +66,8 @@ function follow(channel) {
     alive();
   };
   open();
+  // A page that is left closes its stream, else Firefox reports an error. After a download the page is still here.
+  addEventListener("beforeunload", () => { source.close(); clearTimeout(timer); timer = setTimeout(open, 1000); });
   return new Promise(() => {});
 }
 
