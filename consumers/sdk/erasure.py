@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from deedbook.consumers.sdk.files import read_file, write_file
-from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.remnant import ERASED
+from deedbook.ledger.trust.store import TrustStore
 
 line_min_chars: Final = 16
 """A shorter line of a text is no sign that a file repeats it."""
@@ -73,6 +74,12 @@ def erase_from_database(path: Path, texts: Collection[str]) -> ErasedCopy:
     return ErasedCopy(str(path), "rewritten")
 
 
+def delete_caches(store: TrustStore, home: Path) -> list[ErasedCopy]:
+    """Delete the files that Deedbook keeps of a ledger only to save time: any of them may hold a redacted text."""
+    caches = [*(home / "cache").rglob("*.json"), store.audit_file, store.authority_file]
+    return [copy for path in caches if (copy := delete_copy(path)) is not None]
+
+
 def delete_copy(path: Path) -> ErasedCopy | None:
     """Delete a file that only saves time; return None if there is none."""
     try:
@@ -80,8 +87,7 @@ def delete_copy(path: Path) -> ErasedCopy | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        unavailable = Unavailable("STORE_UNAVAILABLE", f"it cannot be deleted: {error.strerror}")
-        return ErasedCopy(str(path), "left", unavailable.message)
+        return ErasedCopy(str(path), "left", f"it cannot be deleted: {error.strerror}")
     return ErasedCopy(str(path), "deleted")
 
 

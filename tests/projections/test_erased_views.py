@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from every_kind import live
+from faults import times
 from folding import digests_of
 from fresh_fold import Beginning
+from test_past import answer_of
 
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.reasoning.compressor.transfer import fetch
 from deedbook.consumers.reasoning.snapshots.act import act_on
+from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.handoff import HandoffLogged
@@ -20,6 +25,7 @@ from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.system.files import files_that_hold
 from deedbook.projections.answers import checked
 from deedbook.projections.answers.reader import Reader
+from deedbook.projections.stores import store as store_module
 from deedbook.projections.views import runner as runner_module
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.registry import VIEWS
@@ -34,6 +40,18 @@ if TYPE_CHECKING:
     from deedbook.projections.stores.store import LocalStore
 
 SECRET = "correct-horse-battery-staple"
+COMPARED: list[tuple[str, dict[str, Any]]] = [
+    *((f"{family}.list", {}) for family in ("handoffs", "sessions", "decisions", "questions", "reviews", "agents")),
+    *((f"{family}.list", {}) for family in ("snapshots", "tot", "reasoning", "records", "validations")),
+    *(("handoffs.show", {"id": name}) for name in "abdefgh"),
+    *(("handoffs.why", {"id": name}) for name in "abdefgh"),
+    *(("handoffs.next", {"agent": name}) for name in ("bob", "rita")),
+    ("handoffs.board", {"all": True}),
+    ("sessions.show", {"id": "s2"}),
+    ("catalog.find", {"limit": 500}),
+]
+# What is made of texts: digests, sizes, and tags.
+OF_TEXTS = {"body_ref", "size", "ref", "tags", "tree_digest"}
 
 
 def log_secrets(ledger: ViewLedger, number: int = 1) -> list[int]:
@@ -273,3 +291,59 @@ def postgres_files(postgres: Postgres) -> list[Path]:
     """Return the files of the server that hold the secret, without its write-ahead log."""
     found = files_that_hold(postgres.folder / "data", [SECRET])
     return [path for path in found if "pg_wal" not in path.parts]
+
+
+@pytest.mark.parametrize("seed", range(times(1, 6)))
+def test_random_redactions_change_no_answer_but_its_texts(
+    ledger: ViewLedger, reader: Reader, database: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(store_module, "stretch_events", 13)
+    chosen = random.Random(seed)
+    live(ledger)
+    with Reader(ledger.reads, ledger.settings(), store=database) as shared:
+        for _ in range(2):
+            at = [chosen.randrange(20, ledger.size) for _ in range(3)]
+            questions = [(*question, index) for index in at for question in COMPARED]
+            before = {str(question): answer_of(reader, *question) for question in questions}
+            shared.catch_up()
+            redacted = redact_some(ledger, reader, chosen, 5)
+            for each in (reader, shared):
+                check_whole(each)
+            assert digests_of(shared.store) == digests_of(reader.store)
+            for question in questions:
+                check_same(before[str(question)], answer_of(reader, *question), (redacted, question))
+
+
+def redact_some(ledger: ViewLedger, reader: Reader, chosen: random.Random, number: int) -> list[int]:
+    """Let root redact random entries that may be erased; return their indexes."""
+    redacted: list[int] = []
+    candidates = [index for index in range(ledger.size) if ledger.event(index).erased is None]
+    for index in chosen.sample(candidates, len(candidates)):
+        if len(redacted) == number:
+            break
+        versions = reader.answer("redactions.versions", {"entry": index})["versions"]
+        try:
+            data = ledger.redaction(index, versions={int(number): ref for number, ref in versions.items()})
+        except Refused:
+            continue  # it has no text, or its texts decide whether later entries are valid
+        ledger.clock.advance(1)
+        ledger.emit("root", "ledger", data)
+        finish_erasures(ledger.log)
+        redacted.append(index)
+    return redacted
+
+
+def check_same(before: Any, after: Any, about: Any, name: str = "") -> None:
+    """Check that an answer differs from another one in texts and in what is made of texts alone."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        names = [{*answer} - {"redacted", "compromised"} for answer in (before, after)]
+        assert names[0] == names[1], (about, name)
+        for each in names[0]:
+            check_same(before[each], after[each], about, each)
+    elif isinstance(before, list) and isinstance(after, list):
+        assert len(before) == len(after) or name in OF_TEXTS, (about, name, before, after)
+        for old, new in zip(before, after, strict=False):
+            check_same(old, new, about, name)
+    elif before != after:
+        is_text = isinstance(before, str) and isinstance(after, str) and ("[redacted]" in after or "*" in after)
+        assert is_text or name in OF_TEXTS, (about, name, before, after)

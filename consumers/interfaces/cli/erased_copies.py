@@ -25,7 +25,7 @@ from typing import Final
 
 from deedbook.consumers.handoffs.files.erasure import erase_handoff_files
 from deedbook.consumers.interfaces.hooks.supervisor import LOG_NAME
-from deedbook.consumers.sdk.erasure import ErasedCopy, delete_copy, erase_from_database, erase_from_file, spellings
+from deedbook.consumers.sdk.erasure import ErasedCopy, delete_caches, erase_from_database, erase_from_file, spellings
 from deedbook.consumers.sessions.copies import erase_reports
 from deedbook.consumers.sessions.settings import StoredCopy, project_of
 from deedbook.consumers.thoughts.logs import write_logs
@@ -51,8 +51,7 @@ def erase_copies(
     texts = [text for text in texts if text.strip()]
     client.view("catalog.find", {"limit": 1})  # folds the views again
     home = settings.home
-    caches = [*(home / "cache").rglob("*.json"), client.trust_store.audit_file, client.trust_store.authority_file]
-    copies = [copy for path in caches if path.is_file() and (copy := delete_copy(path)) is not None]
+    copies = delete_caches(client.trust_store, home)
     names = {family: [name for kind, _, name in map(_parts, streams) if kind == family] for family in _FAMILIES}
     try:
         project = project_of(settings)

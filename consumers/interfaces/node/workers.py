@@ -21,6 +21,7 @@ from deedbook.consumers.interfaces.node.witnesses import Witnessing
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
+from deedbook.consumers.sdk.erasure import delete_caches
 from deedbook.consumers.sdk.llm.model import configured_client
 from deedbook.consumers.sdk.service import service_author
 from deedbook.ledger.admission.erasure import erased_count, finish_erasures
@@ -80,9 +81,7 @@ def _forget_erased(client: LocalClient, reader: Reader) -> None:
         is_folded = any(version.position for version in reading.view_versions())
     if is_folded:
         reader.answer("catalog.find", {"limit": 1})
-    store, home = client.trust_store, client.settings.home
-    for path in (store.authority_file, store.audit_file, *(home / "cache").rglob("*.json")):
-        path.unlink(missing_ok=True)
+    delete_caches(client.trust_store, client.settings.home)
 
 
 def workers_of(client: LocalClient, reader: Reader, metrics: Metrics | None = None) -> dict[str, Work]:
