@@ -228,6 +228,11 @@ def test_an_old_backup_does_not_bring_back_what_was_erased(own: Deed, tmp_path: 
     own("erase", "carol", "--reason", "She asked for it", "--yes", "--as", "rita")
     old = Deed(own._capsys, Place(trusted(tmp_path / "old/.deedbook")))
     old.refuses("SUBJECT_KEY_MISSING", "session", "show", "s", "--unseal", "--as", "a")
+    restored = Deed(own._capsys, Place(tmp_path / "new/.deedbook"))
+    restored("restore", tmp_path / "old.tar", "--replace")
+    trusted(restored.home)
+    restored.refuses("SUBJECT_KEY_MISSING", "session", "show", "s", "--unseal")
+    assert "[sealed for carol]" in restored("session", "show", "s")
     bundle = Deed(own._capsys, None)
     said = bundle.run("session", "show", "s", "--unseal", "--bundle", tmp_path / "old.tar")
     assert "SUBJECT_KEY_MISSING: " in said.err

@@ -17,6 +17,7 @@ from deedbook.ledger.events.session import (
     UnknownLogged,
     Vectors,
 )
+from deedbook.ledger.events.subject import SubjectErased
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -168,3 +169,12 @@ def test_report_begins_with_the_learnings_and_folds_the_single_tasks(viewer: Vie
     assert heads == sorted(heads)
     assert page.index("criterion met: c") > heads[2]
     assert 'criterion met: c (handoff <a href="/h/done" title="done">done</a>)' in page
+
+
+def test_sealed_texts_are_named_and_then_said_to_be_erased(viewer: Viewer) -> None:
+    ref = viewer.ledger.put_blob("bob", b"any bytes")
+    log(viewer, SessionStarted(task="x"), FindingLogged(finding=f"sealed:carol:{ref}/0"))
+    assert "[sealed for carol]" in viewer.page("/s/s1")
+    assert "sealed:carol" not in viewer.page("/s/s1")
+    viewer.ledger.emit("root", "subject/carol", SubjectErased(reason="She asked for it"))
+    assert "by root: She asked for it]" in viewer.page("/s/s1")

@@ -243,3 +243,17 @@ def test_question_about_no_handoff_is_asked_answered_and_settled(own_home: Path)
     assert does("bob", **call["arguments"], text="8080").data["status"] == "answered"
     assert does("alice", **waits("alice")["arguments"]).data["status"] == "settled"
     assert "answer needs question_numbers" in does("bob", action="answer", id="nothing", text="x").error["message"]
+
+
+def test_sealed_texts_are_named_and_not_opened(own_home: Path) -> None:
+    with Ledger("alice", home=own_home) as ledger:
+        ref = ledger.put_blob(b"any bytes")
+        content = {"title": "Call", "to": "bob", "reviewer": "critic", "criteria": ["agreed"]}
+        ledger.publish("handoff/h", HandoffCreated(**content, task=f"sealed:carol:{ref}/0"))
+
+    async def show(call: Caller) -> Any:
+        return await call("handoff_act", action="show", id="h")
+
+    shown = str(call_tools(own_home, show).data)
+    assert "[sealed for carol]" in shown
+    assert "sealed:carol" not in shown
