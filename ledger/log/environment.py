@@ -19,6 +19,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -207,10 +208,14 @@ class Environment:
         known_bytes = self._file_bytes  # read before stat: another thread may see it longer
         while (present := self._present()) is not None and _identity(present) != self._opened:
             # We would acknowledge entries in a file without a name, and nobody else would ever see them.
+            before = self._opened
             self._waiting += 1
-            self._turn.wait_for(lambda: self._users == 0)
+            # Another thread may open it first. Its transaction may wait for us, so we do not wait for that.
+            self._turn.wait_for(partial(self._is_free, before))
             self._waiting -= 1
-            self._open_rewritten()
+            if self._opened == before:
+                self._open_rewritten()
+                self._turn.notify_all()
             known_bytes = self._file_bytes
         if present is None:
             message = f"{self._file} was removed while it was open: start this process again"
@@ -220,6 +225,10 @@ class Environment:
 stop its processes, and {RESTORE}"
             raise Corrupted("CORRUPTED", message, path=str(self._file), size=present.st_size)
         self._file_bytes = present.st_size
+
+    def _is_free(self, before: tuple[int, int]) -> bool:
+        """Whether no transaction uses the file ``before`` any more."""
+        return self._users == 0 or self._opened != before
 
     def _open_rewritten(self) -> None:
         """Open the file that has taken the place of ours, if it was made from ours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -10,7 +11,12 @@ from typing import TYPE_CHECKING
 from building import MAP_SIZE
 from faults import times
 
+from deedbook.ledger.admission.committer import Committer
+from deedbook.ledger.admission.erasure import finish_erasures
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.log.environment import FILE, remove_old
 
 if TYPE_CHECKING:
@@ -34,12 +40,16 @@ with Log(Path(sys.argv[1]), map_size=int(sys.argv[2])) as log:
 """
 
 
+def log_secrets(ledger: Ledger, count: int) -> list[int]:
+    """Log findings, and return their indexes."""
+    ledger.emit("alice", "session/s", SessionStarted())
+    findings = [FindingLogged(finding=f"secret {number}") for number in range(count)]
+    return [ledger.emit("alice", "session/s", finding).index for finding in findings]
+
+
 def test_readers_and_writers_never_notice_that_the_file_was_replaced(ledger: Ledger) -> None:
     count = times(15, 8)
-    ledger.emit("alice", "session/s", SessionStarted())
-    indexes = [
-        ledger.emit("alice", "session/s", FindingLogged(finding=f"secret {number}")).index for number in range(count)
-    ]
+    indexes = log_secrets(ledger, count)
     errors: list[BaseException] = []
     stop = threading.Event()
 
@@ -101,3 +111,62 @@ def test_former_log_is_not_deleted_while_another_process_replaces_it(tmp_path: P
     (tmp_path / "log.new").rmdir()
     remove_old(tmp_path / "log")
     assert not (tmp_path / "log.old").exists()
+
+
+def read_last(ledger: Ledger) -> None:
+    """Read the last entry."""
+    with ledger.log.snapshot() as snapshot:
+        snapshot.entry(snapshot.size - 1)
+
+
+def keep_erasing(ledger: Ledger, stop: threading.Event) -> None:
+    """Rewrite the log's file whenever it is marked."""
+    while not stop.wait(0.001):
+        finish_erasures(ledger.log)
+
+
+def test_event_loop_that_a_writer_waits_for_never_waits_for_that_writer(ledger: Ledger) -> None:
+    """As in a node among others: the gate publishes within its transaction, and the event loop reads meanwhile."""
+    redactions = [
+        ledger.sign(ROOT, Draft(stream="ledger", data=ledger.redaction(index)))
+        for index in log_secrets(ledger, times(10, 8))
+    ]
+
+    async def run() -> None:
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+
+        async def publish() -> None:
+            read_last(ledger)
+            await asyncio.sleep(0.002)
+            read_last(ledger)
+
+        gate = Gate(
+            ledger.log,
+            clock_ms=ledger.clock,
+            publish=lambda *_: asyncio.run_coroutine_threadsafe(publish(), loop).result(),
+        )
+
+        async def keep_reading() -> None:
+            while not stop.is_set():
+                read_last(ledger)
+                await asyncio.sleep(0)
+
+        async def write() -> None:
+            number = 0
+            while not stop.is_set():
+                data = FindingLogged(finding=f"public {number}")
+                await committer.submit_from_loop(ledger.sign("alice", Draft(stream="session/s", data=data)))
+                number += 1
+
+        with Committer(gate) as committer:
+            working = [
+                asyncio.create_task(work)
+                for work in (keep_reading(), write(), asyncio.to_thread(keep_erasing, ledger, stop))
+            ]
+            for redaction in redactions:
+                await committer.submit_from_loop(redaction)
+                await asyncio.sleep(0.03)
+            stop.set()
+            await asyncio.gather(*working)
+
+    asyncio.run(run())
