@@ -55,21 +55,24 @@ def plan_erasure(client: Client, index: int) -> PlannedErasure:
 
 def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done, _total: None) -> dict[str, list[int]]:
     """Return the indexes of the entries whose bodies hold each of these texts; ``step(done, total)`` gets progress."""
-    needles = {text: json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in texts if text}
+    needles = {text: _spelled(text) for text in texts if text}
     holders: dict[str, list[int]] = {text: [] for text in needles}
     size, start = client.head().size, 0
     while start < size and needles:
         page = client.entries(start)
         for index, data in page.entries:
-            body = decode_entry(data).body
-            if b"\\u" in body:  # another program's spelling of a letter
-                body = json.dumps(json.loads(body), ensure_ascii=False).encode()
+            body = _in_one_spelling(decode_entry(data).body)
             for text, needle in needles.items():
                 if needle in body:
                     holders[text].append(index)
         start = page.next_index
         step(min(start, size), size)
     return holders
+
+
+def keeps_text(planned: PlannedErasure, text: str) -> bool:
+    """Return whether an entry still holds a text when it is erased, because a name holds it."""
+    return _spelled(text) in planned.erased.entry.body
 
 
 def repeated(planned: Sequence[PlannedErasure]) -> list[str]:
@@ -95,6 +98,17 @@ def sign_erasure(author: Author, planned: PlannedErasure, reason: str, *, is_sec
         versions={int(number): ref for number, ref in versions.items()},
     )
     return author.emit(Draft(stream="ledger", data=data))[0]
+
+
+def _spelled(text: str) -> bytes:
+    """Return a text as the canonical form of JSON spells it."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode()
+
+
+def _in_one_spelling(body: bytes) -> bytes:
+    r"""Return a body in which each character has its shortest spelling: other programs may write ``\u`` or ``\/``."""
+    is_other = b"\\u" in body or b"\\/" in body
+    return json.dumps(json.loads(body), ensure_ascii=False).encode() if is_other else body
 
 
 def _read_stream(client: Client, stream: str) -> Iterator[tuple[int, bytes]]:

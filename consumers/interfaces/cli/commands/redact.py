@@ -13,7 +13,14 @@ from deedbook.consumers.interfaces.cli.erased_copies import erase_copies
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.erasure import ErasedCopy
-from deedbook.consumers.sdk.redaction import PlannedErasure, find_holders, plan_erasure, repeated, sign_erasure
+from deedbook.consumers.sdk.redaction import (
+    PlannedErasure,
+    find_holders,
+    keeps_text,
+    plan_erasure,
+    repeated,
+    sign_erasure,
+)
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.authority import ROOT
 
@@ -57,17 +64,18 @@ def redact(
     the log, its blobs, the views, the search and the files that Deedbook wrote here, and from each node of this ledger.
     """
     client = app.client()
-    indexes = [app.ledger().index_of(ref) for ref in refs]
+    indexes = sorted({app.ledger().index_of(ref) for ref in refs})
     needle = "" if containing is None else _read_text(containing)
     if not indexes and not needle:
         raise Refused("USAGE", "name entries, or give a text with --containing: `deed search TEXT` finds entries")
+    holders: list[int] = []
     if needle:
         with progress("searching the log", is_shown=not app.as_json) as step:
-            indexes += find_holders(client, [needle], step)[needle]
-    planned, gone = _plan(app, sorted({*indexes}), with_repeated=with_repeated)
-    if not planned:
-        raise Refused("NOT_FOUND", "no entry holds this text: `deed search TEXT` searches the views")
-    _announce(app, planned)
+            holders = find_holders(client, [needle], step)[needle]
+        if not indexes and not holders:
+            raise Refused("NOT_FOUND", "no entry holds this text: `deed search TEXT` searches the views")
+    planned, gone = _plan(app, indexes, holders, with_repeated=with_repeated)
+    _announce(app, planned, needle)
     if dry_run:
         app.show("redaction", {"entries": [_described(plan) for plan in planned], "is_done": False}, [])
         return
@@ -94,16 +102,19 @@ def _read_text(file: BinaryIO) -> str:
     return text
 
 
-def _plan(app: App, indexes: list[int], *, with_repeated: bool) -> tuple[list[PlannedErasure], list[str]]:
+def _plan(
+    app: App, indexes: list[int], containing: list[int], *, with_repeated: bool
+) -> tuple[list[PlannedErasure], list[str]]:
     """Return the erasures of entries, or also of those that repeat their texts, and the texts that are gone then.
 
-    Blobs that other entries name stay.
+    Blobs that other entries name stay. Raises Refused: an entry of ``indexes`` cannot be erased, or none.
     """
     planned = [plan_erasure(app.client(), index) for index in indexes]
+    planned += _plan_some(app, sorted({*containing}.difference(indexes)), is_one_needed=not planned)
     holders = _holders(app, planned)
-    others = sorted({index for found in holders.values() for index in found}.difference(indexes))
+    others = sorted({index for found in holders.values() for index in found}.difference(indexes, containing))
     if others and with_repeated:
-        planned += [plan_erasure(app.client(), index) for index in others]
+        planned += _plan_some(app, others)
         holders = _holders(app, planned)
     elif others:
         more = f" and {len(others) - others_shown_max} more" if len(others) > others_shown_max else ""
@@ -121,7 +132,34 @@ def _holders(app: App, planned: list[PlannedErasure]) -> dict[str, list[int]]:
         return find_holders(app.client(), [*repeated(planned), *blobs], step)
 
 
-def _announce(app: App, planned: list[PlannedErasure]) -> None:
+def _plan_some(app: App, indexes: list[int], *, is_one_needed: bool = False) -> list[PlannedErasure]:
+    """Return the erasures of those entries that can be erased, and say of the others why they stay.
+
+    The search for a text also finds names, which stay, and entries that are erased already. Raises Refused: none can be
+    erased, and ``is_one_needed``.
+    """
+    planned: list[PlannedErasure] = []
+    refusals: dict[int, Refused] = {}
+    with progress("planning the erasure", is_shown=not app.as_json) as step:
+        for done, index in enumerate(indexes, 1):
+            try:
+                planned.append(plan_erasure(app.client(), index))
+            except Refused as refusal:
+                refusals[index] = refusal
+            step(done, len(indexes))
+    if refusals and not planned and is_one_needed:
+        raise next(iter(refusals.values()))
+    for index, reason in list(refusals.items())[:others_shown_max]:
+        echo(f"entry {index} stays as it is: {reason.message}", err=True)
+    if len(refusals) > others_shown_max:
+        echo(f"and {len(refusals) - others_shown_max} more stay as they are", err=True)
+    return planned
+
+
+def _announce(app: App, planned: list[PlannedErasure], needle: str) -> None:
+    for plan in planned:
+        if needle and keeps_text(plan, needle):
+            echo(f"entry {plan.index} keeps the text where it is part of a name, which stays", err=True)
     if app.as_json:
         return
     for plan in planned:

@@ -14,10 +14,16 @@ import pytest
 from calling import Deed, Place
 from test_cli_notes import git, make_repository, report
 
+from deedbook.consumers.sdk.redaction import find_holders
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import Submission, commitment_to, signed_bytes
 from deedbook.ledger.system.files import files_that_hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from building import Ledger
 
 SECRET = "correct-horse-battery-staple"
 
@@ -171,3 +177,30 @@ def test_every_verb_that_shows_an_erased_entry_says_by_whom_when_and_why(project
     assert listed["redacted"]["by"] == "root"
     assert "REDACTED: " in project("handoff", "list")
     assert "REDACTED: " in project("next", "--as", "rita")
+
+
+def test_entries_that_hold_the_text_only_in_a_name_do_not_keep_the_others_from_being_erased(project: Deed) -> None:
+    project("session", "start", "correct-horse", "--as", "a", "--task", "Look")
+    project("session", "finding", "correct-horse", "the password is correct-horse", "--as", "a")
+    project("session", "end", "correct-horse", "--as", "a")
+    text = project.home.parent / "secret"
+    text.write_text("correct-horse")
+    options = ("redact", "--containing", str(text), "--reason", "a password", "--yes", "--as", "root")
+    said = project.run(*options).err
+    assert "session.ended has no text to erase" in said
+    assert "keeps the text where it is part of a name" in said
+    assert "the password is" not in project("session", "show", "correct-horse")
+    project.refuses("NOTHING_CHANGED", *options)
+
+
+def test_text_is_found_in_every_spelling_of_json(ledger: Ledger) -> None:
+    ledger.emit("alice", "session/s", SessionStarted())
+    body = ledger.body_of("alice", Draft(stream="session/s", data=FindingLogged(finding="http://x/é")))
+    for old, new in (("/x/", "\\/x\\/"), ("é", "\\u00e9"), ("é", "é")):
+        ledger.clock.advance(1)
+        spelled = body.replace(old.encode(), new.encode()).replace(b'"causes"', b'"corr":"%d","causes"' % len(new))
+        key = ledger.keys["alice"]
+        ledger.submit(Submission(1, key.public, key.sign(signed_bytes([commitment_to(spelled)])), (spelled,)))
+    with ledger.client() as client:
+        size = client.head().size
+        assert find_holders(client, ["http://x/é"])["http://x/é"] == [*range(size - 3, size)]
