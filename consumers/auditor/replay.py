@@ -18,6 +18,7 @@ from deedbook.consumers.auditor.signatures import Batches, Signatures
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
 from deedbook.ledger.admission.replay import Replay, read_candidate, read_entry, refusal_text, unconfirmed_refusal
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import EntryRedacted, KeyCompromised
@@ -165,6 +166,7 @@ class LogReplay(Replay):
         self.start_layers()
         self.signed_by = {key: array("Q", indexes) for key, indexes in cached.signed_by.items()}
         for index, (entry, candidate) in self._erased_since.items():
+            self._check_same(index, entry, candidate, is_of_authority=index in cached.authority)
             self.find_erased(index, entry, candidate)
         self._times.go_on(cached.clock, cached.size - 1)
         self._version, self._verified_before, self.blobs = cached.version, cached.verified, cached.blobs
@@ -178,6 +180,15 @@ class LogReplay(Replay):
             return
         if candidate.remnant is not None:
             self._erased_since[index] = (entry, candidate)
+
+    def _check_same(self, index: int, entry: Entry, candidate: Candidate, *, is_of_authority: bool) -> None:
+        """Report a remnant of another event than the one that an earlier audit verified: a whole replay would."""
+        body, key = candidate.body, self.state.key(entry.key.hex())
+        is_same = self.memory.index_of(body.stream, candidate.id) == index
+        is_same = is_same and (body.kind in AUTHORITY_KINDS) == is_of_authority
+        if not is_same or key is None or key.agent != body.author:
+            message = "what is left of its body is not of the event that an earlier audit verified"
+            self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def finish(self) -> None:
         """Wait for all signatures; then the report is complete."""

@@ -13,7 +13,7 @@ from faults import chances, times
 from forge import ORIGINAL, ORIGINAL_REF, SESSION, Forge
 from forged_steps import FINDING, compromised, finding, imported
 from judges import alone, ours
-from tampering import entries_of, fill, overwrite
+from tampering import append_behind_the_gate, entries_of, fill, forged, overwrite
 from view_ledger import ViewLedger
 from wrong_redactions import (
     TARGET,
@@ -34,10 +34,11 @@ from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.ledger.bundle import export_bundle
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import RedactionProposed, RoleRevoked
+from deedbook.ledger.events.authority import EntryRedacted, RedactionProposed, RoleRevoked
+from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.handoff import HandoffApproved
-from deedbook.ledger.events.remnant import ERASED, digest_of
-from deedbook.ledger.format.envelope import decode_entry, is_remnant
+from deedbook.ledger.events.remnant import ERASED, _erased_body, digest_of
+from deedbook.ledger.format.envelope import Remnant, decode_entry, event_id, is_remnant
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.limits import batch_size_max_bytes
 
@@ -298,6 +299,27 @@ def test_resumed_audit_of_a_hostile_copy_finds_words_of_others(ledger: Ledger, t
     report = audit(ledger, file)
     assert report.outcome == "INVALID"
     assert (index, "INVALID_FORMAT") in [(one.index, one.code) for one in report.problems]
+
+
+def test_resumed_audit_finds_what_is_left_of_another_event(ledger: Ledger, tmp_path: Path) -> None:
+    fill(ledger)
+    ledger.register("hana", "human")
+    index = ledger.emit(ROOT, "agent/bob", RoleRevoked(agent="bob", role="agent", reason="he left")).index
+    file = tmp_path / "state" / "kept.audit"
+    assert audit(ledger, file).ok
+    entry, other = (decode_entry(entries_of(ledger)[at]) for at in (index, 12))
+    finding = other.body.replace(b'"author":"alice"', b'"author":"root"')
+    body, data = decode_body(finding)
+    assert body.kind == "finding.logged"
+    remnant = Remnant(event_id(entry.commitment), None, _erased_body(finding, data, ERASED)).encode()
+    overwrite(ledger, {index: msgspec.structs.replace(entry, body=remnant).encode()})
+    named = EntryRedacted(entry=index, event=event_id(entry.commitment), remnant=digest_of(remnant), reason="so")
+    proposal = RedactionProposed(**msgspec.structs.asdict(named))
+    for author, event in (("hana", proposal), ("rita", named)):
+        append_behind_the_gate(ledger, forged(ledger, author, "ledger", event))
+    report = audit(ledger, file)
+    assert (report.outcome, report.resumed_at) == ("INVALID", report.size - 2)
+    assert [(one.index, one.code) for one in report.problems] == [(index, "VERIFICATION_FAILED")]
 
 
 def remnant_of_entry(ledger: Ledger, index: int) -> bytes:
