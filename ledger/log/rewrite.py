@@ -50,7 +50,11 @@ def rewrite(log: Log, compute_state: Callable[[Snapshot], dict[bytes, bytes]]) -
             state = compute_state(snapshot)
             predecessors = [*tables.predecessors(txn), _identity(tables.path)]
             state[PREDECESSORS_KEY] = msgspec.msgpack.encode(predecessors)
-            _build(tables, txn, new, state)
+            try:
+                _build(tables, txn, new, state)
+            except BaseException:
+                shutil.rmtree(new, ignore_errors=True)  # on a full disk, others need its space
+                raise
             tables.path.rename(old)
             if not finish_swap(tables.path):  # both stay, and whoever opens the log next tries it again
                 raise OSError(errno.EIO, "the rewritten log could not take its place")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
 from building import MAP_SIZE
 from faults import times
 
@@ -15,8 +17,10 @@ from deedbook.ledger.admission.committer import Committer
 from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.log import rewrite as rewriting
 from deedbook.ledger.log.environment import FILE, remove_old
 
 if TYPE_CHECKING:
@@ -170,3 +174,21 @@ def test_event_loop_that_a_writer_waits_for_never_waits_for_that_writer(ledger: 
             await asyncio.gather(*working)
 
     asyncio.run(run())
+
+
+def test_rewriting_that_fails_leaves_no_second_copy_on_the_disk(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.emit("alice", "session/s", SessionStarted())
+    secret = ledger.emit("alice", "session/s", FindingLogged(finding="secret")).index
+
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rewriting, "_copy", full)
+        with pytest.raises(Unavailable, match="full"):
+            ledger.redact(secret)
+    assert [path.name for path in ledger.home.path.iterdir()] == ["log"]
+    finish_erasures(ledger.log)
+    assert ledger.event(secret).erased
