@@ -40,13 +40,13 @@ _NO_SALT: Final = "A" * 22
 """In place of the salt, which could confirm a guess of the body."""
 _KEPT: Final = frozenset(
     {
-        *("origin", "kinds", "streams", "ai_id"),
+        *("origin", "kinds", "streams", "ai_id", "claimed_author", "claimed_at", "status"),
         *("domain", "rule", "code", "mapped_kind", "format", "generator", "task_type", "thought_granularity"),
         *("metric", "metric_version", "embedder", "version", "model", "prompt_sha256", "tokenizer", "tree_digest"),
         *("compressor_name", "compressor_version", "validator_name", "validator_version", "thinker", "by"),
     }
 )
-"""Fields of text that programs write and that decide who may act, or how the other fields are read."""
+"""Fields of text that name agents, or that programs write and that decide how the other fields are read."""
 _NEVER_ERASED: Final = (CheckpointKeyRotated, HistoryReset)
 
 

@@ -29,6 +29,7 @@ from deedbook.ledger.events.authority import (
 )
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.handoff import HandoffCancelled
+from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.remnant import ERASED, _erased_body, read_stored
 from deedbook.ledger.events.session import FindingLogged, SessionStarted, ToolUsed
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
@@ -361,3 +362,24 @@ def test_blob_that_is_erased_with_an_entry_is_in_no_file(ledger: Ledger) -> None
     assert files_with(ledger.home.path, SECRET) == []
     assert ledger.log.blobs.find(ref) is None
     assert ledger.log.blobs.get(other) == b"something else"
+
+
+def test_imported_handoff_keeps_its_sender(ledger: Ledger) -> None:
+    mapped = {"title": f"Use {SECRET}", "to": "bob", "reviewer": "rita", "task": SECRET, "criteria": [SECRET]}
+    record = RecordImported(
+        original="blake3:" + "1" * 64,
+        source="h.md",
+        format="handoff/v2",
+        mapped_kind="handoff.created",
+        mapped=mapped,
+        claims={"status": "done"},
+        claimed_author="Kuro",
+        body=SECRET,
+    )
+    index = ledger.emit("alice", "handoff/h", record).index
+    before = ledger.handoff("h")
+    ledger.redact(index)
+    assert ledger.handoff("h") == before
+    assert before.sender == "Kuro"
+    assert files_with(ledger.home.path, SECRET) == []
+    assert replayed(entries_of(ledger.log)).refused == {}
