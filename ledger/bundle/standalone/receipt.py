@@ -24,7 +24,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
 
 RECEIPT_MAX = 512 * 1024
 KEY_KINDS = ("ledger.created", "agent.invited", "agent.registered", "key.rotated", "checkpoint_key.rotated")
-ERASED = "its body was erased: kind, author and stream are those of what is left of it, which a receipt does not prove"
+ERASED = "an event whose body was erased: a receipt does not prove what is left of it, such as its kind and author"
 EVIDENCE = {"deedbook_receipt": int, "entry": str, "batch": str, "chain": list}
 
 
@@ -118,9 +118,10 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     by_itself = f"self-asserted: compare the root key's fingerprint {chain.fingerprint}"
     word = "VALID_WITH_ERASURES" if entry.is_erased else "VALID"
     trust = by_itself if fingerprint is None else "root key matches --root"
+    # Anybody could put the rest of another event here: only redactions in the log confirm what is left of this one.
+    event = ERASED if entry.is_erased else f"{body['kind']} by {body['author']} on {body['stream']}"
     return [
-        f"{body['kind']} by {body['author']} on {body['stream']}, accepted {when(entry.accepted_ms)}",
-        *([ERASED] if entry.is_erased else []),
+        f"{event}, accepted {when(entry.accepted_ms)}",
         f"signed with the key {entry.key.hex()}; the log's rules, which say whose key that is, are not in a receipt",
         f"{word}: entry {index} of {size} in the log {origin} ({trust})",
     ]

@@ -136,11 +136,12 @@ def _read(path: Path, size_max_bytes: int) -> bytes:
 
 
 def _data(checked: Checked) -> dict[str, Any]:
-    names = ("index", "id", "kind", "stream", "author", "accepted_ms")
+    names = ("index", "id", "accepted_ms")
     checkpoint = checked.checkpoint
     # No other verdict is shown: whatever is wrong was refused.
     return {name: getattr(checked.event, name) for name in names} | {
-        "author_verified": checked.is_signed,
+        **{name: _proven(checked, name) for name in ("kind", "stream", "author")},
+        "author_verified": checked.is_signed and checked.event.erased is None,
         "ledger": checked.ledger,
         "origin": checkpoint.origin,
         "size": checkpoint.size,
@@ -150,6 +151,14 @@ def _data(checked: Checked) -> dict[str, Any]:
         "trust": checked.trust,
         "witnessed": msgspec.to_builtins(checked.witnessed),
     }
+
+
+def _proven(checked: Checked, name: str) -> str | None:
+    """Return a field of the event; None if the body was erased.
+
+    Anybody could put the rest of another event into a receipt: only redactions in the log confirm what is left.
+    """
+    return None if checked.event.erased is not None else str(getattr(checked.event, name))
 
 
 def _outcome(checked: Checked) -> Outcome:
@@ -163,16 +172,13 @@ def _print(checked: Checked, data: dict[str, Any]) -> None:
     print_fields(
         {
             "event": event.id,
-            "kind": event.kind,
-            "stream": event.stream,
-            "author": event.author,
+            **{name: proven for name in ("kind", "stream", "author") if (proven := _proven(checked, name)) is not None},
             "accepted": when(event.accepted_ms),
             "log key": checked.vkey,
         }
     )
     if event.erased is not None:
-        what = "its kind, author and stream are those of what is left, which a receipt does not prove"
-        echo(f"note: the body of the event was erased: {what}")
+        echo("note: the body of the event was erased: a receipt does not prove its kind, author and stream")
     if not checked.is_signed:
         echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
     if checked.witnessed is not None:

@@ -65,6 +65,11 @@ def test_receipt_of_before_and_of_after_prove_the_same_event(erased: tuple[Deed,
     after = deed.data("receipt", "verify", deed.home.parent / "after.tlog-proof")
     assert (before["id"], before["outcome"]) == (after["id"], "VALID")
     assert after["outcome"] == "VALID_WITH_ERASURES"
+    # Anybody can put the rest of another event into a receipt, so it says nothing of what is left.
+    assert before["author_verified"]
+    assert not after["author_verified"]
+    assert [after[name] for name in ("kind", "stream", "author")] == [None, None, None]
+    assert before["kind"] not in deed("receipt", "verify", deed.home.parent / "after.tlog-proof")
     assert "note: the body of the event was erased" in deed("receipt", "verify", deed.home.parent / "after.tlog-proof")
 
 
