@@ -41,10 +41,11 @@ def dying(patched: pytest.MonkeyPatch, after: int) -> list[int]:
 
         def step(*arguments: Any, real: Any = real) -> Any:
             count[0] += 1
-            if count[0] == after // 2 + 1 and after % 2 == 0:
+            is_last = count[0] == after // 2 + 1  # one step may make others
+            if is_last and after % 2 == 0:
                 raise KilledError
             result = real(*arguments)
-            if count[0] == after // 2 + 1:
+            if is_last:
                 raise KilledError
             return result
 
