@@ -70,6 +70,13 @@ def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done
     return holders
 
 
+def redacted_streams(client: Client) -> list[str]:
+    """Return the streams of the entries that redactions erased."""
+    events = [read_event(index, data) for index, data in _read_stream(client, "ledger")]
+    erased = [event.data.entry for event in events if isinstance(event.data, EntryRedacted)]
+    return list(dict.fromkeys(read_event(index, client.entry(index)).stream for index in erased))
+
+
 def keeps_text(planned: PlannedErasure, text: str) -> bool:
     """Return whether an entry still holds a text when it is erased, because a name holds it."""
     return _spelled(text) in planned.erased.entry.body

@@ -18,6 +18,7 @@ from deedbook.consumers.sdk.redaction import (
     find_holders,
     keeps_text,
     plan_erasure,
+    redacted_streams,
     repeated,
     sign_erasure,
 )
@@ -73,7 +74,8 @@ def redact(
         with progress("searching the log", is_shown=not app.as_json) as step:
             holders = find_holders(client, [needle], step)[needle]
         if not indexes and not holders:
-            raise Refused("NOT_FOUND", "no entry holds this text: `deed search TEXT` searches the views")
+            _erase_copies_again(app, needle, may_erase=not dry_run, yes=yes)
+            return
     planned, gone = _plan(app, indexes, holders, with_repeated=with_repeated)
     _announce(app, planned, needle)
     if dry_run:
@@ -84,11 +86,12 @@ def redact(
     texts = [text for text in (needle, *gone) if text]
     if any(text in reason for text in texts):
         raise Refused("USAGE", "the reason holds the text that is to be erased: write another one")
-    _confirm(app, planned, yes=yes)
+    count = len(planned)
+    _confirm(app, f"Erase the texts of {count} entr{'ies' if count > 1 else 'y'} for good?", yes=yes)
     author = app.author(app.agent or ROOT)
     signed = [sign_erasure(author, plan, reason, is_second=second).index for plan in planned]
     is_done = author.name == ROOT or second
-    copies = _finish(app, planned, texts) if is_done else []
+    copies = _finish(app, [plan.erased.event.stream for plan in planned], texts) if is_done else []
     _show(app, planned, signed, copies, is_done=is_done, reason=reason)
 
 
@@ -170,22 +173,40 @@ def _announce(app: App, planned: list[PlannedErasure], needle: str) -> None:
     echo(NOT_PROMISED, err=True)
 
 
-def _confirm(app: App, planned: list[PlannedErasure], *, yes: bool) -> None:
+def _confirm(app: App, question: str, *, yes: bool) -> None:
     if yes:
         return
     if not app.has_terminal:
         raise Refused("USAGE", "without a terminal, add --yes to erase these texts for good")
-    count = len(planned)
-    click.confirm(f"Erase the texts of {count} entr{'ies' if count > 1 else 'y'} for good?", abort=True, err=True)
+    click.confirm(question, abort=True, err=True)
 
 
-def _finish(app: App, planned: list[PlannedErasure], texts: list[str]) -> list[ErasedCopy]:
+def _finish(app: App, streams: list[str], texts: list[str]) -> list[ErasedCopy]:
     """Finish the erasure in this folder; return the copies that were changed, and those that still hold a text."""
     if app.settings().server is not None:
         return []  # its node does it
     with progress("rewriting the log", is_shown=not app.as_json) as step:
         app.local_client().finish_erasures(step)
-    return erase_copies(app.client(), app.settings(), texts, [plan.erased.event.stream for plan in planned])
+    return erase_copies(app.client(), app.settings(), texts, streams)
+
+
+def _erase_copies_again(app: App, needle: str, *, may_erase: bool, yes: bool) -> None:
+    """Take a text that the log no longer holds out of the copies on this machine.
+
+    A redaction that is killed after its last signature leaves them, and so does one by somebody on another machine.
+    Raises Refused: ``NOT_FOUND``: nothing was ever redacted.
+    """
+    streams = redacted_streams(app.client())
+    if not streams or not may_erase:
+        raise Refused("NOT_FOUND", "no entry holds this text: `deed search TEXT` searches the views")
+    _confirm(app, "No entry holds this text. Take it out of the copies that Deedbook wrote here?", yes=yes)
+    copies = _finish(app, streams, [needle])
+    lines = _copy_lines(copies) or ["no entry holds this text, and no copy here"]
+    app.show("redaction", {"entries": [], "is_done": True, "copies": [copy._asdict() for copy in copies]}, lines)
+
+
+def _copy_lines(copies: list[ErasedCopy]) -> list[str]:
+    return [": ".join(filter(None, (f"{copy.done}: {copy.place}", copy.reason))) for copy in copies]
 
 
 def _show(
@@ -199,7 +220,7 @@ def _show(
         app.show("redaction", data, f"proposed: nothing is erased until another human runs `{command}`")
         return
     lines = [f"erased entry {row['entry']} (redaction: entry {row['redaction']})" for row in described]
-    lines += [": ".join(filter(None, (f"{copy.done}: {copy.place}", copy.reason))) for copy in copies]
+    lines += _copy_lines(copies)
     app.show("redaction", data, lines)
 
 

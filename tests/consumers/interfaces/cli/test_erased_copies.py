@@ -14,6 +14,7 @@ import pytest
 from calling import Deed, Place
 from test_cli_notes import git, make_repository, report
 
+from deedbook.consumers.interfaces.cli.commands import redact as redact_command
 from deedbook.consumers.sdk.redaction import find_holders
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
@@ -204,3 +205,21 @@ def test_text_is_found_in_every_spelling_of_json(ledger: Ledger) -> None:
     with ledger.client() as client:
         size = client.head().size
         assert find_holders(client, ["http://x/é"])["http://x/é"] == [*range(size - 3, size)]
+
+
+def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_the_same_command(
+    project: Deed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spread(project)
+    text = project.home.parent / "secret"
+    text.write_text(SECRET)
+    options = ("redact", "--containing", str(text), "--reason", "a password", "--yes", "--as", "root")
+    with monkeypatch.context() as patch:
+        patch.setattr(redact_command, "_finish", lambda *_arguments: [])
+        project(*options)
+    assert "docs/handoffs/h1.md" in "\n".join(holding(project))
+    assert [copy["done"] for copy in project.data(*options)["copies"] if copy["place"].endswith("h1.md")] == [
+        "rewritten"
+    ]
+    text.unlink()
+    assert holding(project) == []
