@@ -313,8 +313,8 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def finish_swap(path: Path) -> bool:
     """Finish what a process that was killed while it swapped a rewritten environment left; return whether it is there.
 
-    ``path.new`` is complete once ``path`` has gone to ``path.old`` (``log.rewrite``). An empty folder may have taken
-    the name since. Call this before you conclude from a missing file that there is no log.
+    ``path.rewritten`` is complete once ``path`` has gone to ``path.replaced`` (``log.rewrite``). An empty folder may
+    have taken the name since. Call this before you conclude from a missing file that there is no log.
     """
     old, new = old_path(path), new_path(path)
     if not os.path.lexists(path / FILE) and os.path.lexists(old):
@@ -334,12 +334,15 @@ def remove_old(path: Path) -> None:
 
 def new_path(path: Path) -> Path:
     """Return where a rewritten environment is built."""
-    return path.with_name(path.name + ".new")
+    return path.with_name(path.name + ".rewritten")
 
 
 def old_path(path: Path) -> Path:
-    """Return where an environment lies after it was rewritten, until it is deleted."""
-    return path.with_name(path.name + ".old")
+    """Return where an environment lies after it was rewritten, until it is deleted.
+
+    A person who puts a log aside may call it ``log.old``, and we must not delete that.
+    """
+    return path.with_name(path.name + ".replaced")
 
 
 def is_read_only(path: Path) -> bool:

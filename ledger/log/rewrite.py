@@ -2,9 +2,12 @@
 
 The rewritten environment is built beside the log while the log's write lock is held. Then it takes the log's place:
 
-1. ``log.new`` is written and synced. If we crash here, the log is as before, and the next attempt deletes ``log.new``.
-2. ``log`` becomes ``log.old``. If we crash here, whoever opens the log next does step 3 (``environment.finish_swap``).
-3. ``log.new`` becomes ``log``, and ``log.old`` is deleted. If we crash before that, the next attempt deletes it.
+1. ``log.rewritten`` is built and synced. If we crash here, the log is as before, and the next attempt deletes what is
+   there.
+2. ``log`` becomes ``log.replaced``. If we crash here, whoever opens the log next does step 3
+   (``environment.finish_swap``).
+3. ``log.rewritten`` becomes ``log``, and ``log.replaced`` is deleted. If we crash before that, whoever opens the log
+   next deletes it.
 
 No commit can go to the old file: a process that waited for its lock sees that the file lost its name, and opens the
 new one. The mark ``REWRITE_KEY`` in the log says that it has to be rewritten. Only the rewritten log lacks it.

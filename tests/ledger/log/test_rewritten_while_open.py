@@ -94,27 +94,29 @@ def test_readers_and_writers_never_notice_that_the_file_was_replaced(ledger: Led
 def test_rewriting_does_not_write_through_links_that_somebody_prepared(ledger: Ledger, tmp_path: Path) -> None:
     ledger.emit("alice", "session/s", SessionStarted())
     secret = ledger.emit("alice", "session/s", FindingLogged(finding="secret")).index
-    for name in ("log.new", "log.old"):
+    for name in ("log.rewritten", "log.replaced"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("of somebody else")
         (ledger.home.path / name).symlink_to(tmp_path / name)
+    (ledger.home.path / "log.old").mkdir()  # a person put it there
     ledger.redact(secret)
-    for name in ("log.new", "log.old"):
+    assert (ledger.home.path / "log.old").exists()
+    for name in ("log.rewritten", "log.replaced"):
         assert [path.name for path in (tmp_path / name).iterdir()] == ["file"]
     assert not (ledger.home.path / "log").is_symlink()
     assert ledger.event(secret).erased
 
 
 def test_former_log_is_not_deleted_while_another_process_replaces_it(tmp_path: Path) -> None:
-    for name in ("log", "log.new", "log.old"):
+    for name in ("log", "log.rewritten", "log.replaced"):
         (tmp_path / name).mkdir()
         (tmp_path / name / FILE).touch()
     remove_old(tmp_path / "log")  # it looked at the log just before that process renamed it
-    assert (tmp_path / "log.old" / FILE).exists()
-    (tmp_path / "log.new" / FILE).unlink()
-    (tmp_path / "log.new").rmdir()
+    assert (tmp_path / "log.replaced" / FILE).exists()
+    (tmp_path / "log.rewritten" / FILE).unlink()
+    (tmp_path / "log.rewritten").rmdir()
     remove_old(tmp_path / "log")
-    assert not (tmp_path / "log.old").exists()
+    assert not (tmp_path / "log.replaced").exists()
 
 
 def read_last(ledger: Ledger) -> None:
