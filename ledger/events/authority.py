@@ -218,7 +218,7 @@ class Redaction(EventData, frozen=True):
     remnant: Version
     reason: Line
     blobs: Annotated[list[BlobId], msgspec.Meta(max_length=redacted_blobs_max)] = []
-    versions: Annotated[dict[int, Version], msgspec.Meta(max_length=redacted_versions_max)] = {}
+    versions: Annotated[dict[Count, Version], msgspec.Meta(max_length=redacted_versions_max)] = {}
 
 
 class RedactionProposed(Redaction, frozen=True):
