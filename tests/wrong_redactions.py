@@ -39,6 +39,7 @@ TARGET: Final = 9
 NO_EVENT: Final = "event:" + "0" * 64
 NO_DIGEST: Final = "sha256:" + "0" * 64
 NO_BLOB: Final = "blake3:" + "0" * 64
+NO_VERSIONS: Final = {1: NO_DIGEST}
 
 
 def secret(forge: Forge) -> None:
@@ -261,6 +262,7 @@ WHO_REDACTS: Final = (
         redacted("rita"),
     ),
     wrong("a human erases no other blob", "NOT_AUTHORIZED", hana, proposed(), redacted("rita", blobs=[NO_BLOB])),
+    wrong("a human names no other ref", "NOT_AUTHORIZED", hana, proposed(), redacted("rita", versions=NO_VERSIONS)),
     wrong("nobody proposes what is done", "NOTHING_CHANGED", hana, proposed(), redacted("rita"), proposed(reason="b")),
 )
 

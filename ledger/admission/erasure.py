@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.admission.replay import Replay, read_entry, unconfirmed_refusal
-from deedbook.ledger.admission.rules import AUTHORITY_KINDS, MACHINES
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import Redaction
@@ -26,6 +26,7 @@ from deedbook.ledger.events.remnant import digest_of, remnant_of, sets_content
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant
 from deedbook.ledger.lifecycle import handoff, tot
+from deedbook.ledger.lifecycle import snapshot as snapshot_machine
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
@@ -34,6 +35,12 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.rewrite import rewrite
 from deedbook.ledger.log.state import Snapshot
 
+_DECIDERS: Final[dict[str, Callable[[Any, Event], Any]]] = {
+    "handoff": handoff.MACHINE.decide,
+    "snapshot": snapshot_machine.MACHINE.decide,
+    "tot": tot.transition,
+}
+"""The families whose rules or states hold texts against one another; of the others, texts decide nothing."""
 StreamEntries: TypeAlias = Callable[[str], Iterable[tuple[int, bytes]]]
 
 
@@ -66,7 +73,8 @@ def erase(index: int, data: bytes, read_stream: StreamEntries) -> ErasedEntry:
     if is_remnant(entry.body):
         raise Refused("NOTHING_CHANGED", f"the body of entry {index} is already erased", index=index)
     event = read_event(index, entry)
-    stream = [read_event(at, other) for at, other in read_stream(event.stream)]
+    is_compared = event.stream.partition("/")[0] in _DECIDERS
+    stream = [read_event(at, other) for at, other in read_stream(event.stream)] if is_compared else []
     version = _state_after(stream, event).version if sets_content(event.data) else None
     erased = replace(entry, body=remnant_of(entry, version))
     changed = [read_event(index, erased) if other.index == index else other for other in stream]
@@ -158,9 +166,7 @@ def _replayed_state(snapshot: Snapshot, progress: Callable[[int, int], None]) ->
 
 def _outcomes(stream: str, events: list[Event]) -> list[Any]:
     """Return which events of a stream count, and the state after them without texts and digests of texts."""
-    family = stream.partition("/")[0]
-    decide = tot.transition if family == "tot" else MACHINES[family].decide if family in MACHINES else None
-    if decide is None:
+    if (decide := _DECIDERS.get(stream.partition("/")[0])) is None:
         return []
     counted: list[Any] = []
     state: Any = None
@@ -173,7 +179,7 @@ def _outcomes(stream: str, events: list[Event]) -> list[Any]:
             return [*counted, replace(state, reason="")]
         case tot.TotState():
             return [*counted, state.is_ended, state.is_paused, sorted(state.waiting), sorted(state.nodes)]
-        case _:  # the states of the other families hold no texts
+        case _:  # the state of a snapshot holds no texts
             return [*counted, state]
 
 

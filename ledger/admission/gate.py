@@ -82,7 +82,7 @@ class RecordVerifier:
                     raise _differs("the term")
             case b"a" | b"k" | b"v" if record is not None:
                 self._check_agent(snapshot, key, record)
-            case b"r":
+            case b"r" if record is not None:
                 if record != _redaction_of(snapshot, int.from_bytes(key[1:], "big")):
                     raise _differs("a redaction")
             case b"i" if record is not None:

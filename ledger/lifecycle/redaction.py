@@ -18,11 +18,15 @@ from deedbook.ledger.lifecycle.authority import ROOT, Agents, compromised_at, vo
 
 
 class Erasure(msgspec.Struct, frozen=True, array_like=True):
-    """An erased entry: the id of its event, the digest of its remnant, and the blobs that are erased with it."""
+    """An erased entry: the id of its event, the digest of its remnant, and the blobs that are erased with it.
+
+    ``versions`` are refs that versions of its reasoning had, by their numbers.
+    """
 
     event: str
     remnant: str
     blobs: tuple[str, ...] = ()
+    versions: dict[int, str] = {}
 
 
 class FoundRemnant(msgspec.Struct, frozen=True, array_like=True):
@@ -67,7 +71,8 @@ def after(before: RedactionRecord | None, event: Event[Redaction], agents: Agent
     if record.done is not None:
         message = f"the body of entry {data.entry} was already erased by entry {record.done.index}"
         raise Refused("NOTHING_CHANGED", message, index=record.done.index)
-    signed = SignedErasure(Erasure(data.event, data.remnant, tuple(data.blobs)), event.index, event.author, event.key)
+    erasure = Erasure(data.event, data.remnant, tuple(data.blobs), data.versions)
+    signed = SignedErasure(erasure, event.index, event.author, event.key)
     if not isinstance(data, EntryRedacted):
         return replace(record, proposal=signed)
     if event.author != ROOT:

@@ -519,7 +519,8 @@ class Authority:
         wanted = {} if proposal is None else proposal.data
         is_same = all(wanted.get(name) == data[name] for name in names)
         is_same = is_same and wanted.get("blobs", []) == data.get("blobs", [])
-        need(is_same, "the proposal names another event, remnant or blobs", "NOT_AUTHORIZED")
+        is_same = is_same and wanted.get("versions", {}) == data.get("versions", {})
+        need(is_same, "the proposal names another event, remnant, blobs or versions", "NOT_AUTHORIZED")
 
     def active_agent(self, event: Event, name: str) -> Agent:
         """Return a registered agent that was not removed. The event must be on the agent's stream."""

@@ -26,7 +26,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.authority import ROOT
 
 text_size_max_bytes: Final = 40_000
-others_shown_max: Final = 20
+entries_shown_max: Final = 20
 NOT_PROMISED: Final = (
     "Nobody can erase what has left this ledger: bundles, backups and clones that others hold, briefs and prompts that "
     "a model has read, and your own backups of this machine."
@@ -120,8 +120,8 @@ def _plan(
         planned += _plan_some(app, others)
         holders = _holders(app, planned)
     elif others:
-        more = f" and {len(others) - others_shown_max} more" if len(others) > others_shown_max else ""
-        listed = ", ".join(map(str, others[:others_shown_max])) + more
+        more = f" and {len(others) - entries_shown_max} more" if len(others) > entries_shown_max else ""
+        listed = ", ".join(map(str, others[:entries_shown_max])) + more
         echo(f"not erased without --repeated, although they repeat a text: entries {listed}", err=True)
     erased = {plan.index for plan in planned}
     free = {text for text, found in holders.items() if erased.issuperset(found)}
@@ -152,10 +152,10 @@ def _plan_some(app: App, indexes: list[int], *, is_one_needed: bool = False) -> 
             step(done, len(indexes))
     if refusals and not planned and is_one_needed:
         raise next(iter(refusals.values()))
-    for index, reason in list(refusals.items())[:others_shown_max]:
+    for index, reason in list(refusals.items())[:entries_shown_max]:
         echo(f"entry {index} stays as it is: {reason.message}", err=True)
-    if len(refusals) > others_shown_max:
-        echo(f"and {len(refusals) - others_shown_max} more stay as they are", err=True)
+    if len(refusals) > entries_shown_max:
+        echo(f"and {len(refusals) - entries_shown_max} more stay as they are", err=True)
     return planned
 
 
@@ -165,11 +165,13 @@ def _announce(app: App, planned: list[PlannedErasure], needle: str) -> None:
             echo(f"entry {plan.index} keeps the text where it is part of a name, which stays", err=True)
     if app.as_json:
         return
-    for plan in planned:
+    for plan in planned[:entries_shown_max]:
         event = plan.erased.event
         counted = f"{len(plan.texts)} text{'s' if len(plan.texts) != 1 else ''}"
         blobs = f" and {len(plan.blobs)} blob(s)" if plan.blobs else ""
         echo(f"entry {plan.index}: {event.kind} by {event.author} on {event.stream}: {counted}{blobs}", err=True)
+    if len(planned) > entries_shown_max:
+        echo(f"and {len(planned) - entries_shown_max} more entries, {len(planned)} in all", err=True)
     echo(NOT_PROMISED, err=True)
 
 
