@@ -26,7 +26,7 @@ class Erasure(msgspec.Struct, frozen=True, array_like=True):
     event: str
     remnant: str
     blobs: tuple[str, ...] = ()
-    versions: dict[int, str] = {}
+    versions: tuple[tuple[int, str], ...] = ()
 
 
 class FoundRemnant(msgspec.Struct, frozen=True, array_like=True):
@@ -71,7 +71,7 @@ def after(before: RedactionRecord | None, event: Event[Redaction], agents: Agent
     if record.done is not None:
         message = f"the body of entry {data.entry} was already erased by entry {record.done.index}"
         raise Refused("NOTHING_CHANGED", message, index=record.done.index)
-    erasure = Erasure(data.event, data.remnant, tuple(data.blobs), data.versions)
+    erasure = Erasure(data.event, data.remnant, tuple(data.blobs), tuple(sorted(data.versions.items())))
     signed = SignedErasure(erasure, event.index, event.author, event.key)
     if not isinstance(data, EntryRedacted):
         return replace(record, proposal=signed)
