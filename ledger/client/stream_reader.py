@@ -418,7 +418,7 @@ class _Run:
         erasures = self._authority.erasures(self.head.size)
         for index, remnant in self._remnants.items():
             signed = erasures.get(index)
-            if remnant is not None and (signed is None or replace(signed.erasure, blobs=()) != remnant):
+            if remnant is not None and (signed is None or replace(signed.erasure, blobs=(), versions=()) != remnant):
                 raise unproven(
                     f"the body of entry {index} is missing, and no redaction names what is left", index=index
                 )
