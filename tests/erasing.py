@@ -22,12 +22,16 @@ SECRET: Final = "correct-horse-battery-staple"
 
 
 def files_with(folder: Path, text: str = SECRET) -> list[str]:
-    """Return the files below a folder whose raw bytes hold a text, while other processes make and delete files."""
+    """Return the files below a folder whose raw bytes hold a text in any of the encodings that a store might use.
+
+    Other processes may make and delete files meanwhile.
+    """
+    wanted = [text.encode(), text.encode("utf-16-le"), text.lower().encode()]
     held: list[str] = []
     for parent, _, names in os.walk(folder):
         for path in (Path(parent, name) for name in names):
             try:
-                is_held = path.is_file() and text.encode() in path.read_bytes()
+                is_held = path.is_file() and any(each in path.read_bytes() for each in wanted)
             except FileNotFoundError:
                 continue
             if is_held:

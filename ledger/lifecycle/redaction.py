@@ -100,7 +100,9 @@ def _counts(proposal: SignedErasure, agents: Agents) -> bool:
 
 def _check_proposed(proposal: SignedErasure | None, signed: SignedErasure, entry: int, agents: Agents | None) -> None:
     if proposal is None or (agents is not None and not _counts(proposal, agents)):
-        message = f"a human erases the body of entry {entry} only with another one, who must first propose it"
+        message = (
+            f"no other human has proposed to erase the body of entry {entry}: propose it yourself (without --second)"
+        )
         raise Refused("NOT_AUTHORIZED", message, name=signed.by)
     if proposal.by == signed.by:
         message = f"{proposal.by} proposed to erase the body of entry {entry}: another human must do it"

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO, Final
@@ -314,13 +313,11 @@ def find_ownership_risk(folder: Path) -> str | None:
     return None
 
 
-def files_that_hold(folder: Path, texts: Collection[str]) -> list[Path]:
-    """Return the files below a folder whose raw bytes hold one of these texts, as UTF-8 or as JSON spells it."""
-    needles = {spelled for text in texts for spelled in (text.encode(), json.dumps(text)[1:-1].encode())}
-    if not needles:
-        return []
-    overlap = max(map(len, needles)) - 1
-    return [path for path in sorted(folder.rglob("*")) if not path.is_symlink() and _holds(path, needles, overlap)]
+def files_that_hold(paths: Iterable[Path], texts: Collection[str]) -> list[Path]:
+    """Return the files among some paths whose raw bytes hold one of these texts, in UTF-8. Links are left out."""
+    needles = {text.encode() for text in texts}
+    overlap = max(map(len, needles), default=1) - 1
+    return [path for path in sorted(paths) if not path.is_symlink() and _holds(path, needles, overlap)]
 
 
 def _holds(path: Path, needles: Collection[bytes], overlap: int) -> bool:

@@ -77,7 +77,7 @@ def redact_step(ledger: ViewLedger, reader: Reader, name: str) -> int:
 
 def files_of(ledger: ViewLedger) -> list[Path]:
     """Return the files of views that hold the secret."""
-    found = files_that_hold(ledger.home.path, [SECRET])
+    found = files_that_hold(ledger.home.path.rglob("*"), [SECRET])
     return [path for path in found if path.name.startswith("views.db")]
 
 
@@ -289,7 +289,7 @@ def test_no_file_of_postgres_but_its_own_log_holds_an_erased_text(
 
 def postgres_files(postgres: Postgres) -> list[Path]:
     """Return the files of the server that hold the secret, without its write-ahead log."""
-    found = files_that_hold(postgres.folder / "data", [SECRET])
+    found = files_that_hold((postgres.folder / "data").rglob("*"), [SECRET])
     return [path for path in found if "pg_wal" not in path.parts]
 
 

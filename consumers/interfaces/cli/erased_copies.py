@@ -100,14 +100,16 @@ def _erase_in_home(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:
 
 
 def _holding(folder: Path, texts: Collection[str]) -> list[Path]:
-    return [path for path in files_that_hold(folder, spellings(texts)) if path.parent == folder]
+    return files_that_hold(folder.iterdir(), spellings(texts)) if folder.is_dir() else []
 
 
 def _left(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:
     """Yield the files that still hold a text, and what Deedbook cannot look into."""
     project = home.parent
     folders = (home, project / HANDOFF_FILES, project / "docs")
-    found = {path for folder in folders if folder.is_dir() for path in files_that_hold(folder, spellings(texts))}
+    found = {
+        path for folder in folders if folder.is_dir() for path in files_that_hold(folder.rglob("*"), spellings(texts))
+    }
     for path in sorted(found):
         is_spooled = SPOOL in path.relative_to(project).parts
         reason = "`deed spool list` shows it, `deed spool drop` deletes it" if is_spooled else "it still holds a text"

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import tot_story
 from building import Ledger, key_named
+from erasing import SECRET, files_with
 from event_examples import EXAMPLES, PROTO
 
 from deedbook.ledger import limits
@@ -40,8 +41,6 @@ from deedbook.ledger.log.log import Log
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECRET = "correct-horse-battery-staple"
-
 
 def entries_of(log: Log) -> list[bytes]:
     """Return all entries of a small log."""
@@ -53,12 +52,6 @@ def records_of(log: Log) -> dict[bytes, bytes]:
     """Return the state of a log without what no entry explains."""
     with log.tables.reading() as txn:
         return {key: value for key, value in log.tables.items(txn, log.tables.state, b"") if key[:1] not in b"wpqm"}
-
-
-def files_with(folder: Path, text: str) -> list[str]:
-    """Return the files below a folder that hold a text."""
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and text.encode() in path.read_bytes()]
-    return [str(path.relative_to(folder)) for path in found]
 
 
 def replayed(entries: list[bytes]) -> PartialReplay:

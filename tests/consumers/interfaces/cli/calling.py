@@ -22,7 +22,7 @@ from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.errors import CODES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     import pytest
@@ -43,6 +43,17 @@ class Said(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def with_passphrase(passphrase: str, verb: Callable[..., Any], *words: object) -> Any:
+    """Call a verb with a passphrase on a descriptor."""
+    reading, writing = os.pipe()
+    os.write(writing, passphrase.encode() + b"\n")
+    os.close(writing)
+    try:
+        return verb(*words, "--passphrase-fd", reading)
+    finally:
+        os.close(reading)
 
 
 class Deed:

@@ -14,12 +14,22 @@ import tarfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import refs_of
 from bundles import unpacked
-from calling import Deed, Place, Running, Serving, call, emit_finding, environment, start_session, wait_until
+from calling import (
+    Deed,
+    Place,
+    Running,
+    Serving,
+    call,
+    emit_finding,
+    environment,
+    start_session,
+    wait_until,
+    with_passphrase,
+)
 from faults import times
 
 from deedbook.ledger.bundle import Bundle
@@ -31,9 +41,6 @@ from deedbook.ledger.format.identity import open_key
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.log.log import Log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -60,17 +67,6 @@ def head(home: Path) -> tuple[int, str]:
     """Return the size and root of the log, as it lies in its folder."""
     with Log(home) as log, log.snapshot() as snapshot:
         return snapshot.size, snapshot.root().hex()
-
-
-def with_passphrase(passphrase: str, verb: Callable[..., Any], *words: object) -> Any:
-    """Call a verb with a passphrase on a descriptor."""
-    reading, writing = os.pipe()
-    os.write(writing, passphrase.encode() + b"\n")
-    os.close(writing)
-    try:
-        return verb(*words, "--passphrase-fd", reading)
-    finally:
-        os.close(reading)
 
 
 def test_backup_under_load_holds_all_that_was_acknowledged_before_it(

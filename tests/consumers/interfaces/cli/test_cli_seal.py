@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from building import trusted
-from calling import Deed, Place
+from calling import Deed, Place, with_passphrase
+from erasing import files_with
 from note_repository import one_of_each, repository
 from soft_token import LABEL, make_soft_token
 
@@ -31,17 +32,6 @@ def own(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) ->
     return Deed(capsys, Place(populated("sealed")))
 
 
-def with_passphrase(passphrase: str, verb: Callable[..., Any], *words: object) -> Any:
-    """Call a verb with a passphrase on a descriptor."""
-    reading, writing = os.pipe()
-    os.write(writing, passphrase.encode() + b"\n")
-    os.close(writing)
-    try:
-        return verb(*words, "--passphrase-fd", reading)
-    finally:
-        os.close(reading)
-
-
 def seal_everything(deed: Deed) -> None:
     """Seal a finding, and a handoff with notes of the session's records."""
     deed("seal", "create", "carol", "--as", "a")
@@ -51,13 +41,6 @@ def seal_everything(deed: Deed) -> None:
         *("handoff", "create", "h", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "Call back"),
         *("--body", CLEAR[1], "--criterion", CLEAR[2], "--trap", CLEAR[3], "--seal", "carol"),
     )
-
-
-def files_with(folder: Path, text: str) -> list[Path]:
-    """Return the files below a folder that have a text in any of the encodings that a store might use."""
-    wanted = [text.encode("utf-8"), text.encode("utf-16-le"), text.lower().encode()]
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return [path for path in files if any(each in path.read_bytes() for each in wanted)]
 
 
 def test_no_file_of_the_ledger_has_the_clear_text(own: Deed, tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ def spread(deed: Deed) -> None:
 
 def holding(deed: Deed) -> list[str]:
     """Return the files of the project and of the user's state that hold the secret, without git's own."""
-    found = files_that_hold(deed.home.parent, [SECRET]) + files_that_hold(Path.home() / "state", [SECRET])
+    found = files_that_hold(deed.home.parent.rglob("*"), [SECRET]) + files_that_hold(
+        (Path.home() / "state").rglob("*"), [SECRET]
+    )
     return [str(path.relative_to(deed.home.parent.parent)) for path in found if ".git" not in path.parts]
 
 

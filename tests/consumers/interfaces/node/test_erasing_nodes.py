@@ -13,7 +13,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
 from building import key_named
 from erasing import SECRET, files_with, is_erased, redact, signed_redaction
 from faults import times
@@ -26,7 +25,6 @@ from serving import (
     check_published,
     check_stream,
     find,
-    make_home,
     published,
     remote,
 )
@@ -49,12 +47,6 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.remote import RemoteClient
     from deedbook.ledger.format.envelope import Submission
     from deedbook.ledger.home.config import Settings
-
-
-@pytest.fixture
-def settings(home: Path) -> Settings:
-    """The settings of a ledger that is not open."""
-    return make_home(home)
 
 
 def test_redaction_over_the_bus_clears_every_file_of_a_node_while_it_goes_on(

@@ -21,7 +21,6 @@ from serving import (
     begin,
     check_published,
     find,
-    make_home,
     remote,
     served,
     size_of,
@@ -39,7 +38,6 @@ from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from deedbook.ledger.client.remote import RemoteClient
     from deedbook.ledger.home.config import Settings
@@ -51,12 +49,6 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     left = {thread.name for thread in set(threading.enumerate()) - before if not thread.name.startswith("asyncio")}
     assert left == set()
-
-
-@pytest.fixture
-def settings(home: Path) -> Settings:
-    """The settings of a ledger that is not open."""
-    return make_home(home)
 
 
 # Working

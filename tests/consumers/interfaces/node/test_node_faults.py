@@ -24,7 +24,6 @@ from serving import (
     check_published,
     check_stream,
     find,
-    make_home,
     published,
     remote,
     served,
@@ -49,12 +48,6 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.client.remote import RemoteClient
     from deedbook.ledger.home.config import Settings
-
-
-@pytest.fixture
-def settings(home: Path) -> Settings:
-    """The settings of a ledger that is not open."""
-    return make_home(home)
 
 
 # Kills
