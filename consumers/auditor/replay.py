@@ -25,7 +25,7 @@ from deedbook.ledger.events.authority import EntryRedacted, KeyCompromised
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.remnant import read_stored
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf, holds_remnant
+from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf, is_remnant, split_entry
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log import keys
@@ -139,7 +139,8 @@ class LogReplay(Replay):
         The tree commits to what was in the place of a remnant, so an entry that is erased now must be named, too.
         """
         for index, data in enumerate(entries, self.size):
-            if holds_remnant(data):
+            parts = split_entry(data)
+            if parts is not None and is_remnant(parts[0]):
                 self._note_erased(index, data)
         self._extend_tree([entry_leaf(data) for data in entries], len(entries))
 

@@ -32,14 +32,10 @@ class Candidate(msgspec.Struct, frozen=True):
     body: Body
     data: EventData
     commitment: bytes
+    id: str
     raw: bytes
     secret: Secret | None = None
     remnant: Remnant | None = None
-
-    @property
-    def id(self) -> str:
-        """The event's id."""
-        return event_id(self.commitment)
 
 
 class CheckedSubmission(msgspec.Struct, frozen=True):
@@ -90,4 +86,4 @@ def _candidate(raw: bytes, commitment: bytes) -> Candidate:
         message = f"the event has {len(raw)} bytes, and the limit is {body_size_max_bytes}: {AS_A_BLOB}"
         raise Refused("TOO_LARGE", message, size=len(raw))
     body, data = decode_body(raw)
-    return Candidate(body, data, commitment, raw)
+    return Candidate(body, data, commitment, event_id(commitment), raw)

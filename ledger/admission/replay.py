@@ -31,7 +31,7 @@ from deedbook.ledger.events.authority import EntryRedacted, LedgerCreated
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.remnant import digest_of, read_stored
-from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant
+from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, is_remnant
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.lifecycle.authority import compromised_at
 from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord, names
@@ -181,7 +181,8 @@ def read_candidate(entry: Entry, commitment: bytes | None = None) -> Candidate:
     if len(entry.body) > limit:
         raise Refused("TOO_LARGE", f"the body has {len(entry.body)} bytes, and the limit is {limit}")
     stored = read_stored(entry.body)
-    return Candidate(stored.body, stored.data, commitment or entry.commitment, stored.raw, remnant=stored.remnant)
+    commitment = commitment or entry.commitment
+    return Candidate(stored.body, stored.data, commitment, event_id(commitment), stored.raw, remnant=stored.remnant)
 
 
 class MissingEntries(msgspec.Struct, frozen=True):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.format.envelope import entry_leaf
+from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.config import Config, Settings
 from deedbook.projections.answers.reader import Reader
 from tests.bench.appending import rate_of_sodium
@@ -81,7 +82,7 @@ def _hash(settings: Settings) -> float:
         def whole() -> None:
             frontier = Frontier.empty()
             while frontier.size < size:
-                frontier = frontier.extend(leaf_hash(data) for _, data in client.entries(frontier.size).entries)
+                frontier = frontier.extend(entry_leaf(data) for _, data in client.entries(frontier.size).entries)
 
         return rate(size, whole)
 

@@ -28,6 +28,7 @@ from deedbook.ledger.format.envelope import (
     event_id,
     pae,
     signed_bytes,
+    split_entry,
     to_dsse,
 )
 from deedbook.ledger.format.identity import verify
@@ -98,6 +99,14 @@ def test_entries_round_trip_in_one_form(
 ) -> None:
     entry = Entry(1, body, KEY.public, 1, bytes(64), *position, accepted_ms, *versions)
     assert decode_entry(entry.encode()) == entry
+    assert entry_leaf(entry.encode()) == entry.leaf()
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 65_535, 65_536, 65_537])
+def test_leaf_is_computed_from_the_bytes_of_an_entry_with_a_body_of_any_length(size: int) -> None:
+    entry = replace(GOOD, body=bytes(size))
+    assert split_entry(entry.encode()) == (entry.body, encode_packed(astuple(entry)[2:])[1:])
+    assert entry_leaf(entry.encode()) == entry.leaf()
 
 
 @given(st.data())
@@ -106,6 +115,7 @@ def test_changed_entry_is_another_entry_or_none(data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(good) - 1))
     changed = bytearray(good)
     changed[position] ^= data.draw(st.integers(1, 255))
+    assert entry_leaf(bytes(changed)) != GOOD.leaf()
     try:
         entry = decode_entry(bytes(changed))
     except Refused:
@@ -146,6 +156,7 @@ def test_what_is_not_an_entry_in_its_one_form_is_refused(data: bytes) -> None:
     with pytest.raises(Refused) as refused:
         decode_entry(data)
     assert refused.value.code == "INVALID_FORMAT"
+    assert entry_leaf(data) != GOOD.leaf()
 
 
 def test_entry_beyond_its_size_is_refused() -> None:

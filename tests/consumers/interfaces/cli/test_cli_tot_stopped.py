@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Six numbers need five steps: a search that is three deep looks at all there is.
-SLOW = ("--problem", "4 5 6 7 8 9", "--strategy", "BFS", "--depth", 3, "--branching", 9)
+# The most nodes that a search may have: a process that is slow to stop it still finds it at work.
+SLOW = ("--problem", "4 5 6 7 8 9", "--strategy", "BFS", "--depth", 5, "--branching", 9, "--nodes", 2_000)
 
 
 @pytest.fixture
