@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -41,11 +41,29 @@ def spellings(texts: Collection[str]) -> list[str]:
 
 def erase_from_file(path: Path, texts: Collection[str]) -> ErasedCopy | None:
     """Replace the texts in a text file by a mark; return None if it has none of them."""
+
+    def erase(content: bytes) -> bytes:
+        for spelling in spellings(texts):
+            content = content.replace(spelling.encode(), ERASED.encode())
+        return content
+
+    return _rewrite(path, erase)
+
+
+def erase_lines(path: Path, lines: Mapping[bytes, bytes]) -> ErasedCopy | None:
+    """Replace whole lines of a text file by what is left of them; return None if it has none of them."""
+
+    def erased(line: bytes) -> bytes:
+        plain = line.rstrip(b"\r\n")
+        return lines.get(plain, plain) + line[len(plain) :]
+
+    return _rewrite(path, lambda content: b"".join(map(erased, content.splitlines(keepends=True))))
+
+
+def _rewrite(path: Path, erase: Callable[[bytes], bytes]) -> ErasedCopy | None:
     try:
         content = read_file(path)
-        erased = content or b""
-        for spelling in spellings(texts):
-            erased = erased.replace(spelling.encode(), ERASED.encode())
+        erased = erase(content or b"")
         if content is None or erased == content:
             return None
         if write_file(path, erased, expected=content):

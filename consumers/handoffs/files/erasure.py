@@ -1,47 +1,120 @@
-"""Takes redacted texts out of the files of handoffs: those in markdown, signed files, and the state of each watcher."""
+"""Takes redacted texts out of the files of handoffs: those in markdown, signed files, and the state of each watcher.
+
+The erased texts may be unknown here, because somebody on another machine erased them. A watcher's state has the file as
+it was, so the lines that the ledger's file has no more, or has with a mark, are the erased ones.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.files.folder import CONFLICT
 from deedbook.consumers.handoffs.files.mapping import file_name, file_now, template_of
-from deedbook.consumers.handoffs.files.signed import signed_name
 from deedbook.consumers.handoffs.files.sync import FileState, SyncStore
 from deedbook.consumers.handoffs.files.syntax.refuted_mark import without_marks
 from deedbook.consumers.handoffs.files.syntax.remark import split_remark
-from deedbook.consumers.sdk.erasure import ErasedCopy, erase_from_file
+from deedbook.consumers.sdk.erasure import ErasedCopy, erase_from_file, erase_lines
 from deedbook.consumers.sdk.files import read_file, write_file
 from deedbook.ledger.bundle import signed_file_of
+from deedbook.ledger.bundle.signed_file import read_signed_entries, signed_file_size_max_bytes
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.remnant import ERASED
+from deedbook.ledger.format.envelope import decode_entry, is_remnant
+from deedbook.ledger.home.location import SIGNED_FILE
+from deedbook.projections.answers.checked import ask
+
+_HANDOFF: Final = "handoff/"
+_STORES: Final = "files-*.db"
+_MARK: Final = ERASED.encode()
+_BEGINNING: Final = re.compile(rb"\s*(?:(?:[-*+]|#+|[0-9]+[.)])\s+)?(?:\[[ xX]\]\s+)?")
+
+
+class ErasedFiles(NamedTuple):
+    """The results for a folder of handoff files, and the erased lines that states of watchers still had."""
+
+    copies: list[ErasedCopy]
+    lines: set[str]
+
+
+class HandoffFolder(NamedTuple):
+    """A folder of handoff files, and the stores of its watchers."""
+
+    path: Path
+    stores: list[Path]
+
+    def states(self, id_: str) -> Iterator[tuple[Path, FileState]]:
+        """Yield the stores that have a state of a handoff's file, each with the state."""
+        for path in self.stores:
+            with closing(SyncStore(path)) as store:
+                state = store.agreed(id_)
+            if state is not None:
+                yield path, state
+
+
+def handoff_folders(home: Path, usual: Path) -> list[HandoffFolder]:
+    """Return the usual folder of a project's handoff files, and those that watchers of its ledger keep in step."""
+    folders = {usual.resolve(): HandoffFolder(usual.resolve(), [])}
+    for path in sorted((home / "subscribers").glob(_STORES)):
+        with closing(SyncStore(path)) as store:
+            if (folder := store.folder()) is not None:
+                folders.setdefault(folder, HandoffFolder(folder, [])).stores.append(path)
+    return list(folders.values())
 
 
 def erase_handoff_files(
-    client: Client, handoff: dict[str, Any], folder: Path, home: Path, texts: Collection[str]
-) -> list[ErasedCopy]:
-    """Write the files of a redacted handoff in a folder again; ``handoff`` is an answer of ``handoffs.show``.
+    client: Client, folder: HandoffFolder, streams: dict[int, str], texts: Collection[str] = ()
+) -> ErasedFiles:
+    """Write the files of redacted handoffs in a folder again. A file with the edits of a person loses only the texts.
 
-    A file that has the edits of a person loses only the texts.
+    ``streams`` are those of the erased entries, by index.
     """
-    id_ = handoff["id"]
-    now = _rendered(client, handoff)
-    agreed = {state.base for state in _states(home, id_, now)}
-    path, beside, signed = (folder / name for name in (file_name(id_), f"{id_}{CONFLICT}", signed_name(id_)))
     copies: list[ErasedCopy | None] = []
+    lines: set[str] = set()
+    handoffs = (stream for stream in streams.values() if stream.startswith(_HANDOFF))
+    for id_ in dict.fromkeys(stream.removeprefix(_HANDOFF) for stream in handoffs):
+        if any((folder.path / name).exists() for name in _names(id_)) or any(True for _ in folder.states(id_)):
+            copies += _erase_file(client, folder, id_, texts, lines)
+    if folder.path.is_dir():
+        copies += (_erase_signed(client, path, streams) for path in sorted(folder.path.glob(f"*{SIGNED_FILE}")))
+    return ErasedFiles([copy for copy in copies if copy is not None], lines)
+
+
+def _names(id_: str) -> tuple[str, str]:
+    return file_name(id_), f"{id_}{CONFLICT}"
+
+
+def _erase_file(
+    client: Client, folder: HandoffFolder, id_: str, texts: Collection[str], lines: set[str]
+) -> Iterator[ErasedCopy | None]:
+    now = _rendered(client, ask(client, "handoffs.show", {"id": id_}))
+    states = [state for _, state in folder.states(id_)]
+    erased = {line: left for state in states for line, left in _erased_lines(state.base, now or b"")}
+    lines |= {line.decode("utf-8", "replace").strip() for line in erased}
+    path, beside = (folder.path / name for name in _names(id_))
     content = read_file(path)
-    if content is not None and now is not None and split_remark(without_marks(content))[0] in agreed:
-        copies.append(_put(path, lambda: now))
-    elif content is not None:
-        copies.append(erase_from_file(path, texts))
-    if read_file(beside) is not None:
-        copies.append(erase_from_file(beside, texts) if now is None else _put(beside, lambda: now))
-    if signed.exists():
-        copies.append(_put(signed, lambda: signed_file_of(client, f"handoff/{id_}")))
-    return [copy for copy in copies if copy is not None]
+    if content is not None and content != now:
+        if now is not None and split_remark(without_marks(content))[0] in {state.base for state in states}:
+            yield _put(path, lambda: now)
+        elif states or texts:
+            yield erase_lines(path, erased)
+            yield erase_from_file(path, texts)
+        else:
+            render = f"`deed handoff render {id_} --out FILE` writes the ledger's version to compare"
+            yield ErasedCopy(str(path), "left", f"it may hold an erased text, and no watcher knew this file: {render}")
+    if (other := read_file(beside)) is not None and other != now:
+        yield erase_from_file(beside, texts) if now is None else _put(beside, lambda: now)
+    # Last: if we crash before it, the file still equals the state or the ledger's version, so no watcher takes the old
+    # text for a person's edit, and signs it.
+    for store, state in folder.states(id_):
+        if now is not None and state.base != now:
+            with closing(SyncStore(store)) as opened:
+                opened.agree(id_, FileState(now, state.position))
 
 
 def _rendered(client: Client, handoff: dict[str, Any]) -> bytes | None:
@@ -51,15 +124,46 @@ def _rendered(client: Client, handoff: dict[str, Any]) -> bytes | None:
         return None  # no file can hold what is left
 
 
-def _states(home: Path, id_: str, now: bytes | None) -> Iterator[FileState]:
-    """Yield the states that watchers stored of a handoff's file; from now on they have what the ledger has."""
-    for path in sorted((home / "subscribers").glob("files-*.db")):
-        with closing(SyncStore(path)) as store:
-            state = store.agreed(id_)
-            if state is not None:
-                yield state
-                if now is not None:
-                    store.agree(id_, FileState(now, state.position))
+def _erased_lines(base: bytes, now: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the lines of a file that was in step that ``now`` lacks, or has with a mark, and what is left of each.
+
+    A line that became another one, such as the status, is none of them.
+    """
+    before, after = base.splitlines(), now.splitlines()
+    kept = set(after)
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for tag, start, stop, first, last in matcher.get_opcodes():
+        marked = [line for line in after[first:last] if _MARK in line]
+        if tag == "delete" or (tag == "replace" and marked):
+            lines = (line for line in before[start:stop] if line.strip() and line not in kept)
+            yield from ((line, _left(line, marked)) for line in lines)
+
+
+def _left(line: bytes, marked: list[bytes]) -> bytes:
+    """Return the line of the ledger's file that stands for an erased one, else its beginning with a mark."""
+    same = [other for other in marked if line.startswith(other.partition(_MARK)[0])]
+    return max(same, key=lambda other: other.index(_MARK), default=_beginning(line) + _MARK)
+
+
+def _beginning(line: bytes) -> bytes:
+    """Return what makes a line of markdown a heading, an item of a list, or a box to tick."""
+    beginning = _BEGINNING.match(line)
+    return b"" if beginning is None else beginning[0]
+
+
+def _erase_signed(client: Client, path: Path, streams: dict[int, str]) -> ErasedCopy | None:
+    """Write a signed file again if it has a body that was erased."""
+    try:
+        content = read_file(path, size_max_bytes=signed_file_size_max_bytes)
+        present = None if content is None else read_signed_entries(content)
+    except DeedbookError as error:
+        return ErasedCopy(str(path), "left", error.message)
+    if present is None or present.ledger != client.ledger:
+        return None
+    held = (data for index, data in present.entries.items() if index in streams)
+    if all(is_remnant(decode_entry(data).body) for data in held):
+        return None
+    return _put(path, lambda: signed_file_of(client, present.stream))
 
 
 def _put(path: Path, make: Callable[[], bytes]) -> ErasedCopy:

@@ -95,7 +95,18 @@ class SyncStore(Subscriptions):
         id TEXT PRIMARY KEY, base BLOB NOT NULL, position INTEGER NOT NULL,
         examined TEXT NOT NULL, reported TEXT NOT NULL, asking BLOB NOT NULL, event_id TEXT NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS folder (path TEXT NOT NULL);
     """
+
+    def folder(self) -> Path | None:
+        """Return the folder that the watcher keeps in step; None if it has not begun yet."""
+        rows = self.run("SELECT path FROM folder")
+        return Path(rows[0][0]) if rows else None
+
+    def begin(self, folder: Path) -> None:
+        """Store the folder that the watcher keeps in step."""
+        if self.folder() is None:
+            self.run("INSERT INTO folder VALUES (?)", str(folder))
 
     def agreed(self, id_: str) -> FileState | None:
         """Return the stored state of a handoff's file, or None."""

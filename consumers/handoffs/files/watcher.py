@@ -36,20 +36,32 @@ _notify_step_ms: Final = 20
 _notify_debounce_ms: Final = 80
 _notify_timeout_ms: Final = 200
 _RESCAN: Final = "\0rescan"
-
+_REDACTION: Final = "\0redaction"
 
 _SETTLED: Final = "reasoning.assumption_settled"
+_REDACTED: Final = "entry.redacted"
 
 
 class Watcher:
     """Keeps one folder in step, and reports what it did and what it left undone."""
 
-    def __init__(self, folder: Folder, context: SyncContext, *, is_everything: bool = False) -> None:
-        """Watch ``folder`` in its context; with ``is_everything`` finished handoffs get a file, too."""
+    def __init__(
+        self,
+        folder: Folder,
+        context: SyncContext,
+        *,
+        is_everything: bool = False,
+        erase: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Watch ``folder`` in its context; with ``is_everything`` finished handoffs get a file, too.
+
+        ``erase`` takes newly redacted texts out of the copies on this machine.
+        """
         self._folder = folder
         self._client, self._answer = context.author.client, context.answer
         self._store, self._tell = context.store, context.tell
         self._is_everything = is_everything
+        self._erase = erase
         self._queue: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
         self._stamps: dict[str, tuple[int, int]] = {}
         self._position = 0
@@ -61,6 +73,7 @@ class Watcher:
         ``Folder.left_undone`` then names the handoffs whose files say what nobody has signed.
         """
         self._folder.begin_pass()
+        self._erase()  # first: else the watcher would compare files with what is left in the ledger
         head = self._client.head().size
         wanted = every_row(self._answer, "handoffs.files", "items", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
@@ -124,6 +137,8 @@ class Watcher:
         if id_ == _RESCAN:
             for changed in self._changed_unseen():
                 due.setdefault(changed, now)
+        elif id_ == _REDACTION:
+            self._erase()
         elif position is None:
             due[id_] = now + settle_s
         elif id_:
@@ -163,13 +178,15 @@ class Watcher:
             self._tell(Notice("waiting", id_, text))
 
     def _follow_log(self, stop: threading.Event) -> None:
-        kinds = sorted({*HANDLED, _SETTLED})
+        kinds = sorted({*HANDLED, _SETTLED, _REDACTED})
         for item in follow(self._client, self._position, kinds=kinds, stop=stop, wait_s=follow_wait_s):
             self._waiting.pop("log", None)
             if isinstance(item, int):
                 self._queue.put(("", item))
             elif item.stream.startswith("handoff/"):
                 self._queue.put((item.name, item.index))
+            elif item.kind == _REDACTED:
+                self._queue.put((_REDACTION, None))
             elif item.kind == _SETTLED:  # files say of a reasoning that its assumption was refuted
                 for id_ in self._store.ids():
                     self._queue.put((id_, item.index))

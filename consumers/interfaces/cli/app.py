@@ -55,6 +55,18 @@ class App(ReadingApp):
         self._line = ""
         self._sealed: SealedTexts | None = None
 
+    def finish(self) -> None:
+        """List the copies of this folder from which it takes what somebody redacted elsewhere."""
+        if self._ledger is not None and self.bundle is None and not self.only_looks:
+            lines = self.follow_redactions()
+            for line in () if self.as_json else lines:
+                echo(line, err=True)
+
+    def follow_redactions(self) -> list[str]:
+        """Take texts that somebody redacted elsewhere out of the copies of this folder; return lines that list them."""
+        lines: list[str] = load(".followed_redactions:follow_redactions")(self.client(), self.settings())
+        return lines
+
     def close(self) -> None:
         """Close whatever was opened."""
         super().close()

@@ -38,6 +38,9 @@ class Options:
 class ClosableOptions(Options):
     """Options with resources that are closed when the verb ends."""
 
+    def finish(self) -> None:
+        """Do what follows the work of a verb that has not failed."""
+
     def close(self) -> None:
         """Close whatever was opened."""
 
@@ -205,7 +208,9 @@ class VerbBase(_WithCommon):
         """Call the verb's function with an app, which is closed at its end."""
         app.only_looks, app.names_sealed, ctx.obj = self.only_looks, self.names_sealed, app
         with contextlib.closing(app):
-            return super().invoke(ctx)
+            answer = super().invoke(ctx)
+            app.finish()
+            return answer
 
 
 class ListOption(click.Option):

@@ -27,6 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from deedbook.consumers.interfaces.followed_redactions import follow_redactions
 from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, brief_sources, own_command
 from deedbook.consumers.interfaces.hooks.page import budget_tokens
 from deedbook.consumers.interfaces.hooks.prime import page_alone, prime
@@ -82,6 +83,8 @@ def respond_to(work: Work) -> bytes:
     with ledger:
         if action == "edit":
             return _told(work, lambda session: before_edit(ledger, work, session))
+        for line in follow_redactions(ledger.client, ledger.settings):
+            log_failure(work.home, work.call.harness, work.event, "REDACTED", line)
         if action != "start":
             _save(ledger, work, is_end=action == "end")
             return _told(work, lambda session: at_stop(ledger, harness, work, session)) if action == "save" else b""

@@ -27,6 +27,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from deedbook.consumers.handoffs.operations import REVIEWS, ToolVerb
+from deedbook.consumers.interfaces.followed_redactions import follow_redactions
 from deedbook.consumers.interfaces.mcp.answers import check_arguments, error_dict, failed, fault_of
 from deedbook.consumers.interfaces.mcp.entries import ALONE
 from deedbook.consumers.interfaces.mcp.handoffs import OF_MOST, HandoffTools
@@ -138,13 +139,18 @@ class DeedbookServer(MCPServer[Any]):
             if name not in self._arguments:
                 rest = did_you_mean(near(name, self._arguments)) or f": the tools are {', '.join(self._arguments)}"
                 raise Refused("NOT_FOUND", f"there is no tool {name[:80]!r}{rest}")
-            await asyncio.to_thread(getattr, self._ledger, "client")  # an untrusted folder refuses every call
+            await asyncio.to_thread(self._follow_redactions)  # an untrusted folder refuses every call
             check_arguments(name, self._arguments[name], arguments)
             return await super().call_tool(name, arguments, context)
         except DeedbookError as error:
             return self._refused(name, error)
         except ToolError as error:
             return self._refused(name, fault_of(error, name))
+
+    def _follow_redactions(self) -> None:
+        """Take texts that somebody redacted elsewhere out of the copies that belong to the ledger's folder."""
+        for line in follow_redactions(self._ledger.client, self._ledger.settings):
+            _log.warning("%s", line)
 
     def _refused(self, name: str, error: DeedbookError) -> types.CallToolResult:
         _log.info("%s: %s: %s", name, error.code, error.message)

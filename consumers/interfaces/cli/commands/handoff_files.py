@@ -93,6 +93,7 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
     settings, author = app.settings(), app.author()
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
     with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
+        store.begin(folder.resolve())
         reviewer = settings.config.default_reviewer
         confirm = partial(_confirm, author.name, sign)
         context = SyncContext(
@@ -102,7 +103,7 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
             Folder(context).reconcile(sign.removesuffix(".md"))
             return
         files = Folder(context)
-        watcher = Watcher(files, context, is_everything=is_everything)
+        watcher = Watcher(files, context, is_everything=is_everything, erase=partial(_erase, app))
         with progress("reading the folder", is_shown=not app.as_json) as step:
             failures = watcher.reconcile(step)
         if once and failures:
@@ -111,6 +112,11 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
             raise click.exceptions.Exit(Exit.GATED)
         if not once:
             watcher.run(stopped_by_signals())
+
+
+def _erase(app: App) -> None:
+    for line in app.follow_redactions():
+        tell(app, Notice("erased", "", line))
 
 
 def _confirm(name: str, signed_id: str | None, id_: str, content: bytes) -> bool:

@@ -9,16 +9,17 @@ import click
 from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.cli.app import App, Command, read_up_to
-from deedbook.consumers.interfaces.cli.erased_copies import erase_copies
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.interfaces.erased_copies import copy_lines, erase_copies
 from deedbook.consumers.sdk.erasure import ErasedCopy
 from deedbook.consumers.sdk.redaction import (
+    ErasedEntries,
     PlannedErasure,
+    erased_since,
     find_holders,
     keeps_text,
     plan_erasure,
-    redacted_streams,
     repeated,
     sign_erasure,
 )
@@ -91,7 +92,7 @@ def redact(
     author = app.author(app.agent or ROOT)
     signed = [sign_erasure(author, plan, reason, is_second=second).index for plan in planned]
     is_done = author.name == ROOT or second
-    copies = _finish(app, [plan.erased.event.stream for plan in planned], texts) if is_done else []
+    copies = _finish(app, texts) if is_done else []
     _show(app, planned, signed, copies, is_done=is_done, reason=reason)
 
 
@@ -183,13 +184,12 @@ def _confirm(app: App, question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _finish(app: App, streams: list[str], texts: list[str]) -> list[ErasedCopy]:
+def _finish(app: App, texts: list[str], erased: ErasedEntries | None = None) -> list[ErasedCopy]:
     """Finish the erasure in this folder; return the copies that were changed, and those that still hold a text."""
-    if app.settings().server is not None:
-        return []  # its node does it
-    with progress("rewriting the log", is_shown=not app.as_json) as step:
-        app.local_client().finish_erasures(step)
-    return erase_copies(app.client(), app.settings(), texts, streams)
+    if app.settings().server is None:  # else its node does it
+        with progress("rewriting the log", is_shown=not app.as_json) as step:
+            app.local_client().finish_erasures(step)
+    return erase_copies(app.client(), app.settings(), texts, erased)
 
 
 def _erase_copies_again(app: App, needle: str, *, may_erase: bool, yes: bool) -> None:
@@ -198,17 +198,13 @@ def _erase_copies_again(app: App, needle: str, *, may_erase: bool, yes: bool) ->
     A redaction that is killed after its last signature leaves them, and so does one by somebody on another machine.
     Raises Refused: ``NOT_FOUND``: nothing was ever redacted.
     """
-    streams = redacted_streams(app.client())
-    if not streams or not may_erase:
+    erased = erased_since(app.client())
+    if not erased.streams or not may_erase:
         raise Refused("NOT_FOUND", "no entry holds this text: `deed search TEXT` searches the views")
     _confirm(app, "No entry holds this text. Take it out of the copies that Deedbook wrote here?", yes=yes)
-    copies = _finish(app, streams, [needle])
-    lines = _copy_lines(copies) or ["no entry holds this text, and no copy here"]
+    copies = _finish(app, [needle], erased)
+    lines = copy_lines(copies) or ["no entry holds this text, and no copy here"]
     app.show("redaction", {"entries": [], "is_done": True, "copies": [copy._asdict() for copy in copies]}, lines)
-
-
-def _copy_lines(copies: list[ErasedCopy]) -> list[str]:
-    return [": ".join(filter(None, (f"{copy.done}: {copy.place}", copy.reason))) for copy in copies]
 
 
 def _show(
@@ -222,7 +218,7 @@ def _show(
         app.show("redaction", data, f"proposed: nothing is erased until another human runs `{command}`")
         return
     lines = [f"erased entry {row['entry']} (redaction: entry {row['redaction']})" for row in described]
-    lines += _copy_lines(copies)
+    lines += copy_lines(copies)
     app.show("redaction", data, lines)
 
 

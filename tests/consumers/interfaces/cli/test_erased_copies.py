@@ -2,50 +2,85 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
+import signal
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import inside
 import pytest
-from calling import Deed, Place
+from building import trusted
+from calling import Deed, Place, Running, Serving, wait_until
 from test_cli_notes import git, make_repository, report
 
+from deedbook.consumers.handoffs.files.sync import SyncStore
+from deedbook.consumers.interfaces import erased_copies
 from deedbook.consumers.interfaces.cli.commands import redact as redact_command
+from deedbook.consumers.interfaces.hooks.responses import respond_to
+from deedbook.consumers.interfaces.hooks.supervisor import Call, Work
+from deedbook.consumers.interfaces.mcp.server import DeedbookServer
+from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.sdk.redaction import find_holders
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import Submission, commitment_to, signed_bytes
+from deedbook.ledger.home.location import FOLDER
+from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.system.files import files_that_hold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from building import Ledger
 
 SECRET = "correct-horse-battery-staple"
 
 
-@pytest.fixture
-def project(
-    populated: Callable[[str], Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Deed:
-    """A ledger in a repository of its own, with folders for handoffs and reports."""
+@pytest.fixture(autouse=True)
+def _own_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    deed = Deed(capsys, Place(populated("erased")))
+
+
+def in_repository(deed: Deed) -> Deed:
+    """Make a repository around a ledger's folder, with folders for handoffs and reports."""
     folder = make_repository(deed.home.parent)
     for name in ("docs/handoffs", "docs/sessions/handoffs"):
         (folder / name).mkdir(parents=True)
     return deed
+
+
+@pytest.fixture
+def project(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Deed:
+    """A ledger in a repository of its own."""
+    return in_repository(Deed(capsys, Place(populated("erased"))))
+
+
+class Machines(NamedTuple):
+    """A ledger behind a server, with the keys of all, and the project of an agent on another machine."""
+
+    ledger: Deed
+    other: Deed
+
+
+@pytest.fixture
+def machines(
+    populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Machines]:
+    """Two machines with one ledger."""
+    home, other = populated("redacting"), tmp_path / "other" / FOLDER
+    other.mkdir(parents=True)
+    shutil.copytree(home / "keys", other / "keys")
+    with Serving(home) as serving:
+        place = Place(trusted(other), serving.place.server)
+        yield Machines(Deed(capsys, serving.place), in_repository(Deed(capsys, place)))
 
 
 def spread(deed: Deed) -> None:
@@ -60,7 +95,7 @@ def spread(deed: Deed) -> None:
     ref = deed.data("reasoning", "show", "r1")["ref"]
     parties = ("--as", "a", "--to", "b", "--reviewer", "rita", "--reasoning", ref)
     deed("handoff", "create", "h1", "--title", "Rotate it", *parties, "--task", f"replace {SECRET}")
-    inside.deed("--home", deed.home, "handoff", "watch", folder / "docs/handoffs", "--as", "a", "--once", "--signed")
+    deed("handoff", "watch", folder / "docs/handoffs", "--as", "a", "--once", "--signed")
     report(deed, "s1", f"the password is {SECRET}")
     deed("notes", "sync")
     deed("search", SECRET)
@@ -209,6 +244,10 @@ def test_text_is_found_in_every_spelling_of_json(ledger: Ledger) -> None:
         assert find_holders(client, ["http://x/é"])["http://x/é"] == [*range(size - 3, size)]
 
 
+class KilledError(Exception):
+    """The process was killed here."""
+
+
 def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_the_same_command(
     project: Deed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,11 +256,130 @@ def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_t
     text.write_text(SECRET)
     options = ("redact", "--containing", str(text), "--reason", "a password", "--yes", "--as", "root")
     with monkeypatch.context() as patch:
-        patch.setattr(redact_command, "_finish", lambda *_arguments: [])
-        project(*options)
+        patch.setattr(redact_command, "_finish", raising(KilledError))
+        assert project.run(*options).code == 1
     assert "docs/handoffs/h1.md" in "\n".join(holding(project))
     assert [copy["done"] for copy in project.data(*options)["copies"] if copy["place"].endswith("h1.md")] == [
         "rewritten"
     ]
     text.unlink()
     assert holding(project) == []
+
+
+def raising(error: type[Exception]) -> Callable[..., Any]:
+    """Return a function that raises an error."""
+
+    def fail(*_arguments: Any, **_more: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_another_machine_takes_the_texts_out_of_its_copies_when_it_next_runs(machines: Machines) -> None:
+    other, folder = machines.other, machines.other.home.parent
+    watched = folder / "work"
+    watched.mkdir()
+    spread(other)
+    other("handoff", "watch", watched, "--as", "a", "--once")
+    note = "- a line of a person\n"
+    (watched / "h1.md").write_text((watched / "h1.md").read_text() + note)
+    before = {str(Path(name).relative_to("other")) for name in holding(other)}
+    assert before >= {"docs/handoffs/h1.md", "docs/handoffs/h1.deed.json", "work/h1.md", ".deedbook/hooks.log"}
+    assert any(name.startswith("docs/sessions/handoffs/") for name in before)
+    assert any(name.startswith(".deedbook/subscribers/files-") for name in before)
+    notes = git(folder, "for-each-ref", "--format=%(refname)", "refs/notes").split()
+    redact(machines.ledger)
+    said = other.run("handoff", "list", "--as", "b")
+    assert "redacted since the last look here" in said.err
+    assert f"rewritten: {folder / 'docs/handoffs/h1.md'}" in said.err
+    # No entry says what was printed into a log of this machine, and here nobody knows the text.
+    assert holding(other) == ["other/.deedbook/hooks.log"]
+    assert [SECRET in git(folder, "show", ref) for ref in notes] == [False, False]
+    assert (watched / "h1.md").read_text().endswith(note)
+    size = machines.ledger.size()
+    said = other.run("handoff", "watch", watched, "--as", "a", "--once")
+    assert [line.split()[0] for line in said.out.splitlines()] == ["held"]  # only the line of the person
+    assert machines.ledger.size() == size
+    assert other.run("handoff", "list", "--as", "b").err == ""
+    redact(other)
+    assert holding(other) == []
+
+
+def by_watcher(other: Deed) -> None:
+    """Let a watcher of handoff files run."""
+    other.run("handoff", "watch", other.home.parent / "docs/handoffs", "--as", "a", "--once")
+
+
+def by_hook(other: Deed) -> None:
+    """Let a harness begin a session."""
+    call = Call("claude-code", "a", other.home, other.place and other.place.server)
+    respond_to(Work(call, other.home, {"hook_event_name": "SessionStart", "session_id": "s", "source": "startup"}))
+
+
+def by_mcp(other: Deed) -> None:
+    """Let an agent call a tool over MCP."""
+    settings = read_settings(home=other.home, server=other.place and other.place.server, agent="a")
+    with ToolLedger(settings=settings) as ledger:
+        asyncio.run(DeedbookServer(ledger).call_tool("search", {"text": "password"}))
+
+
+@pytest.mark.parametrize("runs", [by_watcher, by_hook, by_mcp])
+def test_each_program_of_another_machine_notices_a_redaction(machines: Machines, runs: Callable[[Deed], None]) -> None:
+    spread(machines.other)
+    (machines.other.home / "hooks.log").unlink()
+    redact(machines.ledger)
+    assert holding(machines.other)
+    runs(machines.other)
+    assert holding(machines.other) == []
+
+
+def test_running_watcher_notices_a_redaction(machines: Machines) -> None:
+    other, folder = machines.other, machines.other.home.parent
+    spread(other)
+    (other.home / "hooks.log").unlink()
+    assert other.place is not None
+    options = ("--home", other.home, "--server", other.place.server)
+    with Running(*options, "handoff", "watch", folder / "docs/handoffs", "--as", "a", "--json") as watching:
+        redact(machines.ledger)
+        wait_until(lambda: holding(other) == [], "no file holds it")
+        watching.signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("step", ["delete_caches", "erase_reports", "erase_handoff_files", "_erase_in_home"])
+def test_machine_that_is_killed_meanwhile_goes_on_with_its_next_command(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    other = machines.other
+    spread(other)
+    (other.home / "hooks.log").unlink()
+    redact(machines.ledger)
+    with monkeypatch.context() as patch:
+        patch.setattr(erased_copies, step, raising(KilledError))
+        assert other.run("next", "--as", "b").code == 1
+    other("next", "--as", "b")
+    assert holding(other) == []
+
+
+def test_a_kill_between_a_file_and_its_watcher_s_state_makes_no_edit_of_the_old_text(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = machines.other
+    spread(other)
+    redact(machines.ledger)
+    size = machines.ledger.size()
+    with monkeypatch.context() as patch:
+        patch.setattr(SyncStore, "agree", raising(KilledError))
+        assert other.run("next", "--as", "b").code == 1
+    by_watcher(other)
+    assert machines.ledger.size() == size
+    assert holding(other) == ["other/.deedbook/hooks.log"]
+
+
+def test_a_stranger_s_folder_is_not_rewritten(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    spread(machines.other)
+    redact(machines.ledger)
+    before = holding(machines.other)
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(machines.other.home.parent / "stranger"))
+        machines.other.run("next", "--as", "b")
+    assert holding(machines.other) == before

@@ -13,64 +13,90 @@ This is every place that has words of entries and that Deedbook writes by itself
 | `hooks.log` | the texts are replaced by a mark |
 | the spool | left, because the author signed it: `deed spool drop` deletes it |
 
+Somebody on another machine may redact, who knows the texts, and does not know these copies. Then this machine does the
+same when a command, hook, watcher or MCP server here next runs, without the texts. So it finds no text in the stores,
+the log of hooks and the edits of a person, unless a watcher's state has the line of a file that is gone now.
+
 Deedbook does not know where its other files went: exports, bundles, backups, prompts and sessions that were moved to a
 harness. Git's history has what was committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from deedbook.consumers.handoffs.files.erasure import erase_handoff_files
+from deedbook.consumers.handoffs.files.erasure import erase_handoff_files, handoff_folders
 from deedbook.consumers.interfaces.hooks.supervisor import LOG_NAME
 from deedbook.consumers.sdk.erasure import ErasedCopy, delete_caches, erase_from_database, erase_from_file, spellings
+from deedbook.consumers.sdk.redaction import ErasedEntries, repeated_min_chars, store_handled, unhandled_erasures
 from deedbook.consumers.sessions.copies import erase_reports
 from deedbook.consumers.sessions.settings import StoredCopy, project_of
 from deedbook.consumers.thoughts.logs import write_logs
 from deedbook.consumers.thoughts.run import read_task
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.spool import FOLDER as SPOOL
-from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.location import GIT_FOLDER, HANDOFF_FILES, VIEWS_FILE
 from deedbook.ledger.system.files import files_that_hold
 
-_FAMILIES: Final = ("handoff", "session", "tot")
+_LOGS: Final = (LOG_NAME, f"{LOG_NAME}.1")
 
 
 def erase_copies(
-    client: Client, settings: Settings, texts: Collection[str], streams: Iterable[str]
+    client: Client, settings: Settings, texts: Collection[str] = (), erased: ErasedEntries | None = None
 ) -> list[ErasedCopy]:
     """Take redacted texts out of the files on this machine; call it after the log was rewritten.
 
-    ``texts`` are the texts that are long enough to be searched for, ``streams`` those of the redacted entries. Returns
-    every place that was changed, and every place that still holds one of the texts, with the reason.
+    ``texts`` are the texts that are long enough to be searched for, if this machine knows them. ``erased`` are the
+    erased entries (default: those that no call here has handled). Returns every place that was changed, and every place
+    that still holds one of the texts, with the reason. If we are killed, the next call begins again. Raises
+    Unavailable: the views that answer do not have the redactions yet.
     """
-    texts = [text for text in texts if text.strip()]
-    client.view("catalog.find", {"limit": 1})  # folds the views again
     home = settings.home
+    erased = unhandled_erasures(client, home) if erased is None else erased
+    _check_views(client, erased)  # folds the views here again
+    texts = [text for text in texts if text.strip()]
     copies = delete_caches(client.trust_store, home)
-    names = {family: [name for kind, _, name in map(_parts, streams) if kind == family] for family in _FAMILIES}
     try:
         project = project_of(settings)
     except DeedbookError as error:
         copies.append(ErasedCopy("git notes and files of reports", "left", error.message))
     else:
-        for name in dict.fromkeys(names["session"]):
+        for name in _names(erased, "session"):
             copies += map(_stored, erase_reports(client.view, project, name))
-    for name in dict.fromkeys(names["handoff"]):
-        handoff = client.view("handoffs.show", {"id": name})
-        copies += erase_handoff_files(client, handoff, home.parent / HANDOFF_FILES, home, texts)
-    for name in dict.fromkeys(names["tot"]):
+    folders, lines = handoff_folders(home, home.parent / HANDOFF_FILES), set[str]()
+    for folder in folders:
+        files = erase_handoff_files(client, folder, erased.streams, texts)
+        copies += files.copies
+        lines |= {line for line in files.lines if len(line) >= repeated_min_chars}
+    for name in _names(erased, "tot"):
         copies += _erase_logs(client, home / "logs", name)
+    texts += sorted(lines)
     copies += _erase_in_home(home, texts)
-    return [*copies, *_left(home, texts)]
+    copies += _left(home, [folder.path for folder in folders], texts)
+    store_handled(client, home, erased.next_index)
+    return copies
 
 
-def _parts(stream: str) -> tuple[str, str, str]:
-    return stream.partition("/")
+def copy_lines(copies: list[ErasedCopy]) -> list[str]:
+    """Return a line for each place."""
+    return [": ".join(filter(None, (f"{copy.done}: {copy.place}", copy.reason))) for copy in copies]
+
+
+def _check_views(client: Client, erased: ErasedEntries) -> None:
+    """Refuse answers of views that have a text which is erased: another node may answer than the one of the log."""
+    for index in erased.streams:
+        if not any(row["is_erased"] for row in client.view("redactions.list", {"entry": index})["items"]):
+            message = f"the views do not have the redaction of entry {index} yet: run this again"
+            raise Unavailable("STORE_UNAVAILABLE", message, index=index)
+
+
+def _names(erased: ErasedEntries, family: str) -> list[str]:
+    parts = (stream.partition("/") for stream in erased.streams.values())
+    return list(dict.fromkeys(name for kind, _, name in parts if kind == family))
 
 
 def _stored(copy: StoredCopy) -> ErasedCopy:
@@ -95,23 +121,26 @@ def _erase_in_home(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:
     for path in sorted(stores):
         if any(found.name.startswith(path.name) for found in _holding(path.parent, texts)):
             yield erase_from_database(path, texts)
-    if (copy := erase_from_file(home / LOG_NAME, texts)) is not None:
-        yield copy
+    for name in _LOGS:
+        if (copy := erase_from_file(home / name, texts)) is not None:
+            yield copy
 
 
 def _holding(folder: Path, texts: Collection[str]) -> list[Path]:
     return files_that_hold(folder.iterdir(), spellings(texts)) if folder.is_dir() else []
 
 
-def _left(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:
+def _left(home: Path, folders: Collection[Path], texts: Collection[str]) -> Iterator[ErasedCopy]:
     """Yield the files that still hold a text, and what Deedbook cannot look into."""
+    if not texts:
+        return
     project = home.parent
-    folders = (home, project / HANDOFF_FILES, project / "docs")
+    searched = (home, project / "docs", *folders)
     found = {
-        path for folder in folders if folder.is_dir() for path in files_that_hold(folder.rglob("*"), spellings(texts))
+        path for folder in searched if folder.is_dir() for path in files_that_hold(folder.rglob("*"), spellings(texts))
     }
     for path in sorted(found):
-        is_spooled = SPOOL in path.relative_to(project).parts
+        is_spooled = path.is_relative_to(home / SPOOL)
         reason = "`deed spool list` shows it, `deed spool drop` deletes it" if is_spooled else "it still holds a text"
         yield ErasedCopy(str(path), "left", reason)
     if (project / GIT_FOLDER).exists():

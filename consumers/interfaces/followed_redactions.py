@@ -1,0 +1,40 @@
+"""Notices what others redacted, and takes the texts out of the copies that belong to this ledger's folder.
+
+Each command, hook and call of an MCP tool ends with a look at the log, which costs one request to a server. Without a
+new redaction nothing else is imported or written.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from deedbook.consumers.sdk.redaction import unhandled_erasures
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.config import Settings
+
+
+def follow_redactions(client: Client, settings: Settings) -> list[str]:
+    """Return lines that say what was done, which are none if nobody redacted anything since the last call.
+
+    Nothing is written into a folder that its user does not trust. Nothing is raised, because the command that ends has
+    done its work: the next one tries again.
+    """
+    try:
+        if not trust.is_trusted(settings.home):
+            return []
+        erased = unhandled_erasures(client, settings.home)
+        if not erased.streams:
+            return []
+        # Only now, because it imports what few commands need.
+        copies: Any = import_module("deedbook.consumers.interfaces.erased_copies")
+        done = copies.erase_copies(client, settings, (), erased)
+        lines: list[str] = copies.copy_lines(done)
+    except DeedbookError as error:
+        return [f"the copies here may still hold texts that were redacted: {error.message}"]
+    if not lines:
+        return []
+    count = len(erased.streams)
+    return [f"{count} entr{'ies were' if count > 1 else 'y was'} redacted since the last look here:", *lines]
