@@ -66,6 +66,8 @@ CODES: dict[str, Code] = {
     "DUPLICATE_KEY": Code(Exit.USAGE, False, "A JSON object contains the same key twice."),
     "INTEGER_OUT_OF_RANGE": Code(Exit.USAGE, False, "An integer is outside ±(2^53−1)."),
     "UNKNOWN_KIND": Code(Exit.USAGE, False, "The ledger has no event kind with this name."),
+    "FAMILY_MISSING": Code(Exit.USAGE, False, "The kind is of a family whose package is not installed here."),
+    "FAMILY_UNUSABLE": Code(Exit.USAGE, False, "The package of the kind's family is installed and cannot be used."),
     "UNKNOWN_FIELD": Code(Exit.USAGE, False, "There is no field or argument with this name."),
     "INVALID_FIELD": Code(Exit.USAGE, False, "A field is missing, or its value is not allowed."),
     "UNSUPPORTED_VERSION": Code(Exit.USAGE, False, "This software cannot read this format version."),

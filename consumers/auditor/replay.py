@@ -107,11 +107,21 @@ class LogReplay(Replay):
         self._extend_tree(leaves, len(entries))
 
     def to_cache(self) -> CachedReplay | None:
-        """Wait for all signatures; return the state from which the next audit resumes, None if there is a problem."""
+        """Wait for all signatures; return the state from which the next audit resumes.
+
+        None if there is a problem, or a family that this audit could not check.
+        """
         self._signatures.wait()
         mark, findings, frontier, memory = self._times.mark(), self._findings, self.frontier, self.memory
         is_whole, open_at = len(memory.indexes) == self.size, self._batches.open_at
-        if mark is None or frontier is None or self.ledger is None or findings.problems_total or not is_whole:
+        if (
+            mark is None
+            or frontier is None
+            or self.ledger is None
+            or findings.problems_total
+            or self.unread
+            or not is_whole
+        ):
             return None
         return CachedReplay(
             ledger=self.ledger,
@@ -175,7 +185,7 @@ class LogReplay(Replay):
 
     def _note_erased(self, index: int, data: bytes) -> None:
         try:
-            entry, candidate = read_entry(data)
+            entry, candidate = read_entry(data, may_lack_family=True)
         except Refused as refusal:
             self._findings.problem(index, refusal.code, refusal.message)
             return
@@ -233,7 +243,7 @@ class LogReplay(Replay):
         self._version = entry.version
         self._batches.add(index, entry, commitment)
         try:
-            candidate = read_candidate(entry, commitment)
+            candidate = read_candidate(entry, commitment, may_lack_family=True)
         except Refused as refusal:
             self._findings.problem(index, refusal.code, refusal.message)
             self.lost_from = index if self.lost_from is None else self.lost_from

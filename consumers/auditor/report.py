@@ -84,7 +84,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     that the folder of an unpacked bundle lacks, by their names in a bundle. ``agents`` are those of a bundle, in the
     order of their registration. ``gate`` says whether somebody must enter a passphrase before anything is approved;
     None if an entry of authority is missing, or the ledger is not valid. ``erased`` are the first of
-    ``erased_total`` entries without a body whose remnant a redaction names.
+    ``erased_total`` entries without a body whose remnant a redaction names. ``unread`` are the families without a
+    usable package here, with the number of their entries: their fields and rules were not checked.
     """
 
     source: str
@@ -116,6 +117,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     gate: GateState | None = None
     erased: list[ErasedEntry] = []
     erased_total: int = 0
+    unread: dict[str, int] = {}
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -140,8 +142,9 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing_names(self) -> list[str]:
-        """Everything that a bundle lacks, in words."""
-        return [*self._uncompared, *map(str, self.missing), *self.missing_files]
+        """Everything that a bundle lacks, in words, and the packages that the auditor lacks."""
+        families = [f"the package of the family {name} ({count} entries)" for name, count in self.unread.items()]
+        return [*families, *self._uncompared, *map(str, self.missing), *self.missing_files]
 
     @property
     def _uncompared(self) -> list[str]:
@@ -366,6 +369,7 @@ class Anchor:
             agents=_agents_of(replay) if source == "bundle" else [],
             erased=erased[:problems_listed_max],
             erased_total=len(erased),
+            unread=dict(sorted(replay.unread.items())),
             gate=None if findings.problems_total or is_cut_off else _gate_of(outcome, missing, missing_files),
         )
 

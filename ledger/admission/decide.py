@@ -12,12 +12,12 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.admission.check import Candidate, CheckedSubmission, refusal_of
-from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS, rule_of, unread
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRegistered, ClockSet, HistoryReset, Redaction
 from deedbook.ledger.events.body import Body, Event, make_event
-from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.fields import EventData, UnreadData
 from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, Submission, head_of
 from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_allows_secret, check_key, to_ms
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
@@ -158,7 +158,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
         raise Refused("STREAM_CONFLICT", message, expected=body.expect, version=version)
     if candidate.secret is not None and not body.allow_secret:  # gate-only: not replayed
         raise secret_refusal(candidate.secret)
-    rule = RULES.get(body.kind)
+    rule = unread if isinstance(candidate.data, UnreadData) else rule_of(body.kind)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
     _count(body, layer, event.index, version, rule(event, layer, None if before is None else before.state))

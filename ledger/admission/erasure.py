@@ -15,9 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.admission.replay import Replay, read_entry, unconfirmed_refusal
-from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS, load_rules
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events import family_of
 from deedbook.ledger.events.authority import Redaction
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event
@@ -25,9 +26,10 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.remnant import digest_of, remnant_of, sets_content
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant
-from deedbook.ledger.lifecycle import handoff, tot
+from deedbook.ledger.lifecycle import handoff
 from deedbook.ledger.lifecycle import snapshot as snapshot_machine
 from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.machine import FamilyState, StateMachine, Transition
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
 from deedbook.ledger.log.keys import NOT_REPLAYED, REWRITE_KEY, skipped_key
@@ -35,12 +37,11 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.rewrite import rewrite
 from deedbook.ledger.log.state import Snapshot
 
-_DECIDERS: Final[dict[str, Callable[[Any, Event], Any]]] = {
-    "handoff": handoff.MACHINE.decide,
-    "snapshot": snapshot_machine.MACHINE.decide,
-    "tot": tot.transition,
+_DECIDERS: Final[dict[str, StateMachine[Any]]] = {
+    "handoff": handoff.MACHINE,
+    "snapshot": snapshot_machine.MACHINE,
 }
-"""The families whose rules or states hold texts against one another; of the others, texts decide nothing."""
+"""The core's streams whose rules or states hold texts against one another; of the others, texts decide nothing."""
 StreamEntries: TypeAlias = Callable[[str], Iterable[tuple[int, bytes]]]
 
 
@@ -73,7 +74,7 @@ def erase(index: int, data: bytes, read_stream: StreamEntries) -> ErasedEntry:
     if is_remnant(entry.body):
         raise Refused("NOTHING_CHANGED", f"the body of entry {index} is already erased", index=index)
     event = read_event(index, entry)
-    is_compared = event.stream.partition("/")[0] in _DECIDERS
+    is_compared = _rules_with_texts(event.stream) is not None
     stream = [read_event(at, other) for at, other in read_stream(event.stream)] if is_compared else []
     version = _state_after(stream, event).version if sets_content(event.data) else None
     erased = replace(entry, body=remnant_of(entry, version))
@@ -166,21 +167,27 @@ def _replayed_state(snapshot: Snapshot, progress: Callable[[int, int], None]) ->
 
 def _outcomes(stream: str, events: list[Event]) -> list[Any]:
     """Return which events of a stream count, and the state after them without texts and digests of texts."""
-    if (decide := _DECIDERS.get(stream.partition("/")[0])) is None:
+    if (rules := _rules_with_texts(stream)) is None:
         return []
     counted: list[Any] = []
     state: Any = None
     for event in events:
         with suppress(Refused):
-            state = decide(state, event)
+            state = rules.decide(state, event)
             counted.append(event.index)
     match state:
         case handoff.HandoffState():
             return [*counted, replace(state, reason="")]
-        case tot.TotState():
-            return [*counted, state.is_ended, state.is_paused, sorted(state.waiting), sorted(state.nodes)]
+        case FamilyState() if isinstance(rules, Transition):
+            return [*counted, rules.kept(rules.unpack(state))]
         case _:  # the state of a snapshot holds no texts
             return [*counted, state]
+
+
+def _rules_with_texts(stream: str) -> StateMachine[Any] | Transition[Any] | None:
+    """Return the rules of a stream if they or its state may hold texts against one another."""
+    name = stream.partition("/")[0]
+    return _DECIDERS.get(name) or (None if (family := family_of(name)) is None else load_rules(family))
 
 
 def _state_after(stream: list[Event], event: Event) -> handoff.HandoffState:

@@ -20,6 +20,7 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import ClockSet, EntryRedacted
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.remnant import LACKS_FAMILY
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, bodies_size, decode_entry, is_remnant, signed_bytes
 from deedbook.ledger.format.identity import verify
@@ -50,7 +51,8 @@ class LogFollower:
 
         Signed batches are appended whole: entries left over at the end belong to an incomplete batch. Raises Corrupted:
         ``VERIFICATION_FAILED``: this log cannot have admitted an entry here, and nothing was appended;
-        ``HISTORY_CHANGED``: somebody else has written meanwhile.
+        ``HISTORY_CHANGED``: somebody else has written meanwhile. Refused: ``FAMILY_MISSING`` or ``FAMILY_UNUSABLE``: a
+        package must be installed here first.
         """
         signed = self.read(start, entries)
         if signed:
@@ -69,6 +71,8 @@ class LogFollower:
                     break
                 unit = [SignedEntry(data, *read_entry(data)) for data in entries[position : position + size]]
             except Refused as refusal:
+                if refusal.code in LACKS_FAMILY:
+                    raise
                 raise _unfit(start + position + len(unit), str(refusal)) from refusal
             _check_unit(start + position, unit)
             signed += unit

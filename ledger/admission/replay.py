@@ -29,7 +29,7 @@ from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import EntryRedacted, LedgerCreated
 from deedbook.ledger.events.body import Body
-from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.fields import EventData, UnreadData
 from deedbook.ledger.events.remnant import digest_of, read_stored
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, is_remnant
 from deedbook.ledger.format.signatures import is_signed
@@ -50,11 +50,11 @@ class ReplayedEntry(msgspec.Struct, frozen=True):
 class Replay:
     """Decides stored entries again, in the order of their indexes.
 
-    ``source`` holds the state before them. ``state`` is the state after them, above it. The other attributes are of the
-    replayed entries: ``kinds`` counts them, ``created`` and ``ledger`` are of entry 0, and ``authority`` has the index,
-    author and data of each event of authority. ``erased`` has the remnants by index, and ``redacted_ms`` the time of
-    each ``entry.redacted``. With a ``clock``, times are compared, and a rule sees the clock's time;
-    without one, the caller compares them.
+    ``source`` holds the state before them. ``state`` is the state after them, above it. The other attributes are of
+    the replayed entries: ``kinds`` counts them, and ``unread`` those of families without a usable package;
+    ``created`` and ``ledger`` are of entry 0, and ``authority`` has the index, author and data of each event of
+    authority. ``erased`` has the remnants by index, and ``redacted_ms`` the time of each ``entry.redacted``. With a
+    ``clock``, times are compared, and a rule sees the clock's time; without one, the caller compares them.
     """
 
     def __init__(self, source: Base, clock: Clock | None = None) -> None:
@@ -62,6 +62,7 @@ class Replay:
         self.start_layers()
         self._clock = clock
         self.kinds: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
         self.created: LedgerCreated | None = None
         self.ledger: str | None = None
         self.authority: list[tuple[int, str, EventData]] = []
@@ -134,6 +135,8 @@ class Replay:
     def count(self, index: int, body: Body, data: EventData) -> None:
         """Count an entry; ``step`` calls this."""
         self.kinds[body.kind] += 1
+        if isinstance(data, UnreadData):
+            self.unread[body.stream.partition("/")[0]] += 1
         if index == 0:
             self.ledger = body.ledger
             self.created = data if isinstance(data, LedgerCreated) else None
@@ -163,24 +166,26 @@ def refusal_text(refusal: Refused, candidate: Candidate) -> str:
     return f"{body.kind} by {body.author} on {body.stream}: {refusal.message}"
 
 
-def read_entry(data: bytes) -> tuple[Entry, Candidate]:
-    """Return an entry and the candidate that rules decide. Its signature is not verified.
+def read_entry(data: bytes, *, may_lack_family: bool = False) -> tuple[Entry, Candidate]:
+    """Return an entry and the candidate that rules decide, as ``read_candidate``. Its signature is not verified.
 
     Raises Refused: the codes of its format and schema.
     """
     entry = decode_entry(data)
-    return entry, read_candidate(entry)
+    return entry, read_candidate(entry, may_lack_family=may_lack_family)
 
 
-def read_candidate(entry: Entry, commitment: bytes | None = None) -> Candidate:
+def read_candidate(entry: Entry, commitment: bytes | None = None, *, may_lack_family: bool = False) -> Candidate:
     """Return the candidate in an entry; ``commitment`` spares hashing the body again.
+
+    With ``may_lack_family``, an event whose family has no usable package is a candidate, too, with ``UnreadData``.
 
     Raises Refused: ``TOO_LARGE``, and the codes of its schema.
     """
     limit = remnant_size_max_bytes if is_remnant(entry.body) else body_size_max_bytes
     if len(entry.body) > limit:
         raise Refused("TOO_LARGE", f"the body has {len(entry.body)} bytes, and the limit is {limit}")
-    stored = read_stored(entry.body)
+    stored = read_stored(entry.body, may_lack_family=may_lack_family)
     commitment = commitment or entry.commitment
     return Candidate(stored.body, stored.data, commitment, event_id(commitment), stored.raw, remnant=stored.remnant)
 
@@ -225,7 +230,7 @@ class PartialReplay(Replay):
     def feed(self, index: int, data: bytes, batch_path: Sequence[bytes] = (), *, is_verified: bool = False) -> None:
         """Replay the next entry. ``is_verified``: the caller has verified its signature."""
         try:
-            entry, candidate = read_entry(data)
+            entry, candidate = read_entry(data, may_lack_family=True)
         except Refused as refusal:
             self.refused.setdefault(index, refusal)
             return

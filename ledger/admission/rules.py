@@ -1,19 +1,21 @@
 """The rules: which agent may append which kind in which state. A kind without a rule is refused.
 
-The tables of ``proto/rules`` decide most families (``lifecycle.machine``). A rule raises ``Refused`` or returns the new
-state of the event's stream. Rules depend on the log alone; their only clock is ``accepted_ms``. A changed rule for a
-published kind would make old entries invalid: add a new kind instead.
+The tables of ``proto/rules`` decide most families (``lifecycle.machine``), and packages bring the rules of others. A
+rule raises ``Refused`` or returns the new state of the event's stream. Rules depend on the log alone; their only
+clock is ``accepted_ms``. A changed rule for a published kind would make old entries invalid: add a new kind instead.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from deedbook.ledger.admission.authority import OF_KIND, Rule
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import KINDS
+from deedbook.ledger.events import CORE_KINDS, families_cached_max, family_of
 from deedbook.ledger.events.body import Event
+from deedbook.ledger.families import Family, load
 from deedbook.ledger.lifecycle import (
     decision,
     handoff,
@@ -24,15 +26,11 @@ from deedbook.ledger.lifecycle import (
     session,
     snapshot,
     subject,
-    tot,
 )
 from deedbook.ledger.lifecycle.authority import Agents, has_role
-from deedbook.ledger.lifecycle.machine import StateMachine, check_roles
+from deedbook.ledger.lifecycle.machine import WORKING, StateMachine, Transition, check_roles
 from deedbook.ledger.log.keys import dependents_key
 from deedbook.ledger.log.records import StreamState
-
-WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
-"""The roles of which an agent needs one to write; ``admin`` is not a working role."""
 
 
 def check_working_role(agents: Agents, name: str) -> None:
@@ -42,9 +40,9 @@ def check_working_role(agents: Agents, name: str) -> None:
         raise Refused("NOT_AUTHORIZED", message, name=name)
 
 
-def _by_machine(machine: StateMachine[Any]) -> Rule:
+def _by_machine(machine: StateMachine[Any] | Transition[Any]) -> Rule:
     def rule(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
-        after: StreamState = machine.decide(current, event, state)
+        after: StreamState = machine.decide(current, event, state)  # type: ignore[arg-type]  # the state is the machine's
         return after
 
     return rule
@@ -52,7 +50,7 @@ def _by_machine(machine: StateMachine[Any]) -> Rule:
 
 def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
     """A handoff: its state machine decides. The numbers of dependents follow, for the search for a cycle."""
-    assert current is None or isinstance(current, handoff.HandoffState)  # noqa: S101 - as in ``_tot``
+    assert current is None or isinstance(current, handoff.HandoffState)  # noqa: S101 - its stream's type determines it
     before, after = () if current is None else current.depends_on, handoff.MACHINE.decide(current, event, state)
     if after.depends_on != before:
         for name in sorted({*after.depends_on} ^ {*before}):
@@ -64,12 +62,6 @@ def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamS
 def _imported(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
     """A record of another tool: the rules of the stream that it is on decide."""
     return _OF_STREAM[event.stream.partition("/")[0]](event, state, current)
-
-
-def _tot(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
-    check_roles(WORKING, event, state)
-    assert current is None or isinstance(current, tot.TotState)  # noqa: S101 - a stream's type determines the type of its state
-    return tot.transition(current, event)
 
 
 def _upload_intent(event: Event, _state: Layer, _: StreamState | None) -> StreamState | None:
@@ -94,13 +86,56 @@ MACHINES: Final = {machine.family: machine for machine in _ALL_MACHINES}
 
 _OF_STREAM: Final[dict[str, Rule]] = {
     "blob": _upload_intent,
-    "tot": _tot,
     **{family: _by_machine(machine) for family, machine in MACHINES.items()},
     "handoff": _handoff,
 }
-RULES: Final[dict[str, Rule]] = {
-    name: rule for name, kind in KINDS.items() if (rule := OF_KIND.get(name) or _OF_STREAM.get(kind.stream)) is not None
+_OF_CORE: Final[dict[str, Rule]] = {
+    name: rule
+    for name, kind in CORE_KINDS.items()
+    if (rule := OF_KIND.get(name) or _OF_STREAM.get(kind.stream)) is not None
 } | {"record.imported": _imported}
+
+
+def rule_of(kind: str) -> Rule | None:
+    """Return the rule that decides events of a kind, of the core or of a family; None if there is none.
+
+    Raises Refused: ``FAMILY_UNUSABLE``.
+    """
+    return _OF_CORE.get(kind) or _of_family(kind.partition(".")[0])
+
+
+@lru_cache(families_cached_max)
+def _of_family(name: str) -> Rule | None:
+    machine = machine_of(name)
+    return None if machine is None else _by_machine(machine)
+
+
+def machine_of(stream_type: str) -> StateMachine[Any] | Transition[Any] | None:
+    """Return the state machine of the streams ``stream_type/ID``; None if they have none. Raises as ``rule_of``."""
+    machine = MACHINES.get(stream_type)
+    if machine is None and (family := family_of(stream_type)) is not None:
+        return load_rules(family)
+    return machine
+
+
+def unread(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
+    """Decide an event of a family that an audit cannot read: its author needs a working role, as in all families."""
+    check_roles(WORKING, event, state)
+    return current
+
+
+def load_rules(family: Family) -> StateMachine[Any] | Transition[Any]:
+    """Return the rules that a family's package brings. Raises Refused: ``FAMILY_UNUSABLE``."""
+    try:
+        rules = load(family.rules)
+    except (ImportError, AttributeError) as error:
+        message = f"the family {family.name} has no rules {family.rules} ({error}): update its package"
+        raise Refused("FAMILY_UNUSABLE", message, family=family.name) from error
+    if not isinstance(rules, StateMachine | Transition):
+        message = f"the family {family.name}: {family.rules} is no StateMachine and no Transition: update its package"
+        raise Refused("FAMILY_UNUSABLE", message, family=family.name)
+    return rules
+
 
 # Kinds after which cached keys and roles are stale: all kinds with a rule of their own.
 AUTHORITY_KINDS: Final = frozenset(OF_KIND)

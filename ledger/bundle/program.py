@@ -22,8 +22,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from deedbook.ledger.events import KINDS
-from deedbook.ledger.events.blob import ARTIFACT_FIELDS, BLOB_FIELDS, SEALABLE_FIELDS
+from deedbook.ledger.events import CORE_KINDS
+from deedbook.ledger.events.blob import ARTIFACT_FIELDS, SEALABLE_FIELDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.events.remnant import is_kind_erasable, text_fields, types_in
@@ -44,9 +44,10 @@ def schemas() -> bytes:
     be sealed references. ``texts`` has the fields that are erased with a body, for each type that has some, and how;
     ``erasable`` are the kinds of which a body may be erased.
     """
-    ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
+    kinds = CORE_KINDS  # the program is the same in every installation, whatever families there are
+    ids = {kind.stream: kind.id_type for kind in kinds.values() if kind.id_type is not str}
     mapped = {kind: mapped_types(kind) for kind in MAPPED}
-    types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in KINDS.values()), *sum(mapped.values(), ())])]
+    types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in kinds.values()), *sum(mapped.values(), ())])]
     _, definitions = msgspec.json.schema_components(types, ref_template="{name}")
     for struct in types:  # msgspec's schemas leave out the range of integer keys
         for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
@@ -57,11 +58,11 @@ def schemas() -> bytes:
     parts = {part for kind in types if kind is not Body for part in types_in(kind)}
     table = {
         "types": definitions,
-        "kinds": {name: [kind.stream, kind.data.__name__] for name, kind in KINDS.items()},
-        "blobs": {name: BLOB_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in BLOB_FIELDS},
-        "artifacts": {name: ARTIFACT_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in ARTIFACT_FIELDS},
-        "sealable": {name: SEALABLE_FIELDS[kind.data] for name, kind in KINDS.items() if kind.data in SEALABLE_FIELDS},
-        "erasable": [name for name, kind in KINDS.items() if is_kind_erasable(kind.data)],
+        "kinds": {name: [kind.stream, kind.data.__name__] for name, kind in kinds.items()},
+        "blobs": {name: kind.data.blob_path for name, kind in kinds.items() if kind.data.blob_path},
+        "artifacts": {name: ARTIFACT_FIELDS[kind.data] for name, kind in kinds.items() if kind.data in ARTIFACT_FIELDS},
+        "sealable": {name: SEALABLE_FIELDS[kind.data] for name, kind in kinds.items() if kind.data in SEALABLE_FIELDS},
+        "erasable": [name for name, kind in kinds.items() if is_kind_erasable(kind.data)],
         "mapped": {kind: [data.__name__ for data in pair] for kind, pair in mapped.items()},
         "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }

@@ -23,7 +23,7 @@ from deedbook.ledger.bundle import layout
 from deedbook.ledger.bundle.page import PAGE, BundlePage
 from deedbook.ledger.bundle.program import schemas, verify_program
 from deedbook.ledger.errors import Corrupted, Refused, message_of
-from deedbook.ledger.events.blob import BLOB_FIELDS, blobs_of
+from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import (
@@ -161,7 +161,7 @@ def _is_plain(body: bytes) -> bool:
 
 def _texts_of(data: EventData) -> list[str]:
     """Return the refs of the blobs that are the text of an event: its template, or the imported record."""
-    return blobs_of(data)[:1] if BLOB_FIELDS.get(type(data), ("",))[0] in ("template", "original") else []
+    return blobs_of(data)[:1] if type(data).blob_path in (("template",), ("original",)) else []
 
 
 def _blob_lines(ref: str, content: bytes) -> bytes:

@@ -1,8 +1,10 @@
 """The list of every kind of event in the ledger.
 
-``KINDS`` maps a kind to the type of its ``data`` and the type of its stream. Tests compare JSON Schemas, AsyncAPI,
-admission rules, documentation and examples with this table. Kinds are past-tense facts. A published kind is never
-changed: a new version is a new kind. The modules of the families are loaded when their kinds are first used.
+``KINDS`` maps a kind to the type of its ``data`` and the type of its stream: the core's kinds, and those of the
+families that installed packages bring (``ledger.families``). Tests compare JSON Schemas, AsyncAPI, admission rules,
+documentation and examples with this table. Kinds are past-tense facts. A published kind is never changed: a new
+version is a new kind. The modules of types are loaded when their kinds are first used, and packages are looked for
+when a kind is not one of the core's.
 
 To add a kind: write its ``EventData`` in the module of its family, add it here, add its row to the rules of its family
 in ``proto/rules`` (or handle it in ``ledger.admission.rules``: without either it is refused), fold it in the views that
@@ -16,19 +18,24 @@ show it, and run ``make contract``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import import_module
+from functools import cache, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.families import GROUP, Family, UnusableFamily, find, installed, load
+
 if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData
+
+families_cached_max: Final = 256  # the names are those in submissions, so anybody can send any number of them
 
 
 @cache
 def _load(module: str, name: str) -> Any:
-    return getattr(import_module(f"deedbook.ledger.events.{module}"), name)
+    return load(f"{module}:{name}")
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -50,9 +57,9 @@ class Kind(msgspec.Struct, frozen=True):
     def id_type(self) -> Any:
         """The type of the ID in the stream's name; None if the name has no ID."""
         if self.stream == "handoff":  # its id is a file name, and other handoffs depend on it by that id
-            return _load("handoff", "HandoffId")
+            return _load(f"{__name__}.handoff", "HandoffId")
         if self.stream == "subject":
-            return _load("subject", "SubjectName")
+            return _load(f"{__name__}.subject", "SubjectName")
         return None if self.stream == "ledger" else str  # there is one stream ``ledger``
 
 
@@ -133,31 +140,6 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ("subject", "subject", {"subject.erased": "SubjectErased"}),
     ("review", "review", {"review.requested": "ReviewRequested", "review.answered": "ReviewAnswered"}),
     (
-        "tot",
-        "tot",
-        {
-            "tot.started": "TotStarted",
-            "tot.decompose_task": "DecomposeTask",
-            "tot.decomposition_result": "DecompositionResult",
-            "tot.initialize_search": "InitializeSearch",
-            "tot.generate_thoughts": "GenerateThoughts",
-            "tot.generated_thoughts": "GeneratedThoughts",
-            "tot.nodes_added": "TotNodesAdded",
-            "tot.evaluate_thoughts": "EvaluateThoughts",
-            "tot.evaluation_results": "EvaluationResults",
-            "tot.nodes_marked": "TotNodesMarked",
-            "tot.backtracked": "TotBacktracked",
-            "tot.synthesize_solution": "SynthesizeSolution",
-            "tot.final_solution": "FinalSolution",
-            "tot.search_complete": "SearchComplete",
-            "tot.model_answered": "TotModelAnswered",
-            "tot.paused": "TotPaused",
-            "tot.resumed": "TotResumed",
-            "tot.error": "TotError",
-            "tot.log_written": "TotLogWritten",
-        },
-    ),
-    (
         "handoff",
         "handoff",
         {
@@ -186,16 +168,78 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
         },
     ),
 )
-KINDS: Final = {kind: Kind(module, name, stream) for module, stream, names in _FAMILIES for kind, name in names.items()}
+CORE_KINDS: Final = {
+    kind: Kind(f"{__name__}.{module}", name, stream)
+    for module, stream, names in _FAMILIES
+    for kind, name in names.items()
+}
+"""The kinds that every Deedbook has. The file ``verify.py`` knows exactly these."""
+
+
+def family_of(stream_type: str) -> Family | None:
+    """Return the family of a package whose streams are ``stream_type/ID``; None for one of the core, or an unknown one.
+
+    Raises Refused: ``FAMILY_UNUSABLE``: the package is installed and cannot be used.
+    """
+    family = find(stream_type)
+    if isinstance(family, UnusableFamily):
+        raise Refused("FAMILY_UNUSABLE", str(family), family=stream_type, package=family.source.distribution)
+    return family
+
+
+def family_missing(name: str) -> Refused:
+    """Return the refusal of an event whose family has no package here."""
+    message = (
+        f"no package here brings the family {name}: install the one that does, on every machine that admits, "
+        f"copies or shows its events (it has an entry point {name} in the group {GROUP})"
+    )
+    return Refused("FAMILY_MISSING", message, family=name, group=GROUP)
+
+
+@lru_cache(families_cached_max)
+def _kinds_of_family(name: str) -> dict[str, Kind]:
+    family = family_of(name)
+    kinds = {} if family is None else family.kinds
+    parts = {kind: data.partition(":") for kind, data in kinds.items()}
+    return {kind: Kind(module, data, name) for kind, (module, _, data) in parts.items()}
+
+
+class _Kinds(Mapping[str, Kind]):
+    """The core's kinds, then those of families. To list all loads all families, without those that cannot be used."""
+
+    def __getitem__(self, name: str) -> Kind:
+        return CORE_KINDS.get(name) or _kinds_of_family(name.partition(".")[0])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(CORE_KINDS, *(family.kinds for family in installed()))
+
+    def __len__(self) -> int:
+        return len(CORE_KINDS) + sum(len(family.kinds) for family in installed())
+
+
+KINDS: Final[Mapping[str, Kind]] = _Kinds()
+
+
+def kinds_on(stream_type: str) -> Mapping[str, Kind]:
+    """Return the kinds of events on streams ``stream_type/ID``."""
+    core = {name: kind for name, kind in CORE_KINDS.items() if kind.stream == stream_type}
+    return core or _kinds_of_family(stream_type)
 
 
 class _KindOf(Mapping["type[EventData]", str]):
     """Maps each data type to its kind."""
 
-    _kinds: Final = {(f"{__name__}.{kind.module}", kind.name): name for name, kind in KINDS.items()}
+    _core: Final = {(kind.module, kind.name): name for name, kind in CORE_KINDS.items()}
 
     def __getitem__(self, data: type[EventData]) -> str:
-        return self._kinds[data.__module__, data.__name__]
+        key = data.__module__, data.__name__
+        if (core := self._core.get(key)) is not None:
+            return core
+        reference = ":".join(key)
+        kinds = (kind for family in installed() for kind, named in family.kinds.items() if named == reference)
+        if (kind := next(kinds, None)) is None:
+            raise KeyError(data)
+        return kind
 
     def __iter__(self) -> Iterator[type[EventData]]:
         return (kind.data for kind in KINDS.values())
@@ -206,4 +250,4 @@ class _KindOf(Mapping["type[EventData]", str]):
 
 KIND_OF: Final[Mapping[type[EventData], str]] = _KindOf()
 
-__all__ = ["KINDS", "KIND_OF", "Kind"]
+__all__ = ["CORE_KINDS", "KINDS", "KIND_OF", "Kind", "family_missing", "family_of", "kinds_on"]

@@ -15,9 +15,7 @@ import msgspec
 from deedbook.ledger.events.fields import BlobId, EventData
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCompleted, HandoffCreated, ReceiverNotes
 from deedbook.ledger.events.imported import RecordImported
-from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.events.session import DeadEndLogged, FindingLogged, ReportGenerated, ToolUsed, UnknownLogged
-from deedbook.ledger.events.tot import SearchComplete
 from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.seal.reference import SealedReference, read_reference
 
@@ -30,16 +28,6 @@ class BlobStored(EventData, frozen=True):
     ref: BlobId
     size: Annotated[int, msgspec.Meta(ge=0, le=blob_size_max_bytes)]
 
-
-BLOB_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
-    HandoffCreated: ("template",),
-    HandoffAmended: ("template",),
-    ReasoningValidated: ("whole",),
-    ReportGenerated: ("long_texts", "ref"),
-    SearchComplete: ("payload", "tree_ref"),
-    RecordImported: ("original",),
-}
-"""The path of the field that names a blob, for each type of data that is incomplete without it."""
 
 ARTIFACT_FIELDS: Final[dict[type[EventData], tuple[str, ...]]] = {
     HandoffCreated: ("notes", "artifacts"),
@@ -83,10 +71,10 @@ def blobs_of(data: EventData, raw: bytes | None = None) -> list[str]:
         return []
     kind = type(data)
     refs: list[str] = []
-    if (path := BLOB_FIELDS.get(kind)) is not None and not (isinstance(data, RecordImported) and data.only_digest):
+    if (path := kind.blob_path) and not (isinstance(data, RecordImported) and data.only_digest):
         refs += _texts_at(data, path)
-    if (path := ARTIFACT_FIELDS.get(kind)) is not None:
-        refs += [match[1] for text in _texts_at(data, path) if (match := _KEPT.search(text))]
+    if (texts := ARTIFACT_FIELDS.get(kind)) is not None:
+        refs += [match[1] for text in _texts_at(data, texts) if (match := _KEPT.search(text))]
     return refs + [reference.ref for reference in sealed_in(data)]
 
 

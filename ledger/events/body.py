@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near, refuse_name
-from deedbook.ledger.events import KINDS
-from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time
+from deedbook.ledger.events import KINDS, family_missing
+from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time, UnreadData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.families import is_of_package
 from deedbook.ledger.format.codec import (
     UNREADABLE,
     check_encodable,
@@ -128,7 +129,8 @@ _kind_size_max_bytes: Final = 64  # no kind has a longer name
 def decode_body(text: bytes) -> tuple[Body, EventData]:
     """Return the body and its typed data.
 
-    Raises Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``.
+    Raises Refused: the strict JSON codes, ``UNKNOWN_KIND``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``;
+    ``FAMILY_MISSING`` or ``FAMILY_UNUSABLE`` if the kind is of a family whose package is not installed, or broken.
     """
     body = _decode_canonical(text)
     return _decode_any(text) if body is None else (body, body.data)
@@ -204,6 +206,8 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
         raise schema_error(error, root) from error
     check_strict(text)
     if data is None:
+        if is_of_package(body.kind, body.stream):
+            raise family_missing(body.stream.partition("/")[0])
         alike = near(body.kind, KINDS)
         raise Refused("UNKNOWN_KIND", f"there is no event kind {body.kind!r}{did_you_mean(alike)}", kind=body.kind)
     of = body.kind
@@ -213,6 +217,24 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
     _check_stream_name(body.kind, of, body.stream)
     _check_day(body.at)
     return body, data
+
+
+def decode_unread(text: bytes) -> tuple[Body, UnreadData]:
+    """Return a body of a family without a usable package, for an audit that checks everything but its data.
+
+    Raises Refused: as ``decode_body``.
+    """
+    try:
+        body = _any_body.decode(text)
+    except UNREADABLE as error:
+        check_encodable(text)
+        raise schema_error(error) from error
+    if not isinstance(check_strict(text)["data"], dict):
+        raise Refused("INVALID_FIELD", "the data of an event is an object, at $.data", path="$.data")
+    if len(body.stream.encode()) > stream_name_max_bytes:
+        raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
+    _check_day(body.at)
+    return body, UnreadData()
 
 
 @cache

@@ -54,9 +54,17 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The base of every event's ``data``: immutable, complete, without unknown fields.
 
     ``is_free``: some field may have any shape, so the depth must be checked. Other data is no deeper than its type.
+    ``blob_path`` is the path of the field that names a blob, if an event is incomplete without it. ``kept_texts`` are
+    fields that stay when a body is erased: texts that programs write and that decide how the others are read.
     """
 
     is_free: ClassVar[bool] = False
+    blob_path: ClassVar[tuple[str, ...]] = ()
+    kept_texts: ClassVar[frozenset[str]] = frozenset()
 
     if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
         __getattr__ = refuse_name
+
+
+class UnreadData(EventData, frozen=True):
+    """Stands for the data of an event whose family has no usable package here. Only audits continue with it."""

@@ -95,6 +95,8 @@ class HandoffContent(EventData, frozen=True):
 class HandoffCreated(HandoffContent, frozen=True):
     """Hands work to another agent."""
 
+    blob_path = ("template",)
+
     to: Name
 
 
@@ -104,6 +106,8 @@ class HandoffAmended(HandoffContent, frozen=True):
     The sender cannot replace the reviewer. Only the reviewer hands the review over, with ``hands_over``, another
     ``reviewer``, and otherwise unchanged content.
     """
+
+    blob_path = ("template",)
 
     to: Name
     reason: OptionalText = ""

@@ -28,6 +28,7 @@ class RecordImported(EventData, frozen=True):
     """
 
     is_free = True
+    blob_path = ("original",)
 
     original: Ref
     source: Line

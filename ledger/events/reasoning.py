@@ -252,6 +252,8 @@ class Counts(Part, frozen=True):
 class ReasoningValidated(EventData, frozen=True):
     """A validator's report on one version of a graph."""
 
+    blob_path = ("whole",)
+
     reasoning_ref: Ref
     passed: bool
     issues: Annotated[list[Issue], msgspec.Meta(max_length=listed_max)]

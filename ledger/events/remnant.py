@@ -23,7 +23,7 @@ from msgspec import inspect
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import CheckpointKeyRotated, HistoryReset, KeyRotated
-from deedbook.ledger.events.body import Body, decode_body
+from deedbook.ledger.events.body import Body, decode_body, decode_unread
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.handoff import HandoffContent
 from deedbook.ledger.events.imported import RecordImported, mapped_types
@@ -41,12 +41,17 @@ _NO_SALT: Final = "A" * 22
 _KEPT: Final = frozenset(
     {
         *("origin", "kinds", "streams", "ai_id", "claimed_author", "claimed_at", "status"),
-        *("domain", "rule", "code", "mapped_kind", "format", "generator", "task_type", "thought_granularity"),
-        *("metric", "metric_version", "embedder", "version", "model", "prompt_sha256", "tokenizer", "tree_digest"),
-        *("compressor_name", "compressor_version", "validator_name", "validator_version", "thinker", "by"),
+        *("domain", "rule", "code", "mapped_kind", "format", "generator"),
+        *("metric", "metric_version", "embedder", "version", "model", "prompt_sha256", "tokenizer"),
+        *("compressor_name", "compressor_version", "validator_name", "validator_version", "by"),
     }
 )
-"""Fields of text that name agents, or that programs write and that decide how the other fields are read."""
+"""Fields of text that name agents, or that programs write and that decide how the other fields are read.
+
+These names mean the same in all types; a type keeps others by its ``kept_texts``.
+"""
+LACKS_FAMILY: Final = frozenset({"FAMILY_MISSING", "FAMILY_UNUSABLE"})
+"""The codes of an event whose family has no usable package here."""
 _NEVER_ERASED: Final = (CheckpointKeyRotated, HistoryReset)
 
 
@@ -59,16 +64,23 @@ class Stored(msgspec.Struct, frozen=True):
     remnant: Remnant | None = None
 
 
-def read_stored(stored: bytes) -> Stored:
+def read_stored(stored: bytes, *, may_lack_family: bool = False) -> Stored:
     """Return what is in the place of an entry's body.
 
+    With ``may_lack_family``, the data of a family without a usable package is ``UnreadData``, and is not checked.
     Raises Refused: as ``body.decode_body``; ``INVALID_FORMAT`` for a remnant that has texts or another encoding, that
     has a version and sets none, or that is of an event that nobody may erase.
     """
-    if not is_remnant(stored):
-        return Stored(*decode_body(stored), stored)
-    remnant = read_remnant(stored)
-    body, data = decode_body(remnant.body)
+    remnant = read_remnant(stored) if is_remnant(stored) else None
+    raw = stored if remnant is None else remnant.body
+    try:
+        body, data = decode_body(raw)
+    except Refused as refusal:
+        if may_lack_family and refusal.code in LACKS_FAMILY:
+            return Stored(*decode_unread(raw), raw, remnant)
+        raise
+    if remnant is None:
+        return Stored(body, data, raw)
     if remnant.body not in [_erased_body(remnant.body, data, mark) for mark in (ERASED, _SHORT)]:
         raise Refused("INVALID_FORMAT", "what is left of an erased body still has a text, or is not in canonical form")
     if (remnant.version is not None) != sets_content(data):
@@ -118,10 +130,11 @@ def text_fields(kind: type[msgspec.Struct]) -> dict[str, Literal["mark", "empty"
     An object is made empty if its keys are texts, too.
     """
     fields = {field.name: (field.encode_name, _leaf(field.type)) for field in _type_of(kind).fields}
+    kept = kind.kept_texts if issubclass(kind, EventData) else frozenset()
     return {
         encoded: "empty" if isinstance(leaf, inspect.DictType) else "mark"
         for name, (encoded, leaf) in fields.items()
-        if name not in _KEPT and (isinstance(leaf, inspect.DictType) or _is_text(leaf))
+        if name not in _KEPT and name not in kept and (isinstance(leaf, inspect.DictType) or _is_text(leaf))
     }
 
 

@@ -196,6 +196,8 @@ class ReportGenerated(EventData, frozen=True):
     and the report lacks.
     """
 
+    blob_path = ("long_texts", "ref")
+
     report_type: ReportType
     ai_id: str
     task_summary: Text

@@ -111,6 +111,8 @@ class SearchState(EventData, frozen=True):
 class ThoughtTree(EventData, frozen=True):
     """The whole tree, with its nodes by id."""
 
+    kept_texts = frozenset({"task_type"})
+
     task_id: TaskId
     problem: Text
     task_type: Label

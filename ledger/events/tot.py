@@ -95,6 +95,8 @@ class Reply(Message, frozen=True, kw_only=True):
 class DecomposePayload(EventData, frozen=True):
     """The problem to decompose."""
 
+    kept_texts = frozenset({"task_type"})
+
     problem: Text
     task_type: Label
 
@@ -108,6 +110,8 @@ class DecomposeTask(Message, frozen=True, kw_only=True):
 
 class Decomposition(EventData, frozen=True):
     """The structure of a problem: granularity of thoughts, steps, depth, constraints, and success criteria."""
+
+    kept_texts = frozenset({"thought_granularity"})
 
     thought_granularity: Label
     intermediate_steps: list[Passage]
@@ -140,6 +144,8 @@ class InitializeSearch(Message, frozen=True, kw_only=True):
 class SearchPayload(EventData, frozen=True):
     """The result of a search. A tree larger than 32 KiB is a blob (``tree_ref``). ``tree_digest`` is always given."""
 
+    kept_texts = frozenset({"tree_digest"})
+
     stats: SearchStats
     tree_digest: Label
     best_path: list[ThoughtNode] = []
@@ -150,12 +156,16 @@ class SearchPayload(EventData, frozen=True):
 class SearchComplete(Reply, frozen=True, kw_only=True):
     """The explorer's answer to ``initialize_search``; its ``error`` is SEARCH_EXHAUSTED if there is no solution."""
 
+    blob_path = ("payload", "tree_ref")
+
     type: Literal["search_complete"]
     payload: SearchPayload
 
 
 class ThoughtContext(EventData, frozen=True):
     """The context of a request about thoughts: the problem and the search. The depth is that of these thoughts."""
+
+    kept_texts = frozenset({"thought_granularity"})
 
     problem: Text
     current_depth: Depth
@@ -301,6 +311,8 @@ class RoleBinding(EventData, frozen=True):
 class TotStarted(EventData, frozen=True):
     """Starts a task: the problem, the options of the search, and the agents of the six roles."""
 
+    kept_texts = frozenset({"task_type", "thinker"})
+
     task_id: TaskId
     problem: Text
     task_type: Label
@@ -366,6 +378,8 @@ class TotResumed(Statement, frozen=True, kw_only=True):
 
     With ``best_path``, nothing more is thought: the best path becomes the answer.
     """
+
+    kept_texts = frozenset({"thinker"})
 
     thinker: Label
     best_path: bool = False

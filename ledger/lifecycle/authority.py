@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import KINDS
+from deedbook.ledger.events import CORE_KINDS
 from deedbook.ledger.events.authority import (
     AgentInvitationRevoked,
     AgentInvited,
@@ -676,7 +676,8 @@ def is_delegable(kind: str, stream: str, data: Any) -> bool:
     human decides.
     """
     family = stream.partition("/")[0]  # of the stream, because an imported record may be of several families
-    return KINDS[kind].stream not in AUTHORITY_STREAMS and not needs_identity_key(family, kind, data)
+    is_authority = kind in CORE_KINDS and CORE_KINDS[kind].stream in AUTHORITY_STREAMS
+    return not is_authority and not needs_identity_key(family, kind, data)
 
 
 def covers(kinds: tuple[str, ...] | list[str], streams: tuple[str, ...] | list[str], kind: str, stream: str) -> bool:

@@ -8,6 +8,7 @@ others (``ledger`` is None): roles, and the conditions in ``ledger_conditions``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from shlex import quote
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -15,10 +16,11 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import Event
+from deedbook.ledger.format.codec import encode_packed, msgpack_decoder
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Voided, has_role, voided, why_unregistered
-from deedbook.ledger.lifecycle.rules import ADMIN, FAMILIES, NONE, Mark, Row, Rules, rules_of
+from deedbook.ledger.lifecycle.rules import ADMIN, NONE, Mark, Row, Rules, has_table, rules_of
 
-S = TypeVar("S")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class StreamInLedger(Protocol):
@@ -179,7 +181,7 @@ def wrong_state(rules: Rules, row: Row, name: str, id_: str) -> Refused:
 def act_of(event: Event) -> str:
     """Return what the author of an event does, such as "claim it (handoff/h)"."""
     family = event.stream.partition("/")[0]
-    act = rules_of(family).act(event.kind) if family in FAMILIES else f"sign {event.kind}"
+    act = rules_of(family).act(event.kind) if has_table(family) else f"sign {event.kind}"
     return f"{act} ({event.stream})"
 
 
@@ -225,6 +227,43 @@ def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> 
         code = mark.refused_as.get(present, "NOTHING_CHANGED")
         message = f"{item} {position + 1} of {question.event.name} is {present}: this changes nothing, leave it out"
         raise Refused(code, message, mark=present)
+
+
+class FamilyState(msgspec.Struct, frozen=True, array_like=True, tag="family"):
+    """The state of a stream of a family with a type of its own, packed: its package is loaded only to decide."""
+
+    packed: bytes
+
+
+class Transition(msgspec.Struct, Generic[S], frozen=True):
+    """The rules of a family as one pure function, where a table of rows does not suffice.
+
+    ``step`` returns the state of a stream after an event, or raises Refused. The author needs one of ``roles``.
+    ``kept`` returns the part of a state that an erasure must not change: without texts and digests of texts. If an
+    erasure would change it, or which events count, it is refused.
+    """
+
+    state: type[S]
+    step: Callable[[S | None, Event], S]
+    roles: frozenset[str]
+    kept: Callable[[S], Any]
+
+    def decide(self, state: FamilyState | None, event: Event, ledger: LedgerState | None = None) -> FamilyState:
+        """Return the state of a stream after ``event``. Raises Refused: the codes of the rules."""
+        if ledger is not None:
+            check_roles(self.roles, event, ledger)
+        before = None if state is None else self.unpack(state)
+        return FamilyState(encode_packed(self.step(before, event)))
+
+    def unpack(self, state: FamilyState) -> S:
+        """Return the state as the family's type."""
+        unpacked: S = _decoder_of(self.state).decode(state.packed)
+        return unpacked
+
+
+@cache
+def _decoder_of(state: type[msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
+    return msgpack_decoder(state)
 
 
 class OwnedState(msgspec.Struct, frozen=True, array_like=True, tag="owned"):
@@ -298,6 +337,8 @@ def replacement_exists(question: Question[Any], ledger: LedgerState) -> Unmet | 
     return Unmet(f"there is no {family} {by} to replace {name}", {"by": by})
 
 
+WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
+"""The roles of which an agent needs one to write; ``admin`` is not a working role."""
 REVIEWING: Final = frozenset({"reviewer", "human"})
 """The roles of which a reviewer needs one."""
 

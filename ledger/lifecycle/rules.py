@@ -1,4 +1,4 @@
-"""The rules of ``proto/rules`` as types. ``proto/rules/README.md`` defines every field and each condition.
+"""The rules of ``proto/rules``, and those of families, as types. ``proto/rules/README.md`` defines every field.
 
 The state machines (``lifecycle.machine``) find the row that decides an event here. The check of keys finds out what a
 session key must not sign, and the views and interfaces which operations are possible in a state.
@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from deedbook.ledger.families import Family, file_of, find
 from deedbook.ledger.format.codec import read_json
 
 FAMILIES: Final = ("decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "subject")
@@ -103,8 +104,20 @@ def _value(data: Any, name: str) -> Any:
     return None if value in ("", [], ()) else value
 
 
+def has_table(family: str) -> bool:
+    """Return whether the rules of a family of streams are a table."""
+    return family in FAMILIES or bool(_table_of(family))
+
+
+def _table_of(family: str) -> str:
+    found = find(family)
+    return found.table if isinstance(found, Family) else ""
+
+
 def read_rules(family: str) -> bytes:
-    """Return the file ``proto/rules/FAMILY.json``."""
+    """Return the file ``proto/rules/FAMILY.json``, or that of a package's family."""
+    if table := _table_of(family):
+        return file_of(table).read_bytes()
     # Not importlib.resources: importing it takes as long as a twelfth of `deed handoff list`, and LMDB needs files too.
     return (Path(__file__).parents[2] / "proto" / "rules" / f"{family}.json").read_bytes()
 
@@ -129,7 +142,7 @@ def roles_for(family: str, kind: str) -> tuple[frozenset[str], frozenset[str]]:
     Some events of a kind need less: any agent may publish that a validation failed. For streams of authority, both are
     the roles that grant.
     """
-    if family not in FAMILIES:
+    if not has_table(family):
         granting = frozenset({ADMIN, "node"}) if family in ("agent", "ledger") else rules_of("handoff").roles
         return granting, granting
     rules = rules_of(family)
@@ -139,5 +152,5 @@ def roles_for(family: str, kind: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def needs_identity_key(family: str, kind: str, data: Any) -> bool:
     """Return whether the author of such an event must sign with their identity key; ``data`` may be a dict."""
-    row = rules_of(family).row(kind, data) if family in FAMILIES else None
+    row = rules_of(family).row(kind, data) if has_table(family) else None
     return row is not None and row.identity_key

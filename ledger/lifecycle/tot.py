@@ -18,6 +18,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.lifecycle.machine import WORKING, Transition
 
 nodes_max: Final = 2_000
 prompts_max: Final = 4_000
@@ -41,7 +42,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     nodes: tuple[str, ...] = ()
 
 
-class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
+class TotState(msgspec.Struct, frozen=True, array_like=True):
     """The state of a task. ``waiting`` maps event ids to open requests; ``answered`` maps the others to their answers.
 
     ``drawn`` maps answers of the generator to the temporary ids that are not nodes yet, with digests of their thoughts.
@@ -423,3 +424,11 @@ def _is_whole(tree: kinds.ThoughtTree) -> bool:
 def digest_of(content: Any) -> bytes:
     """Return a short digest of plain content."""
     return blake3(encode_canonical(content)).digest(length=_digest_bytes)
+
+
+RULES: Final = Transition(
+    state=TotState,
+    step=transition,
+    roles=WORKING,
+    kept=lambda state: [state.is_ended, state.is_paused, sorted(state.waiting), sorted(state.nodes)],
+)

@@ -7,12 +7,11 @@ from typing import TypeAlias
 import msgspec
 
 from deedbook.ledger.lifecycle.handoff import HandoffState
-from deedbook.ledger.lifecycle.machine import OwnedState
+from deedbook.ledger.lifecycle.machine import FamilyState, OwnedState
 from deedbook.ledger.lifecycle.reasoning import ReasoningState
-from deedbook.ledger.lifecycle.tot import TotState
 
 # The state of a stream, by its type; streams of agents have no state.
-StreamState: TypeAlias = HandoffState | OwnedState | ReasoningState | TotState
+StreamState: TypeAlias = HandoffState | OwnedState | ReasoningState | FamilyState
 
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True):

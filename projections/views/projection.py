@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from deedbook.ledger.events import KINDS
+from deedbook.ledger.events import kinds_on
 from deedbook.ledger.format.codec import encode_sorted
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def event_rows(
 
 def kinds_of(stream: str) -> frozenset[str]:
     """Return the kinds of events on streams ``stream/NAME``."""
-    return frozenset(name for name, kind in KINDS.items() if kind.stream == stream)
+    return frozenset(kinds_on(stream))
 
 
 def names_of(stream: str) -> Callable[[Event], tuple[str, ...]]:

@@ -8,8 +8,8 @@ clock, the version counts of streams and of authority events, the Merkle tree, t
 makes the page `index.html` again from the entries and compares it, unless entries are missing. It replays the rules.
 Those of agents and keys are code: registrations, roles, delegations with their scope, time and number of events,
 revocations, rotations, removals. Those of handoffs, reviews, sessions, reasonings, snapshots and records are tables in
-`schemas.json`. If a bundle has events of another family (Tree of Thoughts), the verdict is PARTIAL and names the
-family; `deed verify --bundle` replays its rules, too.
+`schemas.json`. If a bundle has events of a family that a package brings, the verdict is PARTIAL and names the
+family: this program checks neither their fields nor their rules. `deed verify --bundle` does, with the package.
 
 Each problem is one line with the number of the entry (the first one has 0) and the code of the rule that is broken. The
 last line but one says whether somebody must enter a passphrase before anything is approved (`gate: closed`) or not
@@ -18,8 +18,8 @@ last line but one says whether somebody must enter a passphrase before anything 
     VALID                0  everything in the bundle is correct
     VALID_WITH_ERASURES  0  everything in it is correct, but the texts of the named entries were erased
     SUSPECT_KEY          6  everything in it is correct, but some events were signed with a key after its compromise
-    PARTIAL              6  what was checked is correct, but the named events or files are missing, or the rules of the
-                            named families were not replayed
+    PARTIAL              6  what was checked is correct, but the named events or files are missing, or the fields and
+                            rules of the named families were not checked
     HISTORY_CHANGED      6  the bundle is correct by itself, but contradicts the checkpoint of --checkpoint
     INVALID              6  something is wrong: the verdict names the entry or the file
                          2  this is not a bundle, or not a checkpoint

@@ -589,7 +589,7 @@ class Audit:
         needs = {f"blobs/{ref.replace(':', '/')}": text for ref, text in wants.items()}
         missing = [*self.uncompared(), *(name + needs.get(name, "") for name in self.missing)]
         reasons = [f"missing {'; '.join(missing[:5])}"] if missing else []
-        reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
+        reasons += [f"fields and rules not checked, of the families {', '.join(unreplayed)}"] if unreplayed else []
         reasons += [] if self.is_page_checked else ["index.html not checked"]
         compromised = self.authority.compromised_signatures()
         count = "1 entry" if len(compromised) == 1 else f"{len(compromised)} entries"

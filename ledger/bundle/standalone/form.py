@@ -49,6 +49,7 @@ REMNANT = re.compile(
 )
 NO_SALT = "A" * 22
 MARKS = ("[redacted]", "*")  # the second one is for a remnant that the first one would make too large
+PACKAGE_FAMILY = re.compile(r"[a-z][a-z0-9_]{1,30}")
 KEPT = re.compile(r"kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 SEALED = re.compile(r"sealed:[a-z0-9][a-z0-9_-]{0,62}:(blake3:[0-9a-f]{64})/(?:0|[1-9][0-9]{0,3})")
 NAMES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
@@ -281,6 +282,16 @@ class Kinds:
         self.mapped: dict[str, list[str]] = tables["mapped"]
         self.ids: dict[str, Any] = tables["ids"]
         self.rules: dict[str, Any] = tables["rules"]
+        self.core = {family for family, _ in self.kinds.values()} | {kind.partition(".")[0] for kind in self.kinds}
+
+    def is_of_package(self, kind: str, stream: str) -> bool:
+        """Return whether an event is of a family that a package brings, whose fields and rules are not known here.
+
+        All names of such a family begin with its own, and it has no name of the core.
+        """
+        family, _, name = stream.partition("/")
+        is_family = PACKAGE_FAMILY.fullmatch(family) is not None and family not in self.core
+        return is_family and bool(name) and kind.startswith(f"{family}.")
 
     def read(self, index: int, entry: Entry) -> Event:
         """Return the event in an entry after a check of all its fields."""
@@ -289,6 +300,8 @@ class Kinds:
         body = read_json(entry.body)
         self.check(body, {"$ref": "Body"}, "$")
         kind, stream, content = body["kind"], body["stream"], body["data"]
+        if self.is_of_package(kind, stream):
+            return self.read_of_package(index, entry, body)
         need(kind in self.kinds, f"the kind {kind} is unknown", "UNKNOWN_KIND")
         self.check(content, {"$ref": self.kinds[kind][1]}, "$.data")
         family = self.kinds[kind][0]
@@ -304,6 +317,14 @@ class Kinds:
         to_ms(f"{body['at'][:10]}T00:00:00Z")
         if entry.is_erased:
             self.check_erased(entry, kind, content)
+        return Event(index, f"event:{entry.commitment.hex()}", entry, body, kind, stream, body["author"], content)
+
+    def read_of_package(self, index: int, entry: Entry, body: dict[str, Any]) -> Event:
+        """Return an event of a family of a package, without a check of its data."""
+        kind, stream, content = body["kind"], body["stream"], body["data"]
+        need(isinstance(content, dict), "its data is no object", "INVALID_FIELD")
+        need(len(stream.encode()) <= STREAM_MAX, "the name of its stream is too long", "TOO_LARGE")
+        to_ms(f"{body['at'][:10]}T00:00:00Z")
         return Event(index, f"event:{entry.commitment.hex()}", entry, body, kind, stream, body["author"], content)
 
     def check_erased(self, entry: Entry, kind: str, data: dict[str, Any]) -> None:

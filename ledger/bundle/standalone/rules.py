@@ -81,6 +81,8 @@ class Rules:
 
     def row_of(self, event: Event) -> dict[str, Any] | None:
         """Return the row that decides about an event: the first of its kind whose ``when`` matches."""
+        if self.kinds.is_of_package(event.kind, event.stream):
+            return None
         table = self.kinds.rules.get(event.stream.partition("/")[0], {"rows": []})
         fields = self.kinds.types[self.kinds.kinds[event.kind][1]]["properties"]
         for row in table["rows"]:
@@ -89,7 +91,7 @@ class Rules:
         return None
 
     def is_replayed(self, stream: str) -> bool:
-        """Return whether the rules of a stream's family are replayed."""
+        """Return whether the rules of a stream's family are replayed: not those of families that packages bring."""
         family = stream.partition("/")[0]
         return family in AUTHORITY_FAMILIES or family in self.kinds.rules
 

@@ -76,7 +76,7 @@ def test_family_whose_rules_are_not_replayed_is_named(tmp_path: Path) -> None:
     example(forge, "alice", stream, "tot.decompose_task")  # a search that did not begin
     mine, other = (judge(forge.export(tmp_path / "tot.tar")) for judge in (ours, alone))
     assert (mine.word, other.word) == ("INVALID", "PARTIAL")
-    assert "PARTIAL: rules not replayed: tot: " in other.text
+    assert "PARTIAL: fields and rules not checked, of the families tot: " in other.text
     assert alone(forge.export(tmp_path / "tot.tar"), "--accept", "PARTIAL").word == "PARTIAL"
     assert alone(forge.export(tmp_path / "other.tar", SESSION)).word == "VALID"
 
