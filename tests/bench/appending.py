@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from deedbook.ledger.admission.committer import Committer
 from tests.bench.pairs import Bench, Budget, Row, percentile, rate, ratios, scaled
-from tests.bench.rivals import CORES, aggregate_of, open_rival, signed_of, verify_all
+from tests.bench.rivals import CORES, aggregate_of, open_lmdb, open_rival, put, signed_of, verify_all
 from tests.bench.workload import BATCH, MIX, batches, open_ledger, session_bodies, singles
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ BATCHES_A_ROUND: Final = 16
 SINGLES_A_ROUND: Final = scaled(200, 20)
 CALLERS: Final = 64
 ES_BATCH: Final = "eventsourcing on SQLite, saving batches of 256 of the same content"
+LMDB: Final = "LMDB committing an entry of the same bytes, synced"
 ES_SINGLE: Final = "eventsourcing on SQLite, saving one event"
 
 
@@ -29,8 +30,8 @@ def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     with open_ledger(bench.folder / "ledger") as ledger:
         yield from _batches(bench, ledger)
-        yield from _signature_each(bench, ledger)
-        yield _single(bench, ledger)
+        yield _in_threads(bench, ledger)
+        yield from _single(bench, ledger)
         yield from _callers(bench, ledger)
 
 
@@ -61,49 +62,51 @@ def _batches(bench: Bench, ledger: Ledger) -> Iterator[Row]:
     rival.close()
 
 
-def _signature_each(bench: Bench, ledger: Ledger) -> Iterator[Row]:
+def _in_threads(bench: Bench, ledger: Ledger) -> Row:
     bench.say("events submitted one by one")
     count = BATCHES_A_ROUND * BATCH
 
     def signed(name: str) -> list[Submission]:
         return batches(ledger, name, BATCHES_A_ROUND, alone=True)
 
-    def in_line(number: int) -> float:
-        ready = signed(f"line-{number}")
-        return rate(count, lambda: [ledger.gate.submit(one) for one in ready])
-
-    def in_threads(number: int) -> float:
+    def ours(number: int) -> float:
         ready = signed(f"threads-{number}")
         with Committer(ledger.gate) as committer:
             return rate(count, lambda: [answer.result() for answer in [committer.submit(one) for one in ready]])
 
     samples = [signed_of(one) for one in signed("sample")[: 8 * BATCH]]
-    sodium_one = rate_of_sodium(samples, 1)
-    sodium_all = rate_of_sodium(samples, CORES)
-    budget = Budget("≥", 0.7)
-    found = bench.paired(in_threads, sodium_all)
+    found = bench.paired(ours, rate_of_sodium(samples, CORES))
     what = "append: events submitted one by one, verified in threads"
-    yield Row(what, ratios(found), f"libsodium verifying in {CORES} threads", budget, "through the committer")
-    found = bench.paired(in_line, sodium_one)
-    yield Row("append: events submitted one by one, in line", ratios(found), "libsodium verifying in 1 thread", budget)
+    return Row(what, ratios(found), f"libsodium verifying in {CORES} threads", None, "through the committer")
 
 
-def _single(bench: Bench, ledger: Ledger) -> Row:
+def _single(bench: Bench, ledger: Ledger) -> Iterator[Row]:
     bench.say("single events, one caller")
     rival = open_rival(bench.folder / "single.db")
+    environment = open_lmdb(bench.folder / "single.lmdb")
 
-    def ours(number: int) -> float:
-        ready = singles(ledger, f"single-{number}", SINGLES_A_ROUND)
+    def ours(name: str) -> float:
+        ready = singles(ledger, name, SINGLES_A_ROUND)
         return rate(SINGLES_A_ROUND, lambda: [ledger.gate.submit(one) for one in ready])
+
+    def of_lmdb(number: int) -> float:
+        # The end of the log: entries like ours.
+        with ledger.log.snapshot() as snapshot:
+            entries = snapshot.entries(snapshot.size - SINGLES_A_ROUND, limit=SINGLES_A_ROUND, size_max_bytes=2**30)
+        return rate(SINGLES_A_ROUND, lambda: [put(environment, number, at, one) for at, one in enumerate(entries)])
 
     def theirs(number: int) -> float:
         bodies = session_bodies(ledger, f"single-{number}", SINGLES_A_ROUND)
         made = [aggregate_of([body]) for body in bodies]
         return rate(SINGLES_A_ROUND, lambda: [rival.save(one) for one in made])
 
-    found = bench.paired(ours, theirs)
+    what = "append: one event, one caller, synced"
+    found = bench.paired(lambda number: ours(f"beside-lmdb-{number}"), of_lmdb)
+    yield Row(what, ratios(found), LMDB, Budget("≥", 0.7))
+    found = bench.paired(lambda number: ours(f"beside-sqlite-{number}"), theirs)
+    yield Row(what, ratios(found), ES_SINGLE, None)
+    environment.close()
     rival.close()
-    return Row("append: one event, one caller, synced", ratios(found), ES_SINGLE, Budget("≥", 0.6))
 
 
 def _callers(bench: Bench, ledger: Ledger) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What the rows are compared with: the ``eventsourcing`` library on SQLite, and libsodium's own verify rate.
+"""What the rows are compared with: the ``eventsourcing`` library on SQLite, LMDB itself, and libsodium's verify rate.
 
 The library saves the same content, as the JSON that its transcoder makes of the same values: unsigned, unhashed, with
 no rule but its own version check, in one fresh aggregate a batch. Its aggregates are made beforehand, so only
@@ -12,6 +12,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import lmdb
 import msgspec
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
@@ -44,6 +45,17 @@ class Stream(Aggregate):
 def open_rival(path: Path) -> Application:
     """Open the library on a SQLite file."""
     return Application(env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(path)})
+
+
+def open_lmdb(path: Path) -> lmdb.Environment:
+    """Open an LMDB environment of its own that commits as the log's does."""
+    return lmdb.open(str(path), map_size=2**30, sync=True, metasync=True, writemap=False)
+
+
+def put(environment: lmdb.Environment, number: int, at: int, entry: bytes) -> None:
+    """Commit one entry under a key of its own, which grows as an index does."""
+    with environment.begin(write=True) as transaction:
+        transaction.put(number.to_bytes(8, "big") + at.to_bytes(8, "big"), entry, append=True)
 
 
 def aggregate_of(bodies: Sequence[bytes]) -> Stream:
