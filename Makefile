@@ -8,7 +8,7 @@ PACKAGES := ledger projections consumers deedbook
 # With this variable set, as in many containers, each of the demo's dozen processes compiles the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader bench-secrets screenshots mutants faults verifier contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader bench-secrets docs screenshots mutants faults verifier contract clean lock
 
 # `make demo` installs what it needs, everything else adds what developers need. Locks hold every package with its hashes, so
 # nothing is resolved (--no-deps) and nothing is built with a package that is not locked (--no-build-isolation: nkeys and
@@ -19,7 +19,7 @@ INSTALLED := .venv/installed-for
 install: $(INSTALLED)-developing
 
 $(INSTALLED)-developing: locks/develop.lock $(INSTALLED)-demo
-	@echo "Installing what tests and checks need into .venv: about 400 MB, most of a minute."
+	@echo "Installing what tests and checks need into .venv: about 420 MB, most of a minute."
 	@$(INSTALL) --require-hashes -r locks/develop.lock
 	@touch $@
 
@@ -90,6 +90,7 @@ check: install
 	$(BIN)/python tests/published_contract.py --check
 	$(BIN)/python tests/house.py
 	$(BIN)/python tests/mutants --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: install
 	$(BIN)/python -m tests.bench
@@ -116,6 +117,11 @@ bench-secrets: install
 # Writes build/screenshots: every page of the dashboard over the demo's past, in two widths, light and dark.
 screenshots: install tools
 	$(BIN)/python tests/screenshots.py
+
+# Writes build/docs: the pages as a site that loads nothing from another host. A warning, such as a link that leads nowhere, is
+# an error.
+docs: install
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # Small faults of the core, each made in a copy of the tree: the tests that the list names must notice every one.
 mutants: install

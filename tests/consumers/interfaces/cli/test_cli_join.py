@@ -133,7 +133,7 @@ def test_invited_agent_joins_claims_and_is_shut_out_and_no_private_key_travels(
 
 def test_two_shells_on_the_pages_do_what_they_say(admin: Callable[..., Any], tmp_path: Path) -> None:
     root = Path(__file__).parents[4]
-    for page in ("README.md", "deploy/README.md"):
+    for page in ("docs/how-to/second-machine.md", "deploy/README.md"):
         blocks = re.findall(r"```shell\n(.*?)```", (root / page).read_text("utf-8"), re.DOTALL)
         here, there = ([line.split("#")[0].split() for line in block.strip().splitlines()] for block in blocks[:2])
         name, invite = next(_names), here[-1][here[-1].index("agent") :]

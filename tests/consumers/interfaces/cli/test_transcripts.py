@@ -28,42 +28,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from calling import Deed, Place
+from console_blocks import commands_of, is_as_expected, normalized
 
 from deedbook.consumers.handoffs.operations import OPERATIONS, QUESTIONS, spelled
 from deedbook.ledger.errors import CODES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 FOLDER: Final = Path(__file__).with_name("transcripts")
 PAGES: Final = sorted(FOLDER.glob("*.md"))
 SERVED: Final = [page for page in PAGES if "runs in a folder and through a server" in page.read_text("utf-8")]
 BLOCK: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NORMAL: Final = (
-    (r"(event|blake3|sha256):[0-9a-f]{12,64}…?", r"\1:…"),
-    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?", "TIME"),
-    (r"\b20\d\d-\d\d-\d\d\b", "DAY"),
-    (r"\b20\d\d-?\d\d-?\d\d-\d{6}\b", "TIME"),
-    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UUID"),
-    (r"\bentry \d+(, \d+)*", "entry N"),
-    (r"\bas of \d+ entries with tree head [0-9a-f]+", "as of N entries with tree head …"),
-    (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,128}\b", "…"),
-    (r"\b\d{16}\b", "…"),  # the beginning of a key without a letter, one in two thousand
-    (r" #\d+", " #N"),
-    (r"\b\d+ tokens\b", "N tokens"),
-    (r"\b\d+ s\b", "N s"),
-    (r"\b(just now|\d+ min ago)\b", "AGO"),
-    (r"\b1\d{12}\b", "MS"),
-    (r"[ \t]+$", ""),
-)
-
-
-def normalized(text: str, folder: Path) -> str:
-    """Return a text without what differs from run to run: hashes, times, numbers of entries, and the folder."""
-    text = text.replace(str(folder), "FOLDER")
-    for pattern, replacement in NORMAL:
-        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
-    return text.rstrip("\n")
 
 
 def part_of(document: Any, path: list[str]) -> Any:
@@ -124,19 +100,6 @@ def filtered(text: str, chosen: str) -> str:
         return text
     found = part_of(json.loads(text), chosen.split("."))
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-
-
-def commands_of(block: str) -> Iterator[tuple[str, str]]:
-    """Yield each command of a block, with what it should print."""
-    for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
-        command, _, expected = part.partition("\n")
-        yield command, expected.rstrip("\n")
-
-
-def is_as_expected(expected: str, printed: str) -> bool:
-    """Return whether an answer is as its page says; ``...`` is any lines."""
-    pieces = [re.escape(piece) for piece in re.split(r"^\.\.\.$", expected, flags=re.MULTILINE)]
-    return re.fullmatch("(?s:.*)".join(pieces), printed) is not None
 
 
 @pytest.mark.parametrize("verb", [spelled(verb) for verb in OPERATIONS])

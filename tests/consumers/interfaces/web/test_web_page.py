@@ -1,4 +1,4 @@
-"""The examples on the first page are answered."""
+"""The examples on the page about HTTP are answered."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from web_reading import Reading
 
-PAGE = Path(__file__).parents[4] / "README.md"
+PAGE = Path(__file__).parents[4] / "docs/how-to/http.md"
 
 
-def test_every_address_on_the_first_page_is_answered(reading: Reading) -> None:
+def test_every_address_on_the_page_is_answered(reading: Reading) -> None:
     calls = [shlex.split(line) for line in re.findall(r"^curl .*$", PAGE.read_text("utf-8"), re.MULTILINE)]
     assert len(calls) >= 2
     for call in calls:

@@ -1,0 +1,199 @@
+"""A reader of the documentation, who types every command of a page into a shell and compares the answers.
+
+The reader begins in an empty folder. A comment on the page, "the tests run this page after FILE", names the page that
+the reader has read before. The blocks run one after the other:
+
+- ```` ```console ````: after ``$`` a command. The lines below it are what it prints, without the differences between
+  two runs (``console_blocks.normalized``); a line ``...`` stands for any lines. A command without such lines only has
+  to succeed. A refusal on the page begins with its code, and the command must end with the exit code of it.
+- A block with ``title="NAME"``, or a program whose first line is ``# NAME``, is a file that the reader writes.
+- Other blocks are read.
+
+A plain ``deed`` command runs in this process, everything else in bash. A command that ends in ``&`` runs until the page
+ends. With ``DEEDBOOK_TRANSCRIPTS=write`` other answers are written into the page: read them before you commit them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+import inside
+from console_blocks import FENCED, blocks, commands_of, is_as_expected, normalized
+
+from deedbook.ledger.errors import CODES
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+ROOT: Final = Path(__file__).parents[1]
+wait_max_s: Final = 120.0
+FOLDER_ON_PAGES: Final = "/home/alex/project"
+PORTS: Final = ("4222", "8080", "4280")
+"""Ports on pages; each page of a test has its own."""
+
+_BEFORE: Final = re.compile(r"<!-- .*run this page after (\S+)\. -->")
+_VARIABLE: Final = re.compile(r"(?:export )?([A-Za-z_]\w*)=(\S*|\"[^\"]*\"|\$\(.*\))")
+_NESTED: Final = re.compile(r'"?\$\((deed [^()]*)\)"?')
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+class Answer(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    text: str
+    code: int
+
+
+class ReaderShell:
+    """A shell in an empty folder of a user who has nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "project"
+        self.folder.mkdir()
+        (folder / "home").mkdir()
+        self._ports = {port: str(free_port()) for port in PORTS}
+        self._background: list[subprocess.Popen[bytes]] = []
+        self._variables = {"HOME": str(folder / "home"), "COLUMNS": "100"}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for process in self._background:
+            process.terminate()
+        for process in self._background:
+            process.wait(wait_max_s)
+
+    def read(self, page: Path, *, is_writing: bool = False) -> int:
+        """Do what a page says, after the page that it follows; return how many commands ran."""
+        text = page.read_text("utf-8")
+        before = _BEFORE.search(text)
+        count = 0
+        for block in blocks((ROOT / before[1]).read_text("utf-8")) if before else ():
+            for command, _ in commands_of(block.content) if block.language == "console" else ():
+                self.run(command)  # its answer is compared when that page is read
+        replaced: list[str] = []
+        for block in blocks(text):
+            if block.name:
+                path = self.folder / block.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(self._here(block.content), "utf-8")
+            elif block.language == "console":
+                answers = [self._compared(*command, is_writing) for command in commands_of(block.content)]
+                count += len(answers)
+                replaced.append("\n".join(answers) + "\n")
+        if is_writing:
+            page.write_text(_with_answers(text, replaced), "utf-8")
+        return count
+
+    def _compared(self, command: str, expected: str, is_writing: bool) -> str:
+        """Run a command; return it with the answer that the page should show."""
+        answer = self.run(command)
+        code = next((line.partition(":")[0] for line in expected.split("\n") if line.partition(":")[0] in CODES), "")
+        wanted = CODES[code].exit if code else 0
+        assert is_writing or answer.code == wanted, f"$ {command}\n{answer.text}\n[{answer.code}]"
+        equal = is_as_expected(self._normalized(expected), self._normalized(answer.text))
+        assert is_writing or not expected or equal, f"$ {command}\n{answer.text}\n--- the page says:\n{expected}"
+        if expected and not equal:
+            expected = self._there(answer.text).rstrip("\n")
+        return f"$ {command}" + (f"\n{expected}" if expected else "")
+
+    def run(self, command: str) -> Answer:
+        """Run a command as this shell does."""
+        command = self._here(command)
+        if assigned := _VARIABLE.fullmatch(command):
+            name, value = assigned.groups()
+            self._variables[name] = self._bash(f'printf %s "{value.strip(chr(34))}"').text
+            return Answer("", 0)
+        if command.endswith(" &"):
+            return self._start(command.removesuffix(" &"))
+        command = _NESTED.sub(lambda match: shlex.quote(self.run(match[1]).text.strip()), command)
+        command = re.sub(r"\$([A-Z_]+)\b", lambda match: self._variables.get(match[1], match[0]), command)
+        words = shlex.split(command)
+        operators = set(shlex.shlex(command, posix=True, punctuation_chars=True))
+        if words[0] != "deed" or operators & {"|", "<", "<<", ">", "&&", ";", ">>"}:
+            return self._bash(command)
+        said = inside.deed(*words[1:], cwd=self.folder, **self._variables)
+        return Answer(said.out + said.err, said.code)
+
+    def _bash(self, command: str) -> Answer:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=wait_max_s,
+        )
+        return Answer(done.stdout, done.returncode)
+
+    def _start(self, command: str) -> Answer:
+        """Start a command that runs until the page ends; wait for its first line."""
+        output = self.folder.parent / f"background-{len(self._background)}"
+        with output.open("wb") as file:
+            arguments = ["bash", "-c", f"exec {command}"]
+            process = subprocess.Popen(
+                arguments,
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        self._background.append(process)
+        deadline = time.monotonic() + wait_max_s
+        while not output.stat().st_size and process.poll() is None:
+            assert time.monotonic() < deadline, f"{command} prints nothing"
+            time.sleep(0.02)
+        return Answer(output.read_text(), process.poll() or 0)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return kept | {"PATH": path} | self._variables
+
+    def _here(self, text: str) -> str:
+        """Return a text of a page with the folder and the ports of this test."""
+        for port, free in self._ports.items():
+            text = re.sub(rf"\b{port}\b", free, text)
+        return text.replace(FOLDER_ON_PAGES, str(self.folder))
+
+    def _there(self, text: str) -> str:
+        for port, free in self._ports.items():
+            text = re.sub(rf"\b{free}\b", port, text)
+        return text.replace(str(self.folder), FOLDER_ON_PAGES)
+
+    def _normalized(self, text: str) -> str:
+        text = re.sub(r"\+[0-9a-f]{8}\+[\w+/=]{40,}", "+KEY", self._here(text))
+        return normalized(text, self.folder)
+
+
+def _with_answers(text: str, answers: list[str]) -> str:
+    """Return a page with other contents of its console blocks."""
+    left = iter(answers)
+
+    def put(match: re.Match[str]) -> str:
+        indent, language, info, _ = match.groups()
+        if language != "console" or "title=" in info:
+            return match[0]
+        lines = "".join(f"{indent}{line}\n" if line else "\n" for line in next(left).rstrip("\n").split("\n"))
+        return f"{indent}```{language}{info}\n{lines}{indent}```"
+
+    return FENCED.sub(put, text)
