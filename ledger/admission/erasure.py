@@ -1,8 +1,8 @@
-"""Erases bodies: what the gate checks before it admits a redaction, and the rewriting of the log after it.
+"""Erases bodies: what the gate checks before it admits a redaction, and what is left of the entry.
 
 The transaction that appends ``entry.redacted`` also puts the remnant in the place of the erased entry, so a log never
-has the one without the other. The file still holds the body in pages that LMDB freed. The log is marked, and whoever
-writes next rewrites it first, also after a crash.
+has the one without the other. The file still holds the body in pages that LMDB freed, and records of states may hold
+its texts. So the log is marked until its file is rewritten (``admission.rewriting``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.ledger.admission.replay import Replay, read_entry, unconfirmed_refusal
+from deedbook.ledger.admission.replay import unconfirmed_refusal
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, load_rules
-from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events import family_of
 from deedbook.ledger.events.authority import Redaction
@@ -24,17 +23,11 @@ from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.remnant import digest_of, remnant_of, sets_content
-from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, is_remnant
 from deedbook.ledger.lifecycle import handoff
 from deedbook.ledger.lifecycle import snapshot as snapshot_machine
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.lifecycle.machine import FamilyState, StateMachine, Transition
-from deedbook.ledger.lifecycle.redaction import erased_blobs
-from deedbook.ledger.limits import range_events_max, range_size_max_bytes
-from deedbook.ledger.log.keys import NOT_REPLAYED, REWRITE_KEY, skipped_key
-from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.rewrite import rewrite
 from deedbook.ledger.log.state import Snapshot
 
 _DECIDERS: Final[dict[str, StateMachine[Any]]] = {
@@ -74,7 +67,7 @@ def erase(index: int, data: bytes, read_stream: StreamEntries) -> ErasedEntry:
     if is_remnant(entry.body):
         raise Refused("NOTHING_CHANGED", f"the body of entry {index} is already erased", index=index)
     event = read_event(index, entry)
-    is_compared = _rules_with_texts(event.stream) is not None
+    is_compared = rules_with_texts(event.stream) is not None
     stream = [read_event(at, other) for at, other in read_stream(event.stream)] if is_compared else []
     version = _state_after(stream, event).version if sets_content(event.data) else None
     erased = replace(entry, body=remnant_of(entry, version))
@@ -107,24 +100,6 @@ def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:
     return erased
 
 
-def finish_erasures(log: Log, progress: Callable[[int, int], None] = lambda _done, _total: None) -> None:
-    """Delete erased blobs, and rewrite the file of a log that still holds an erased body; else do nothing.
-
-    Raises Unavailable: ``STORE_FULL``. Corrupted: the log is damaged. It is then as before, and still marked.
-    """
-
-    def compute(snapshot: Snapshot) -> dict[bytes, bytes]:
-        return _replayed_state(snapshot, progress) | snapshot.not_replayed(NOT_REPLAYED - {REWRITE_KEY})
-
-    with log.snapshot() as snapshot:
-        if not snapshot.needs_rewriting():
-            return
-        blobs = erased_blobs(snapshot.redactions().values())
-    if blobs:
-        log.blobs.remove(blobs)
-    rewrite(log, compute)
-
-
 def check_confirmed(snapshot: Snapshot) -> None:
     """Check that a redaction names each entry without a body.
 
@@ -142,32 +117,9 @@ def erased_count(snapshot: Snapshot) -> int:
     return sum(record.done is not None for record in snapshot.redactions().values())
 
 
-def _replayed_state(snapshot: Snapshot, progress: Callable[[int, int], None]) -> dict[bytes, bytes]:
-    """Return the state of the log, replayed from its entries: records may hold erased texts, too."""
-    memory = MemoryState()
-    replay, index = Replay(memory), 0
-    while index < snapshot.size:
-        page = snapshot.entries(index, limit=range_events_max, size_max_bytes=range_size_max_bytes)
-        if not page:
-            raise Corrupted("CORRUPTED", f"entry {index} is missing: run `deed fsck`", index=index)
-        for data in page:
-            entry, candidate = read_entry(data)
-            replayed = replay.step(index, entry, candidate)
-            if replayed.refused is not None and not snapshot.is_skipped(index):
-                raise Corrupted("CORRUPTED", f"entry {index} is not valid: run `deed fsck`", index=index)
-            if replayed.refused is not None:
-                memory.packed[skipped_key(index)] = encode_packed(replayed.refused.code)
-            memory.remember(candidate.id, candidate.body.stream, index)
-            index += 1
-        memory.take(replay.state)
-        replay.start_layers()
-        progress(index, snapshot.size)
-    return memory.packed
-
-
 def _outcomes(stream: str, events: list[Event]) -> list[Any]:
     """Return which events of a stream count, and the state after them without texts and digests of texts."""
-    if (rules := _rules_with_texts(stream)) is None:
+    if (rules := rules_with_texts(stream)) is None:
         return []
     counted: list[Any] = []
     state: Any = None
@@ -184,7 +136,7 @@ def _outcomes(stream: str, events: list[Event]) -> list[Any]:
             return [*counted, state]
 
 
-def _rules_with_texts(stream: str) -> StateMachine[Any] | Transition[Any] | None:
+def rules_with_texts(stream: str) -> StateMachine[Any] | Transition[Any] | None:
     """Return the rules of a stream if they or its state may hold texts against one another."""
     name = stream.partition("/")[0]
     return _DECIDERS.get(name) or (None if (family := family_of(name)) is None else load_rules(family))

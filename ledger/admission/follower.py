@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from deedbook.ledger.admission.check import Candidate
-from deedbook.ledger.admission.erasure import erase_as_named, finish_erasures
+from deedbook.ledger.admission.erasure import erase_as_named
 from deedbook.ledger.admission.gate import Transaction, first_head, records_cached_max
 from deedbook.ledger.admission.replay import Replay, read_entry
 from deedbook.ledger.admission.state import Layer
@@ -86,7 +86,6 @@ class LogFollower:
             self._take(start + first, signed[first:end])
 
     def _take(self, start: int, signed: Sequence[SignedEntry]) -> None:
-        finish_erasures(self._log)
         with self._log.writing() as (txn, snapshot):
             if snapshot.size != start:
                 message = (

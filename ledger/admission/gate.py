@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -24,7 +23,7 @@ from msgspec.structs import replace
 
 from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
-from deedbook.ledger.admission.erasure import check_confirmed, erase_as_named, finish_erasures
+from deedbook.ledger.admission.erasure import check_confirmed, erase_as_named, rules_with_texts
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, MACHINES
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
@@ -40,6 +39,7 @@ from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle import redaction
 from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.machine import StateMachine, Transition
 from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord
 from deedbook.ledger.lifecycle.subject import sealed_too_late
 from deedbook.ledger.log import keys
@@ -52,6 +52,7 @@ from deedbook.ledger.log.tables import FORMAT, Head
 proven_max: Final = 50_000
 _VERIFIED: Final = frozenset({"decision", "handoff", "question", "review"})
 """The families whose records are recomputed from their streams."""
+AuthorityRecord: TypeAlias = AgentRecord | KeyRecord | InvitationRecord
 Publish: TypeAlias = Callable[[int, list[bytes]], None]
 
 
@@ -81,7 +82,7 @@ class RecordVerifier:
                 if record != _last_term(snapshot):
                     raise _differs("the term")
             case b"a" | b"k" | b"v" if record is not None:
-                self._check_agent(snapshot, key, record)
+                record = self._check_agent(snapshot, key, record)
             case b"r" if record is not None:
                 if record != _redaction_of(snapshot, int.from_bytes(key[1:], "big")):
                     raise _differs("a redaction")
@@ -100,29 +101,41 @@ class RecordVerifier:
                 raise _differs(stream)
             return None
         family = stream.partition("/")[0]
-        if family not in _VERIFIED:
+        machine: StateMachine[Any] | Transition[Any] | None
+        if family in _VERIFIED:
+            machine = MACHINES[family]
+        else:  # a record may hold erased texts, and rules may compare these
+            machine = rules_with_texts(stream) if snapshot.needs_rewriting() else None
+        if machine is None:
             return record
         state = None
         indexes = snapshot.stream_indexes(stream)
         for event in _events(snapshot, stream, indexes):
             with contextlib.suppress(Refused):  # a refused entry is in the log, and changes nothing
-                state = MACHINES[family].decide(state, event)
+                state = machine.decide(state, event)
         proven = StreamRecord(len(indexes), indexes[-1][0], state) if indexes else None
         if proven != record and not (proven is not None and snapshot.needs_rewriting()):
             raise _differs(stream)
         return proven
 
-    def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord | InvitationRecord) -> None:
+    def _check_agent(self, snapshot: Snapshot, key: bytes, record: AuthorityRecord) -> AuthorityRecord:
         name = record.agent if isinstance(record, KeyRecord) else record.name
         records = AgentRecords(name)
         streams = (_events(snapshot, "ledger"), _events(snapshot, f"agent/{name}"))
         for event in sorted(chain(*streams), key=lambda event: event.index):
             records.apply(event)
-        if isinstance(record, KeyRecord):
-            if records.key(key[1:].hex()) != replace(record, used=0):
-                raise _differs(f"a key of {name}")
-        elif record not in (records.agent(key[1:].decode()), records.invitation(key[1:].decode())):
-            raise _differs(f"agent {name}")
+        proven: AuthorityRecord | None
+        match record:
+            case KeyRecord():
+                found = records.key(key[1:].hex())
+                proven = None if found is None else replace(found, used=record.used)
+            case AgentRecord():
+                proven = records.agent(key[1:].decode())
+            case InvitationRecord():
+                proven = records.invitation(key[1:].decode())
+        if proven is None or (proven != record and not snapshot.needs_rewriting()):
+            raise _differs(f"a key of {name}" if isinstance(record, KeyRecord) else f"agent {name}")
+        return proven
 
 
 def _redaction_of(snapshot: Snapshot, index: int) -> RedactionRecord | None:
@@ -193,7 +206,10 @@ records_cached_max = 50_000
 
 
 class Gate:
-    """Admits submissions to one log. One thread at a time uses it."""
+    """Admits submissions to one log. One thread at a time uses it.
+
+    ``is_unfinished``: the last group found a log whose file has to be rewritten, and did not itself redact entries.
+    """
 
     def __init__(
         self,
@@ -216,7 +232,8 @@ class Gate:
         self._cache: dict[bytes, Any] = {}
         self._glanced: dict[bytes, Any] = {}
         self._cached_size = -1
-        self._was_marked = False
+        self._mark: bytes | None = None
+        self.is_unfinished = False
         self._verifier = RecordVerifier()
 
     def submit(self, submission: Submission) -> list[Accepted]:
@@ -231,21 +248,13 @@ class Gate:
         return answer
 
     def admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
-        """Admit a group of checked submissions in one commit, and return the answers in the same order.
-
-        If the file still holds erased bodies, it is rewritten first; once for several redactions in a row.
-        """
+        """Admit a group of checked submissions in one commit, and return the answers in the same order."""
         try:
-            with ExitStack() as stack:
-                txn, snapshot = stack.enter_context(self._log.writing())
-                if snapshot.needs_rewriting() and not _are_redactions(group):
-                    stack.pop_all().close()
-                    with contextlib.suppress(Unavailable):  # on a full disk, the log is still marked
-                        finish_erasures(self._log)
-                    txn, snapshot = stack.enter_context(self._log.writing())
+            with self._log.writing() as (txn, snapshot):
                 if self._publish is None:
                     check_is_alone(snapshot)
                 base = Transaction(snapshot, self._usable_cache(snapshot), self._verifier, self._glanced)
+                self.is_unfinished = self._mark is not None and not _are_redactions(group)
                 layer = Layer(base)
                 pending, system_ms = PendingEntries(), self._clock_ms()
                 answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
@@ -328,12 +337,13 @@ class Gate:
             raise refusal_of(refusals, len(checked.candidates))
 
     def _usable_cache(self, snapshot: Snapshot) -> dict[bytes, Any]:
-        is_marked = snapshot.needs_rewriting()  # rewriting exchanges records, and adds no entry
-        is_same = (self._cached_size, self._was_marked) == (snapshot.size, is_marked)
-        if not is_same or len(self._cache) + len(self._glanced) > records_cached_max:
+        mark = snapshot.rewrite_mark()  # rewriting exchanges records, and adds no entry
+        if mark != self._mark:  # what was verified before may hold erased texts
+            self._verifier, self._cached_size, self._mark = RecordVerifier(), -1, mark
+        if self._cached_size != snapshot.size or len(self._cache) + len(self._glanced) > records_cached_max:
             check_head(snapshot)
             self._cache, self._glanced = {}, {}
-            self._cached_size, self._was_marked = snapshot.size, is_marked
+            self._cached_size = snapshot.size
         return self._cache
 
 

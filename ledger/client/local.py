@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
-from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.intent import check_intent
+from deedbook.ledger.admission.rewriting import finish_erasures
 from deedbook.ledger.client.client import Progress, open_content
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
@@ -84,11 +84,18 @@ class LocalClient(LocalReader):
                 for notice in self.trust_store.rivals(self.consistency):  # before this write makes the copies differ
                     log_notice(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
-            return self._gate.submit(submission)
+            accepted = self._gate.submit(submission)
+            is_unfinished = self._gate.is_unfinished
+        if is_unfinished:  # after a redaction that was stopped, unless the process that redacts is at it
+            try:
+                self.finish_erasures(waits=False)
+            except (Unavailable, Corrupted) as error:  # the submission is in the log
+                log_notice(f"texts that were erased are still in the log's file, {error.message}")
+        return accepted
 
-    def finish_erasures(self, progress: Progress = lambda _done, _total: None) -> None:
-        """Rewrite the log's file, if it still holds an erased body (``admission.erasure``)."""
-        finish_erasures(self.log, progress)
+    def finish_erasures(self, progress: Progress = lambda _done, _total: None, *, waits: bool = True) -> None:
+        """Rewrite the log's file, if it still holds an erased body (``admission.rewriting``)."""
+        finish_erasures(self.log, progress, waits=waits)
 
     def signed_consistency(self, old_size: int) -> ConsistencyProof:
         """Return the answer of ``consistency`` with a signed checkpoint of its head, for a reader on the bus.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import threading
@@ -181,6 +182,31 @@ class Environment:
                     break
                 stack.pop_all().close()  # the file was rewritten while we waited for our turn
             yield txn
+
+    @contextlib.contextmanager
+    def rewriting(self, *, waits: bool = True) -> Iterator[bool]:
+        """Be the only one who rewrites the file; yield False if another one does, and this one does not wait for it."""
+        descriptor = self._lock_folder(waits=waits)
+        try:
+            yield descriptor is not None
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _lock_folder(self, *, waits: bool) -> int | None:
+        while True:
+            with translate_errors(self.path, self.setting), self._using():  # it finishes a swap that was stopped
+                descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+                if os.path.samestat(os.fstat(descriptor), self.path.stat()):
+                    return descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except FileNotFoundError:  # the one who had the lock is replacing the folder
+                pass
+            os.close(descriptor)
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:

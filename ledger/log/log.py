@@ -137,4 +137,5 @@ class Appender:
         if written != len(entries):
             raise Corrupted("CORRUPTED", f"the log has an entry beyond its end at {size}: run `deed fsck`", index=size)
         keys = [(key, index_key(size + offset)) for offset, key in enumerate(pending.id_keys)]
-        txn.cursor(db=self._tables.ids).putmulti(sorted(keys))  # sorted, because neighbours share a page
+        # Sorted, because neighbours share a page. A repeated id keeps its first index: only a damaged log repeats one.
+        txn.cursor(db=self._tables.ids).putmulti(sorted(keys), overwrite=False)

@@ -1,9 +1,10 @@
-"""Rewrites the log's file without what was erased: pages that LMDB freed still hold it, and so may parts of others.
+"""Exchanges the log's file for one without what was erased: pages that LMDB freed still hold it, and others in part.
 
-The rewritten environment is built beside the log while the log's write lock is held. Then it takes the log's place:
+The new environment is filled beside the log, while others read and write the log (``admission.rewriting``). It never
+holds what was erased. Then, under the log's write lock, it takes the log's place:
 
-1. ``log.rewritten`` is built and synced. If we crash here, the log is as before, and the next attempt deletes what is
-   there.
+1. ``log.rewritten`` is complete and synced. If we crash before, or here, the log is as before, and the next attempt
+   deletes what is there.
 2. ``log`` becomes ``log.replaced``. If we crash here, whoever opens the log next does step 3
    (``environment.finish_swap``).
 3. ``log.rewritten`` becomes ``log``, and ``log.replaced`` is deleted. If we crash before that, whoever opens the log
@@ -17,52 +18,73 @@ Source: LMDB writes a changed page elsewhere and frees the old one without clear
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-import lmdb
 import msgspec
 
-from deedbook.ledger.log.environment import FILE, Environment, finish_swap, new_path, old_path
-from deedbook.ledger.log.keys import PREDECESSORS_KEY
+from deedbook.ledger.log.environment import FILE, finish_swap, new_path, old_path, remove_old, translate_errors
+from deedbook.ledger.log.keys import NOT_REPLAYED, PREDECESSORS_KEY, REWRITE_KEY
 from deedbook.ledger.log.tables import Tables
 from deedbook.ledger.system.files import sync_folder
 
 if TYPE_CHECKING:
-    from deedbook.ledger.log.log import Log
+    import lmdb
+
     from deedbook.ledger.log.state import Snapshot
 
 _rows_per_transaction: Final = 10_000
 
 
-def rewrite(log: Log, compute_state: Callable[[Snapshot], dict[bytes, bytes]]) -> None:
-    """Rewrite the log's file with the records of ``compute_state`` as its state, if it is marked; else do nothing.
+@contextlib.contextmanager
+def new_tables(tables: Tables) -> Iterator[Tables]:
+    """Yield empty tables in ``log.rewritten``, and delete them if they do not take the log's place in the block.
 
-    Raises Unavailable: ``STORE_FULL``; the log is as before, and still marked.
+    Others need the disk's space. Hold ``tables.rewriting`` meanwhile.
     """
-    tables = log.tables
+    path = new_path(tables.path)
+    with translate_errors(tables.path, tables.setting):
+        _remove(path)
+        _remove(old_path(tables.path))
+    built = Tables(path.parent, database=path.name, map_size=tables.map_size, create=True)
+    try:
+        yield built
+    finally:
+        built.close()
+        if os.path.lexists(tables.path / FILE):  # else whoever opens the log next needs the new file
+            shutil.rmtree(path, ignore_errors=True)
+            remove_old(tables.path)
+
+
+def replace_file(tables: Tables, txn: lmdb.Transaction, snapshot: Snapshot, built: Tables) -> None:
+    """Put the file of ``built``, which has all entries, in the place of the log's; ``txn`` holds its write lock.
+
+    What no entry explains is copied now. If this raises, the log is as before.
+    """
+    blobs = iter(txn.cursor(db=tables.blobs))
+    while page := list(islice(blobs, _rows_per_transaction)):
+        with built.writing() as writing:
+            writing.cursor(db=built.blobs).putmulti(page, append=True)
+    predecessors = [*tables.predecessors(txn), _identity(tables.path)]
+    with built.writing() as writing:
+        for key, value in snapshot.not_replayed(NOT_REPLAYED - {REWRITE_KEY}).items():
+            writing.put(key, value, db=built.state)
+        writing.put(PREDECESSORS_KEY, msgspec.msgpack.encode(predecessors), db=built.state)
+    built.close()
     new, old = new_path(tables.path), old_path(tables.path)
-    with log.writing() as (txn, snapshot):
-        if snapshot.needs_rewriting():
-            _remove(new)
-            _remove(old)
-            state = compute_state(snapshot)
-            predecessors = [*tables.predecessors(txn), _identity(tables.path)]
-            state[PREDECESSORS_KEY] = msgspec.msgpack.encode(predecessors)
-            try:
-                _build(tables, txn, new, state)
-            except BaseException:
-                shutil.rmtree(new, ignore_errors=True)  # on a full disk, others need its space
-                raise
-            tables.path.rename(old)
-            if not finish_swap(tables.path):  # both stay, and whoever opens the log next tries it again
-                raise OSError(errno.EIO, "the rewritten log could not take its place")
-            sync_folder(tables.path.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.copymode(tables.path, new)
+    shutil.copymode(tables.path / FILE, new / FILE)
+    sync_folder(new)
+    tables.path.rename(old)
+    if not finish_swap(tables.path):  # both stay, and whoever opens the log next tries it again
+        raise OSError(errno.EIO, "the rewritten log could not take its place")
+    sync_folder(tables.path.parent)
 
 
 def _remove(path: Path) -> None:
@@ -74,37 +96,6 @@ def _remove(path: Path) -> None:
         path.unlink()
     elif os.path.lexists(path):
         shutil.rmtree(path)
-
-
-def _build(tables: Tables, txn: lmdb.Transaction, path: Path, state: dict[bytes, bytes]) -> None:
-    built = Environment(path, tuple(tables.tables), map_size=tables.map_size, setting=tables.setting, create=True)
-    try:
-        for name, table in tables.tables.items():
-            rows = iter(sorted(state.items())) if name == "state" else _rows(txn, table)
-            _copy(built, name, rows)
-    finally:
-        built.close()
-    shutil.copymode(tables.path, path)
-    shutil.copymode(tables.path / FILE, path / FILE)
-    sync_folder(path)
-
-
-def _copy(built: Environment, name: str, rows: Iterator[tuple[bytes, bytes]]) -> None:
-    is_done = False
-    while not is_done:
-        with built.writing() as txn:
-            cursor = txn.cursor(db=built.tables[name])
-            for number, (key, value) in enumerate(rows, 1):
-                cursor.put(key, value, append=True)
-                if number == _rows_per_transaction:
-                    break
-            else:
-                is_done = True
-
-
-def _rows(txn: lmdb.Transaction, table: lmdb._Database) -> Iterator[tuple[bytes, bytes]]:
-    cursor = txn.cursor(db=table)
-    yield from cast("Iterator[tuple[bytes, bytes]]", cursor.iternext())
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -30,7 +30,11 @@ class Snapshot(EntrySnapshot):
 
     def needs_rewriting(self) -> bool:
         """Return whether the file of the log still holds an erased body."""
-        return self._get(self._tables.state, keys.REWRITE_KEY) is not None
+        return self.rewrite_mark() is not None
+
+    def rewrite_mark(self) -> bytes | None:
+        """Return the mark of a log whose file still holds erased bodies: each redaction changes it. None: no mark."""
+        return self._get(self._tables.state, keys.REWRITE_KEY)
 
     def not_replayed(self, letters: frozenset[bytes]) -> dict[bytes, bytes]:
         """Return the records that no entry explains, by their first letters, and the head."""

@@ -63,9 +63,11 @@ class HashCache(msgspec.Struct, frozen=True):
 class Tables(Environment):
     """The tables of the log."""
 
-    def __init__(self, folder: Path, *, map_size: int = limits.map_size_bytes, create: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, database: str = DATABASE, map_size: int = limits.map_size_bytes, create: bool = False
+    ) -> None:
         """Open the log in ``folder``; with ``create``, create it if it is missing. Raises as ``Environment``."""
-        super().__init__(folder / DATABASE, _NAMES, map_size=map_size, setting="map_size_bytes", create=create)
+        super().__init__(folder / database, _NAMES, map_size=map_size, setting="map_size_bytes", create=create)
 
     def _open(self, *, create: bool = False) -> None:
         super()._open(create=create)

@@ -182,6 +182,9 @@ class MemorySnapshot:
     def needs_rewriting(self) -> bool:
         return False  # there is no file
 
+    def rewrite_mark(self) -> None:
+        """Nothing has to be rewritten."""
+
     def redactions(self) -> dict[int, RedactionRecord]:
         return {}  # no agent of the simulation redacts anything
 

@@ -24,8 +24,10 @@ from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, 
 from deedbook.consumers.sdk.erasure import delete_caches
 from deedbook.consumers.sdk.llm.model import configured_client
 from deedbook.consumers.sdk.service import service_author
-from deedbook.ledger.admission.erasure import erased_count, finish_erasures
+from deedbook.ledger.admission.erasure import erased_count
+from deedbook.ledger.admission.rewriting import finish_erasures
 from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.location import CHAINS_FILE, project_path
 from deedbook.ledger.home.trust import actions_of, check_chains
 from deedbook.ledger.log.environment import remove_old
@@ -53,20 +55,31 @@ def _drop_blobs(entries: Log, stop: threading.Event) -> None:
 
 
 def erase_bodies(client: LocalClient, reader: Reader, stop: threading.Event) -> None:
-    """Clear this node's files soon after each redaction, whoever admitted it; submissions wait meanwhile.
+    """Clear this node's files soon after each redaction, whoever admitted it.
 
     A process that is killed leaves the log marked, or its former file beside it: the next round or start goes on.
     """
     entries, known = client.log, 0
+
+    def check_stop(_done: int, _total: int) -> None:
+        if stop.is_set():
+            raise Unavailable("STORE_UNAVAILABLE", "the node stops: its next start rewrites the log's file")
+
     while not stop.is_set():
         announced = entries.announced or 0
         with entries.snapshot() as snapshot:
             size, is_marked, erased = snapshot.size, snapshot.needs_rewriting(), erased_count(snapshot)
         if is_marked:
             begun_s = time.monotonic()
-            finish_erasures(entries)
-            duration_s = round(time.monotonic() - begun_s, 3)
-            log.info("rewrote the log's file without erased bodies", entries=size, duration_s=duration_s)
+            try:
+                is_done = finish_erasures(entries, check_stop, waits=False)
+            except Unavailable:
+                if stop.is_set():
+                    return
+                raise
+            if is_done:
+                duration_s = round(time.monotonic() - begun_s, 3)
+                log.info("rewrote the log's file without erased bodies", entries=size, duration_s=duration_s)
         else:
             remove_old(entries.tables.path)
         if erased > known:

@@ -1,6 +1,7 @@
-"""A program that erases the body of an entry: ``FOLDER SUBMISSION``, a file with a signed redaction.
+"""A program that erases the bodies of entries: ``FOLDER SUBMISSION OTHER``, files with signed redactions.
 
-It prints ``admitted`` when the redaction is in the log, and ``erased`` when the log's file holds the body no more.
+It prints ``admitted`` when the first redaction is in the log, and ``erased`` when the log's file holds no erased body.
+While the file is rewritten, it appends entries (``added`` each), and submits the other redaction (``admitted other``).
 """
 
 from __future__ import annotations
@@ -10,12 +11,29 @@ from pathlib import Path
 
 from building import Ledger
 
-from deedbook.ledger.admission.erasure import finish_erasures
+from deedbook.ledger.admission import rewriting
+from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.envelope import decode_submission
 
-folder, submission = map(Path, sys.argv[1:])
+folder, submission, other = map(Path, sys.argv[1:])
+rewriting.range_events_max = 16  # type: ignore[misc] # the log is small, and has to have several pages
+steps: list[int] = []
+
+
+def meanwhile(done: int, _total: int) -> None:
+    """Write to the log while it is copied."""
+    steps.append(done)
+    match len(steps):
+        case 2:
+            ledger.gate.submit(decode_submission(other.read_bytes()))
+            print("admitted other", flush=True)
+        case 1 | 4 | 5:
+            ledger.emit("alice", "session/s", FindingLogged(finding=f"meanwhile {len(steps)}"))
+            print("added", flush=True)
+
+
 with Ledger(folder) as ledger:
     ledger.gate.submit(decode_submission(submission.read_bytes()))
     print("admitted", flush=True)
-    finish_erasures(ledger.log)
+    rewriting.finish_erasures(ledger.log, meanwhile)
     print("erased", flush=True)

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 import tot_story
 from building import Ledger, key_named
+from checking import check_log
 from erasing import SECRET, files_with
 from event_examples import EXAMPLES, PROTO
+from msgspec.structs import replace
 
 from deedbook.ledger import limits
-from deedbook.ledger.admission import gate
+from deedbook.ledger.admission import rewriting
 from deedbook.ledger.admission.check import check
-from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.replay import PartialReplay
+from deedbook.ledger.admission.rewriting import finish_erasures
 from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.authority import (
+    AgentRemoved,
     CheckpointKeyRotated,
     HistoryReset,
     KeyRotated,
@@ -33,6 +39,7 @@ from deedbook.ledger.events.handoff import HandoffCancelled
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.remnant import ERASED, _erased_body, read_stored
 from deedbook.ledger.events.session import FindingLogged, SessionStarted, ToolUsed
+from deedbook.ledger.events.tot import DecomposeTask
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
 from deedbook.ledger.home.quota import Quota
 from deedbook.ledger.lifecycle.authority import ROOT
@@ -287,31 +294,134 @@ def test_process_that_was_open_goes_on_with_the_rewritten_file(ledger: Ledger) -
     assert read_stored(decode_entry(entries_of(ledger.log)[index]).body).remnant is not None
 
 
-def test_records_with_erased_texts_are_not_called_edited_while_the_disk_is_full(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_with_erased_texts_are_not_called_edited_before_the_log_is_rewritten(ledger: Ledger) -> None:
     ledger.hand_over("h")
     cancelled = ledger.emit("alice", "handoff/h", HandoffCancelled(reason=SECRET), idem="one")
-    ledger.emit("root", "ledger", ledger.redaction(cancelled.index))
+    removed = ledger.emit(ROOT, "agent/bob", AgentRemoved(agent="bob", reason=SECRET))
+    for index in (cancelled.index, removed.index):
+        ledger.emit(ROOT, "ledger", ledger.redaction(index))
     other = Gate(ledger.log, clock_ms=ledger.clock)
 
-    def code() -> str:
+    def codes() -> list[str]:
         again = ledger.sign("alice", Draft(stream="handoff/h", data=HandoffCancelled(reason="again")))
-        return ledger.refusal_of(lambda: other.submit(again)).code
+        by_bob = ledger.sign("bob", Draft(stream="session/b", data=SessionStarted()))
+        return [ledger.refusal_of(partial(other.submit, each)).code for each in (again, by_bob)]
 
     retried = Draft(stream="handoff/h", data=HandoffCancelled(reason=SECRET), idem="one", corr="another salt")
-    with monkeypatch.context() as patch:
-        patch.setattr(gate, "finish_erasures", full_disk)
-        assert code() == "TRANSITION_NOT_ALLOWED"
-        assert other.submit(ledger.sign("alice", retried))[0].index == cancelled.index
-        assert files_with(ledger.home.path, SECRET)
-    assert code() == "TRANSITION_NOT_ALLOWED"
+    before = codes()
+    assert before == ["TRANSITION_NOT_ALLOWED", "KEY_REVOKED"]
+    assert other.submit(ledger.sign("alice", retried))[0].index == cancelled.index
+    assert files_with(ledger.home.path, SECRET)
+    finish_erasures(ledger.log)
+    assert codes() == before
     assert files_with(ledger.home.path, SECRET) == []
 
 
-def full_disk(_log: Log) -> None:
-    """Fail as the rewriting of a log does on a full disk."""
-    raise Unavailable("STORE_FULL", "the disk is full")
+def log_secrets(ledger: Ledger, count: int) -> list[int]:
+    """Log so many findings with secrets, and return their indexes."""
+    ledger.emit("alice", "session/s", SessionStarted())
+    return [
+        ledger.emit("alice", "session/s", FindingLogged(finding=f"{SECRET} {number}")).index for number in range(count)
+    ]
+
+
+def begin_redaction(ledger: Ledger, index: int) -> None:
+    """Erase the body of an entry, but not in the file of the log."""
+    ledger.emit(ROOT, "ledger", ledger.redaction(index))
+
+
+def test_writers_go_on_while_the_log_is_copied_and_nothing_of_theirs_is_lost(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewriting, "range_events_max", 4)
+    indexes = [log_secret(ledger), *log_secrets(ledger, 2)]
+    begin_redaction(ledger, indexes.pop())
+    added: list[int] = []
+
+    def write(_done: int, _total: int) -> None:
+        if len(added) < 40:  # else the copying never comes to the end
+            data = FindingLogged(finding=f"meanwhile {len(added)}")
+            added.append(ledger.emit("alice", "session/s", data).index)
+            if indexes and len(added) > 8:  # a redaction begins the copying again
+                begin_redaction(ledger, indexes.pop())
+
+    assert finish_erasures(ledger.log, write)
+    assert indexes == []
+    assert len(added) > 20
+    findings = [ledger.event(index).data for index in added]
+    assert findings == [FindingLogged(finding=f"meanwhile {number}") for number in range(len(added))]
+    assert files_with(ledger.home.path, SECRET) == []
+    check_log(ledger.log)
+    assert replayed(entries_of(ledger.log)).refused == {}
+    assert not finish_erasures(ledger.log)
+
+
+def test_redactions_without_end_leave_the_log_marked_and_say_so(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    indexes = log_secrets(ledger, rewriting.attempts_max + 1)
+    begin_redaction(ledger, indexes.pop())
+    with pytest.raises(Unavailable, match="redactions kept coming"):
+        finish_erasures(ledger.log, lambda _done, _total: begin_redaction(ledger, indexes.pop()))
+    assert pauses == sorted(pauses)
+    assert len(pauses) == rewriting.attempts_max
+    assert [path.name for path in ledger.home.path.iterdir()] == ["log"]
+    assert finish_erasures(ledger.log)
+    assert files_with(ledger.home.path, SECRET) == []
+
+
+def test_next_writer_goes_on_with_the_log_that_a_stopped_process_left_and_does_not_wait_for_a_running_one(
+    ledger: Ledger,
+) -> None:
+    (index,) = log_secrets(ledger, 1)
+    ledger.write_keys()
+    with ledger.client() as client:
+        client.submit(ledger.sign(ROOT, Draft(stream="ledger", data=ledger.redaction(index))))
+        with ledger.log.tables.rewriting() as is_ours:
+            assert is_ours
+            assert not finish_erasures(ledger.log, waits=False)
+            client.submit(ledger.sign("alice", Draft(stream="session/s", data=FindingLogged(finding="more"))))
+        assert files_with(ledger.home.path / "log", SECRET)
+        client.submit(ledger.sign("alice", Draft(stream="session/s", data=FindingLogged(finding="and more"))))
+        assert files_with(ledger.home.path / "log", SECRET) == []
+
+
+def test_process_that_waited_for_another_to_rewrite_the_log_does_not_do_it_again(ledger: Ledger) -> None:
+    (index,) = log_secrets(ledger, 1)
+    begin_redaction(ledger, index)
+    answers: list[bool] = []
+    waiting = threading.Thread(target=lambda: answers.append(finish_erasures(ledger.log)))
+
+    def wait(_done: int, _total: int) -> None:
+        if not waiting.is_alive():
+            waiting.start()
+
+    assert finish_erasures(ledger.log, wait)
+    waiting.join()
+    assert answers == [False]
+
+
+def test_copy_of_a_log_compares_no_erased_texts_before_its_file_is_rewritten(ledger: Ledger, tmp_path: Path) -> None:
+    tot_story.register(ledger)
+    first = ledger.head()[0]
+    (started,) = tot_story.play(ledger, tot_story.STORY[:1])
+    before = entries_of(ledger.log)
+    ledger.redact(first)
+    asked = tot_story.STORY[1]
+    assert isinstance(asked.data, DecomposeTask)
+    other = replace(asked.data, payload=replace(asked.data.payload, problem="another problem"))
+    draft = Draft(stream=f"tot/{tot_story.TASK}", data=other, causes=[started])
+    ledger.submit(ledger.sign(tot_story.agent(asked.role), draft))
+    (tmp_path / "copy").mkdir()
+    with Log(tmp_path / "copy", create=True, map_size=2**26) as copy:
+        follower = LogFollower(copy)
+        follower.append(0, before)
+        for index, entry in enumerate(entries_of(ledger.log)[len(before) :], len(before)):
+            assert follower.append(index, [entry]) == 1
+        finish_erasures(copy)
+        assert records_of(copy) == records_of(ledger.log)
 
 
 def test_refused_redaction_erases_nothing_with_the_commit_of_others(ledger: Ledger) -> None:

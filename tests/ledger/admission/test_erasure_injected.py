@@ -19,6 +19,7 @@ from erasing import SECRET, files_with, is_erased
 from faults import is_long_run, made, note
 from injection import FAULTS, Fault, Place, Ran, Table, need_strace
 
+from deedbook.ledger.admission.rewriting import finish_erasures
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import ROOT
@@ -26,11 +27,10 @@ from deedbook.ledger.lifecycle.authority import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+OTHER: Final = "open-sesame-for-all"
 PROGRAM: Final = Path(__file__).with_name("erasing_program.py")
 QUICK: Final = (
-    ("pwrite64", 0.0),
-    ("pwrite64", 0.5),
-    ("pwrite64", 1.0),
+    *(("pwrite64", share / 8) for share in range(9)),
     ("rename", 0.0),
     ("rename", 1.0),
     ("unlink", 0.0),
@@ -42,38 +42,47 @@ class Stage:
     """A log with a secret in one of many entries, and the signed redaction of this entry."""
 
     def __init__(self, folder: Path) -> None:
-        submission = folder.with_name("submission")
+        submissions = [folder.with_name(name) for name in ("submission", "other")]
         with Ledger(folder) as ledger:
             ledger.emit("alice", "session/s", SessionStarted())
             drafts = [f"{number} " + "x" * (number * 37 % 900) for number in range(60)]
-            drafts[30] = f"the password is {SECRET}"
+            drafts[30], drafts[40] = f"the password is {SECRET}", f"the other password is {OTHER}"
             for text in drafts:
                 ledger.emit("alice", "session/s", FindingLogged(finding=text))
-            self.index = ledger.head()[0] - 30
-            assert SECRET in str(ledger.event(self.index).data)
-            signed = ledger.sign(ROOT, Draft(stream="ledger", data=ledger.redaction(self.index)))
-            submission.write_bytes(signed.encode())
             self.size = ledger.head()[0]
+            self.index, self.other = self.size - 30, self.size - 20
+            assert SECRET in str(ledger.event(self.index).data)
+            assert OTHER in str(ledger.event(self.other).data)
+            for index, submission in zip((self.index, self.other), submissions, strict=True):
+                signed = ledger.sign(ROOT, Draft(stream="ledger", data=ledger.redaction(index)))
+                submission.write_bytes(signed.encode())
         self.place = Place(folder)
-        self.command = [sys.executable, str(PROGRAM), str(folder), str(submission)]
+        self.command = [sys.executable, str(PROGRAM), str(folder), *map(str, submissions)]
 
     def calls(self) -> Counter[str]:
         """Return how often the program makes each call."""
         return Counter(self.place.calls(self.command))
 
     def check(self, ran: Ran) -> None:
-        """Check what a run left: the redaction and the erasure both, or neither; and the ledger goes on."""
+        """Check the log after a run: each redaction with its erasure, or neither; all answers; and that it goes on."""
+        said = ran.out.split("\n")
         with Ledger(self.place.folder) as ledger:
             check_log(ledger.log)
-            size = ledger.head()[0]
-            is_in = size == self.size + 1
-            assert size in (self.size, self.size + 1)
-            assert is_in or "admitted" not in ran.out, "an acknowledged redaction is lost"
-            assert is_erased(stored_entries(ledger.log)[self.index]) == is_in
+            kinds = [ledger.event(index).kind for index in range(self.size, ledger.head()[0])]
+            redactions, added = kinds.count("entry.redacted"), kinds.count("finding.logged")
+            erased = [is_erased(stored_entries(ledger.log)[index]) for index in (self.index, self.other)]
+            assert erased == [redactions > 0, redactions > 1]
+            assert redactions in (admitted := sum(line.startswith("admitted") for line in said), admitted + 1)
+            assert added in (said.count("added"), said.count("added") + 1)
+            assert "erased" not in said or not self.secrets()
             ledger.emit("alice", "session/s", FindingLogged(finding="and it goes on"))
+            finish_erasures(ledger.log)
             check_log(ledger.log)
-            assert bool(files_with(self.place.folder)) != is_in, "neither whole nor absent"
-        assert "erased" not in ran.out or not files_with(self.place.folder)
+            assert self.secrets() == [OTHER, SECRET][: 2 - redactions][::-1], "neither whole nor absent"
+
+    def secrets(self) -> list[str]:
+        """Return the secrets that files of the ledger hold."""
+        return [secret for secret in (SECRET, OTHER) if files_with(self.place.folder, secret)]
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ import pytest
 from building import MAP_SIZE
 from faults import times
 
+from deedbook.ledger.admission import rewriting
 from deedbook.ledger.admission.committer import Committer
-from deedbook.ledger.admission.erasure import finish_erasures
 from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.admission.rewriting import finish_erasures
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import ROOT
-from deedbook.ledger.log import rewrite as rewriting
 from deedbook.ledger.log.environment import FILE, remove_old
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def test_rewriting_that_fails_leaves_no_second_copy_on_the_disk(
         raise OSError(errno.ENOSPC, "no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rewriting, "_copy", full)
+        patch.setattr(rewriting, "replace_file", full)
         with pytest.raises(Unavailable, match="full"):
             ledger.redact(secret)
     assert [path.name for path in ledger.home.path.iterdir()] == ["log"]

@@ -11,8 +11,10 @@ import inside
 import msgspec
 import pytest
 from building import Ledger, key_named
+from erasing import SECRET, files_with
 
 from deedbook.ledger.admission import gate as gate_module
+from deedbook.ledger.admission.rewriting import finish_erasures
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.authority import KeyRevoked
@@ -228,6 +230,26 @@ def test_entry_that_got_past_the_gate_is_skipped_and_every_verb_goes_on(
     version = json.loads(deed(home, "handoff", "show", "pending", "--json").out)["data"]["version"]
     for act in (["approve", "pending", "--as", "rita", "--version", version], ["claim", "pending", "--as", "bob"]):
         subprocess.run([*approve, *act], check=True, capture_output=True, timeout=60)
+
+
+def test_log_with_an_entry_that_no_rule_admits_is_rewritten_once_a_repair_skipped_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(home, PENDING, of_life(status="approved"))
+    with monkeypatch.context() as patch, Ledger(home) as ledger:
+        patch.setattr(ledger.gate, "_verifier", _Believing())
+        bad = ledger.claim("pending").index
+        secret = ledger.emit("alice", "session/s1", FindingLogged(finding=SECRET)).index
+        ledger.emit("root", "ledger", ledger.redaction(secret))
+        with pytest.raises(DeedbookError, match=f"entry {bad} is not valid"):
+            finish_erasures(ledger.log)
+    assert files_with(home / "log")
+    assert deed(home, "fsck", "--repair").code == 0
+    with Ledger(home) as ledger:
+        assert finish_erasures(ledger.log)
+        with ledger.log.snapshot() as snapshot:
+            assert snapshot.is_skipped(bad)
+    assert files_with(home / "log") == []
 
 
 def test_repair_refuses_a_log_that_is_damaged_itself_and_changes_nothing(home: Path) -> None:
