@@ -17,7 +17,7 @@ from blake3 import blake3
 
 from deedbook.ledger.admission.erasure import erase
 from deedbook.ledger.admission.gate import Gate
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused

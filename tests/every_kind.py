@@ -13,7 +13,7 @@ from building import key_named
 from event_examples import smallest
 from invitations import invite, join
 
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS, authority, decision, handoff, imported, question, reasoning, review, session
 from deedbook.ledger.events import tot as thoughts

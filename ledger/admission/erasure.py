@@ -2,7 +2,7 @@
 
 The transaction that appends ``entry.redacted`` also puts the remnant in the place of the erased entry, so a log never
 has the one without the other. The file still holds the body in pages that LMDB freed, and records of states may hold
-its texts. So the log is marked until its file is rewritten (``admission.rewriting``).
+its texts. So the log is marked until its file is rewritten (``admission.rewriter``).
 """
 
 from __future__ import annotations

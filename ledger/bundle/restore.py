@@ -22,7 +22,7 @@ from blake3 import blake3
 
 from deedbook.ledger.admission.erasure import check_confirmed
 from deedbook.ledger.admission.follower import LogFollower
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.bundle.archive import Bundle
 from deedbook.ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
 from deedbook.ledger.bundle.blobs import BundleBlobs

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.intent import check_intent
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.client import Progress, open_content
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
@@ -94,7 +94,7 @@ class LocalClient(LocalReader):
         return accepted
 
     def finish_erasures(self, progress: Progress = lambda _done, _total: None, *, waits: bool = True) -> None:
-        """Rewrite the log's file, if it still holds an erased body (``admission.rewriting``)."""
+        """Rewrite the log's file, if it still holds an erased body (``admission.rewriter``)."""
         finish_erasures(self.log, progress, waits=waits)
 
     def signed_consistency(self, old_size: int) -> ConsistencyProof:

@@ -1,6 +1,6 @@
 """Exchanges the log's file for one without what was erased: pages that LMDB freed still hold it, and others in part.
 
-The new environment is filled beside the log, while others read and write the log (``admission.rewriting``). It never
+The new environment is filled beside the log, while others read and write the log (``admission.rewriter``). It never
 holds what was erased. Then, under the log's write lock, it takes the log's place:
 
 1. ``log.rewritten`` is complete and synced. If we crash before, or here, the log is as before, and the next attempt

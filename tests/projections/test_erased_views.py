@@ -17,7 +17,7 @@ from test_past import answer_of
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.reasoning.compressor.transfer import fetch
 from deedbook.consumers.reasoning.snapshots.act import act_on
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.handoff import HandoffLogged

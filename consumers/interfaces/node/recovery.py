@@ -21,7 +21,7 @@ from nats.aio.client import Client as NatsClient
 
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
 from deedbook.ledger.bus.history import LostHistory, abandoned_head, entry_at, lost_history, read_messages, resets

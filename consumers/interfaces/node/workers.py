@@ -25,7 +25,7 @@ from deedbook.consumers.sdk.erasure import delete_caches
 from deedbook.consumers.sdk.llm.model import configured_client
 from deedbook.consumers.sdk.service import service_author
 from deedbook.ledger.admission.erasure import erased_count
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.location import CHAINS_FILE, project_path

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from building import Ledger
 
-from deedbook.ledger.admission import rewriting
+from deedbook.ledger.admission import rewriter
 from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.envelope import decode_submission
 
 folder, submission, other = map(Path, sys.argv[1:])
-rewriting.range_events_max = 16  # type: ignore[misc] # the log is small, and has to have several pages
+rewriter.range_events_max = 16  # type: ignore[misc] # the log is small, and has to have several pages
 steps: list[int] = []
 
 
@@ -35,5 +35,5 @@ def meanwhile(done: int, _total: int) -> None:
 with Ledger(folder) as ledger:
     ledger.gate.submit(decode_submission(submission.read_bytes()))
     print("admitted", flush=True)
-    rewriting.finish_erasures(ledger.log, meanwhile)
+    rewriter.finish_erasures(ledger.log, meanwhile)
     print("erased", flush=True)

@@ -18,12 +18,12 @@ from event_examples import EXAMPLES, PROTO
 from msgspec.structs import replace
 
 from deedbook.ledger import limits
-from deedbook.ledger.admission import rewriting
+from deedbook.ledger.admission import rewriter
 from deedbook.ledger.admission.check import check
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.replay import PartialReplay
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.author import Draft, body_of, sign
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.authority import (
@@ -333,7 +333,7 @@ def begin_redaction(ledger: Ledger, index: int) -> None:
 def test_writers_go_on_while_the_log_is_copied_and_nothing_of_theirs_is_lost(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rewriting, "range_events_max", 4)
+    monkeypatch.setattr(rewriter, "range_events_max", 4)
     indexes = [log_secret(ledger), *log_secrets(ledger, 2)]
     begin_redaction(ledger, indexes.pop())
     added: list[int] = []
@@ -361,12 +361,12 @@ def test_redactions_without_end_leave_the_log_marked_and_say_so(
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
-    indexes = log_secrets(ledger, rewriting.attempts_max + 1)
+    indexes = log_secrets(ledger, rewriter.attempts_max + 1)
     begin_redaction(ledger, indexes.pop())
     with pytest.raises(Unavailable, match="redactions kept coming"):
         finish_erasures(ledger.log, lambda _done, _total: begin_redaction(ledger, indexes.pop()))
     assert pauses == sorted(pauses)
-    assert len(pauses) == rewriting.attempts_max
+    assert len(pauses) == rewriter.attempts_max
     assert [path.name for path in ledger.home.path.iterdir()] == ["log"]
     assert finish_erasures(ledger.log)
     assert files_with(ledger.home.path, SECRET) == []

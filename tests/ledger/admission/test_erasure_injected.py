@@ -19,7 +19,7 @@ from erasing import SECRET, files_with, is_erased
 from faults import is_long_run, made, note
 from injection import FAULTS, Fault, Place, Ran, Table, need_strace
 
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import ROOT

@@ -13,10 +13,10 @@ import pytest
 from building import MAP_SIZE
 from faults import times
 
-from deedbook.ledger.admission import rewriting
+from deedbook.ledger.admission import rewriter
 from deedbook.ledger.admission.committer import Committer
 from deedbook.ledger.admission.gate import Gate
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
@@ -188,7 +188,7 @@ def test_rewriting_that_fails_leaves_no_second_copy_on_the_disk(
         raise OSError(errno.ENOSPC, "no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rewriting, "replace_file", full)
+        patch.setattr(rewriter, "replace_file", full)
         with pytest.raises(Unavailable, match="full"):
             ledger.redact(secret)
     assert [path.name for path in ledger.home.path.iterdir()] == ["log"]

@@ -14,7 +14,7 @@ from building import Ledger, key_named
 from erasing import SECRET, files_with
 
 from deedbook.ledger.admission import gate as gate_module
-from deedbook.ledger.admission.rewriting import finish_erasures
+from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.authority import KeyRevoked
