@@ -90,7 +90,6 @@ check: install
 	$(BIN)/python tests/published_contract.py --check
 	$(BIN)/python tests/house.py
 	$(BIN)/python tests/mutants --check
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: install
 	$(BIN)/python -m tests.bench
@@ -121,7 +120,7 @@ screenshots: install tools
 # Writes build/docs: the pages as a site that loads nothing from another host. A warning, such as a link that leads nowhere, is
 # an error.
 docs: install
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # Small faults of the core, each made in a copy of the tree: the tests that the list names must notice every one.
 mutants: install

@@ -30,7 +30,7 @@ from python_queries import python_modules
 from sql_page import sql_page
 
 from deedbook.ledger import limits
-from deedbook.ledger.errors import CODES, Exit
+from deedbook.ledger.errors import CODES, REMEDIES, Exit
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
@@ -178,7 +178,12 @@ def errors() -> dict[str, Any]:
         "description": "Error codes. A code is stable: it is never renamed and never changes its meaning.",
         "exit_codes": {exit_code.name: exit_code.value for exit_code in Exit},
         "codes": {
-            name: {"exit": code.exit.value, "recoverable": code.recoverable, "meaning": code.meaning}
+            name: {
+                "exit": code.exit.value,
+                "recoverable": code.recoverable,
+                "meaning": code.meaning,
+                "remedy": REMEDIES[name],
+            }
             for name, code in CODES.items()
         },
     }

@@ -8,11 +8,24 @@ without ``docs/``. A link to another file of the repository leads to a copy of i
 from __future__ import annotations
 
 import re
+from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from command_line import pages as command_line_pages
+from contract import (
+    errors_page,
+    events_page,
+    http_page,
+    http_types_page,
+    limits_page,
+    mcp_page,
+    rules_page,
+    settings_reference,
+)
 from markdown_it import MarkdownIt
 from mkdocs.structure.files import File, Files
+from python_names import python_nouns_page, python_page, python_queries_page
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -34,6 +47,21 @@ PAGES: Final = (
 )
 """The pages outside of docs/."""
 
+REFERENCE: Final = {
+    "python": python_page,
+    "python-nouns": python_nouns_page,
+    "python-queries": python_queries_page,
+    "http": http_page,
+    "http-types": http_types_page,
+    "mcp": mcp_page,
+    "events": events_page,
+    "rules": rules_page,
+    "errors": errors_page,
+    "limits": limits_page,
+    "settings": settings_reference,
+}
+"""The generated pages, in docs/reference/."""
+
 LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 _INDENT: Final = 4
 
@@ -50,6 +78,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             named.append(renamed)
     for path in sorted(path for pattern in PAGES for path in ROOT.glob(pattern)):
         named.append(_file(path, config))
+    generated = {name: "\n".join(lines()) + "\n" for name, lines in REFERENCE.items()}
+    for name, text in (*command_line_pages(), *generated.items()):
+        page = File.generated(config, f"docs/reference/{name}.md", content=text)
+        page.dest_uri = f"reference/{name}/index.html"
+        named.append(page)
     return named
 
 
@@ -58,7 +91,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     folder = (ROOT / page.file.src_uri).parent
 
     def link(match: re.Match[str]) -> str:
-        target = (folder / match[2]).resolve()
+        target = Path(normpath(folder / match[2]))
         if not target.is_relative_to(ROOT) or not target.exists():
             return match[0]  # MkDocs says that it leads nowhere
         name = target.relative_to(ROOT).as_posix()
