@@ -90,6 +90,36 @@ def join(
     return Joined(membership, key.public.hex(), index)
 
 
+def move(home: Home, servers: list[str]) -> Membership:
+    """Let a folder that joined find its ledger at other addresses; return its membership.
+
+    A server at each of them must admit this agent, continue the history that was read before, and name the same root.
+    Keys, spool and trusted heads stay. If we crash between the two writes, the same call continues. Raises Refused:
+    ``USAGE``: it joined no ledger; ``NOT_TRUSTED``; ``BUS_DENIED``. Corrupted: ``VERIFICATION_FAILED``,
+    ``HISTORY_CHANGED``. Unavailable: ``BUS_UNAVAILABLE``. Then nothing was changed.
+    """
+    before = read_membership(home.path)
+    if before is None:
+        message = f"{trust.quoted_path(home.path)} joined no ledger: join one with `deed join CODE`"
+        raise Refused("USAGE", message, folder=str(home.path))
+    after = msgspec.structs.replace(before, servers=servers)
+    with lock_folder(home.keys):
+        try:
+            trust.check_client(home.path, before)
+        except Refused:
+            trust.check_client(home.path, after)  # an earlier call crashed between the two writes
+        for server in servers:
+            settings = Settings(home=home.path.resolve(), server=server, agent=before.agent)
+            with RemoteClient(settings) as client:  # it verifies the history
+                root = trust.root_in(client.entry(0))
+            if root != before.root:
+                message = f"the root key of the ledger at {server} has the fingerprint {root}, not {before.root}"
+                raise Corrupted("VERIFICATION_FAILED", f"{message}: it is another ledger", root=root)
+        trust.move_client(home.path, after)
+        write_membership(home.path, after)
+    return after
+
+
 def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
     """Mark the folder as begun for this invitation. Raises Refused: ``LEDGER_EXISTS`` if it is in use."""
     mark = blake3(invitation.token, derive_key_context="deedbook 2026-11 invitation: marks a folder").hexdigest()

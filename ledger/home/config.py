@@ -22,6 +22,8 @@ from deedbook.ledger.home.location import CONFIG_FILE, read_file
 from deedbook.ledger.home.quota import Quota
 
 usual_port: Final = 4222  # NATS clients connect to it by default; `deed serve` listens on it if it is free.
+first_ports: Final = range(usual_port, usual_port + 20)
+"""The first start listens on the first of these that is free. The system gives none of them to another program."""
 
 _SERVER: Final = r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 

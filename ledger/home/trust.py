@@ -226,6 +226,15 @@ def adopt(home: Path, root: str, at: str, client: Membership | None = None) -> N
         remember(TrustedFolder(str(resolved(home)), root, client=_membership_digest(client), at=at))
 
 
+def move_client(home: Path, client: Membership) -> None:
+    """Trust other servers of the same ledger and agent in a folder; its other files stay as trusted as they are.
+
+    Raises Refused, Unavailable: as ``remember``.
+    """
+    if (record := find_record(home)) is not None:
+        remember(msgspec.structs.replace(record, client=_membership_digest(client)))
+
+
 def forget(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
     """Stop trusting a folder, which may be gone; return whether it was trusted.
 

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -96,12 +96,12 @@ class EmbeddedServer:
         self.stop()
         self.start(users)
 
-    def start(self, users: BusUsers, port: int | None = None, *, preferred: int | None = None) -> str:
+    def start(self, users: BusUsers, port: int | None = None, *, preferred: Sequence[int] = ()) -> str:
         """Start the server, also after it died, and return the URL once it admits clients.
 
-        Without a port the server uses the preferred one if it is free, else one that it chooses, and keeps it at
+        Without a port the server uses the first preferred one that is free, else one that it chooses, and keeps it at
         further starts. Raises Unavailable: ``STORE_IN_USE``: another server has the folder; ``BUS_UNAVAILABLE``, with
-        the last error of its log.
+        the ``port`` if another program uses it, else with the last error of its log.
         """
         if self.is_running:
             raise Unavailable("STORE_IN_USE", "this nats-server is already running: stop it first", pid=self.pid)
@@ -112,7 +112,8 @@ class EmbeddedServer:
                 stale.unlink(missing_ok=True)
             # Only after the lock: until then our own orphan may have used the port.
             self.port = port or self.port
-            trial_port = preferred if preferred and not self.port and self._is_free(preferred) else 0
+            self._check_free()
+            trial_port = 0 if self.port else next(filter(self._is_free, preferred), 0)
             try:
                 self._launch(users, self.port or trial_port)
             except Unavailable:
@@ -189,6 +190,11 @@ class EmbeddedServer:
 
     def _raise_in_use(self, message: str) -> None:
         raise Unavailable("STORE_IN_USE", message, folder=str(self.folder))
+
+    def _check_free(self) -> None:
+        if self.port and not self._is_free(self.port):
+            message = f"another program uses port {self.port} of {self.host}"
+            raise Unavailable("BUS_UNAVAILABLE", message, port=self.port)
 
     def _is_free(self, port: int) -> bool:
         with socket.socket() as trial:

@@ -16,7 +16,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
@@ -83,9 +83,16 @@ class Node(AsyncResource):
     client: LocalClient
 
     def __init__(
-        self, settings: Settings, *, port: int | None = None, preferred: int | None = None, timing: Timing | None = None
+        self,
+        settings: Settings,
+        *,
+        port: int | None = None,
+        preferred: Sequence[int] = (),
+        timing: Timing | None = None,
     ) -> None:
         """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet.
+
+        Without a ``port`` it listens on the first of ``preferred`` that is free.
 
         ``timing`` sets the timeouts of one of several nodes, and whether there is a lease.
         """
@@ -108,11 +115,6 @@ class Node(AsyncResource):
     def url(self) -> str:
         """The address for clients."""
         return self._server.url
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether the server listens on neither the required nor the preferred port."""
-        return self._server.port not in {self._port, self._preferred}
 
     @property
     def published(self) -> int:

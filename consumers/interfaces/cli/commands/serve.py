@@ -16,9 +16,9 @@ from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.node.node import PORT_FILE, Node
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.home import trust
-from deedbook.ledger.home.config import usual_port
+from deedbook.ledger.home.config import first_ports
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.replication.lease import Timing
 from deedbook.ledger.system.files import read_regular
@@ -30,7 +30,7 @@ port_file_max_bytes: Final = 16
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help="The port on 127.0.0.1 (default: that of the last run, else 4222, if free).",
+    help="The port on 127.0.0.1, also of later runs (default: that of the last run; at first 4222 or the next free).",
 )
 @click.option("--web", metavar="[HOST:]PORT", help="Serve programs over HTTP there (default host: 127.0.0.1).")
 @click.option("--public-log", "is_public", is_flag=True, help="With --web: serve checkpoint and tiles without a token.")
@@ -58,9 +58,21 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
     if only_follows and trust.actions_of(settings).cluster is None:
         raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
     last = last_port(Home(settings.home))
-    node = Node(settings, port=port, preferred=last or usual_port, timing=Timing(may_lead=not only_follows))
-    taken = f"port {usual_port} is taken" if last is None else f"port {last} of the last run is taken"
-    asyncio.run(_serve(app, node, web, taken, is_public=is_public))
+    node = Node(settings, port=port or last, preferred=first_ports, timing=Timing(may_lead=not only_follows))
+    try:
+        asyncio.run(_serve(app, node, web, is_public=is_public))
+    except Unavailable as error:
+        if (taken := error.details.get("port")) is None:
+            raise
+        raise Unavailable(error.code, f"{error.message}: {_moving(taken, is_last=port is None)}", port=taken) from error
+
+
+def _moving(port: int, *, is_last: bool) -> str:
+    """Return what to do if another program uses the port of the server."""
+    if not is_last:
+        return "choose another port, or leave --port out"
+    move = "`deed serve --port N`, and `deed join --address nats://HOST:N` on each machine that joined"
+    return f"invitations and joined machines name port {port}. Stop that program, or move: {move}"
 
 
 def last_port(home: Home) -> int | None:
@@ -69,19 +81,18 @@ def last_port(home: Home) -> int | None:
     return int(text) if re.fullmatch(rb"[0-9]{1,5}\n", text) and 0 < int(text) < 2**16 else None
 
 
-async def _serve(app: App, node: Node, web: str | None, taken: str, *, is_public: bool) -> None:
+async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> None:
     stop = stop_at_signals()
     node.is_stopped = stop.is_set
     async with contextlib.AsyncExitStack() as stack:
         with progress("starting", is_shown=not app.as_json):
             await stack.enter_async_context(node)
         ledger, url = node.client.ledger, node.url
-        elsewhere = f" ({taken}: choose one with --port)" if node.is_elsewhere else ""
         data, also = {"ledger": ledger, "url": url}, ""
         if web is not None:
             data["web"] = await stack.enter_async_context(_publishing(node, web, is_public=is_public))
             also = f", to be read at {data['web']}/v1"
-        app.show("serving", data, f"ledger {ledger} at {url}{elsewhere}{also}")
+        app.show("serving", data, f"ledger {ledger} at {url}{also}")
         sys.stdout.flush()
         await node.run(stop)
 

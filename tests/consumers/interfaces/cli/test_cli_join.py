@@ -9,6 +9,7 @@ import base64
 import itertools
 import json
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import inside
 import msgspec
 import pytest
-from calling import Place, call, wait_until
+from calling import Deed, Place, Serving, call, wait_until
 
 from deedbook.consumers.sdk import join as joining
 from deedbook.ledger.bus.loop_thread import Connection
@@ -298,3 +299,93 @@ def test_code_with_an_absurd_time_is_refused_in_words(tmp_path: Path, expires_ms
     error = json.loads(refused.out)["error"]
     assert (error["code"], "ask for another one" in error["message"]) == ("INVALID_FORMAT", True)
     assert not (tmp_path / "x").exists()
+
+
+@pytest.fixture
+def moved(alone: Deed, elsewhere: Shell) -> tuple[Place, Shell]:
+    """A ledger whose server has stopped after an agent joined it; its next server has another address."""
+    with Serving(alone.home, "--port", free_port()) as serving:
+        elsewhere("join", alone.data("agent", "invite", "bob")["code"])
+        elsewhere("emit", "session.started", "--stream", "session/s", "--data", "{}")
+        return serving.place, elsewhere
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    """Return the files of a folder but ``client.toml``."""
+    paths = (path for path in home.rglob("*") if path.is_file() and path.name != "client.toml")
+    return {str(path): path.read_bytes() for path in paths}
+
+
+def free_port() -> str:
+    """Return a port that no program uses."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
+
+
+def test_joined_folder_follows_its_ledger_to_another_address_and_loses_nothing(moved: tuple[Place, Shell]) -> None:
+    place, shell = moved
+    stored = shell.run("--spool", "session", "finding", "written meanwhile", DEEDBOOK_SESSION="s")
+    assert stored.code == CODES["SPOOLED"].exit
+    kept = files_of(shell.home)
+    with Serving(place.home, "--port", free_port()) as serving:
+        url = serving.place.server
+        assert url != place.server
+        shell.refuses("BUS_UNAVAILABLE", "next")
+        assert shell("join", "--address", url)["servers"] == [url]
+        assert files_of(shell.home) == kept
+        assert shell("next") is not None
+        shell("session", "finding", "written later", DEEDBOOK_SESSION="s")
+        findings = inside.deed("--home", place.home, "log", "--kind", "finding.logged", "--json").out
+        assert [text in findings for text in ("written meanwhile", "written later")] == [True, True]
+
+
+def test_address_of_another_ledger_or_of_no_server_is_not_stored(
+    moved: tuple[Place, Shell], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, shell = moved
+    before = (shell.home / "client.toml").read_bytes()
+    other = Deed(capsys, Place(tmp_path / "other"))
+    other("init", "--unprotected")
+    other("agent", "add", "bob")
+    shell.refuses("BUS_UNAVAILABLE", "join", "--address", f"nats://127.0.0.1:{free_port()}")
+    with Serving(other.home, "--port", free_port()) as stranger:
+        shell.refuses("BUS_DENIED", "join", "--address", stranger.place.server)
+        # Also if that server admits the agent's key.
+        bob = next((shell.home / "keys").glob("*.nkey"))
+        bob.replace(shell.home / "keys" / "kept")
+        bob.write_bytes((other.home / "keys" / bob.name).read_bytes())
+        bob.chmod(0o600)
+        error = shell.run("join", "--address", stranger.place.server)
+        assert error.code != 0
+        (shell.home / "keys" / "kept").replace(bob)
+    shell.refuses("INVALID_FIELD", "join", "--address", "ledger.example")
+    shell.refuses("USAGE", "join")
+    shell.refuses("USAGE", "join", "deedbook-invite:x", "--address", "nats://h")
+    Shell(tmp_path / "empty").refuses("USAGE", "join", "--address", "nats://h")
+    assert (shell.home / "client.toml").read_bytes() == before
+    with Serving(place.home):
+        assert shell.run("next").code == 0
+
+
+def test_move_that_was_killed_between_its_two_writes_goes_on(
+    moved: tuple[Place, Shell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, shell = moved
+
+    def killed(*_arguments: object) -> None:
+        raise SystemExit(9)
+
+    with Serving(place.home, "--port", free_port()) as serving:
+        with monkeypatch.context() as patched:
+            patched.setattr(joining, "write_membership", killed)
+            shell.run("join", "--address", serving.place.server)
+        shell("join", "--address", serving.place.server)
+        assert shell.run("next").code == 0
+
+
+def test_changed_client_file_is_not_trusted_by_a_move(moved: tuple[Place, Shell]) -> None:
+    place, shell = moved
+    file = shell.home / "client.toml"
+    file.write_bytes(file.read_bytes().replace(b"127.0.0.1", b"127.0.0.9"))
+    with Serving(place.home, "--port", free_port()) as serving:
+        shell.refuses("NOT_TRUSTED", "join", "--address", serving.place.server)

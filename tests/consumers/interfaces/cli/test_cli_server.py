@@ -20,6 +20,7 @@ from calling import Deed, Place, Running, Serving, call, wait_until
 
 from deedbook.consumers.interfaces.cli.commands.agents import may_be_taken
 from deedbook.consumers.interfaces.cli.commands.serve import last_port
+from deedbook.ledger.home.config import first_ports
 from deedbook.ledger.home.home import Home
 
 
@@ -261,7 +262,7 @@ def test_watch_refuses_what_it_cannot_do(alone: Deed) -> None:
     alone.refuses("USAGE", "watch", "--as", "a")
 
 
-def test_server_takes_the_port_of_its_last_run_and_says_when_it_cannot(home: Path) -> None:
+def test_server_keeps_the_port_of_its_last_run_and_says_when_it_cannot(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with Serving(home, "--port", str(port)) as serving:
@@ -273,11 +274,25 @@ def test_server_takes_the_port_of_its_last_run_and_says_when_it_cannot(home: Pat
         assert "The system chose that port" not in named.err
     with Serving(home) as again:
         assert again.document["data"]["url"] == f"nats://127.0.0.1:{port}"
-    with (
-        socket.create_server(("127.0.0.1", port)),
-        Running("--home", home, "serve") as elsewhere,
-    ):
-        assert f"(port {port} of the last run is taken: choose one with --port)" in elsewhere.line()
+    with socket.create_server(("127.0.0.1", port)):
+        refused = call("--home", home, "serve")
+        assert refused.code == 7
+        assert f"another program uses port {port} of 127.0.0.1" in refused.err
+        assert "deed join --address nats://HOST:N" in refused.err
+        assert "leave --port out" in call("--home", home, "serve", "--port", str(port)).err
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        other = free.getsockname()[1]
+    for arguments in (["--port", str(other)], []):
+        with Serving(home, *arguments) as moved:
+            assert moved.document["data"]["url"] == f"nats://127.0.0.1:{other}"
+
+
+def test_first_start_listens_on_a_port_that_the_system_gives_nobody_and_keeps_it(home: Path) -> None:
+    with Serving(home) as serving:
+        url = serving.document["data"]["url"]
+    assert int(url.rpartition(":")[2]) in first_ports
+    with Serving(home) as again:
+        assert again.document["data"]["url"] == url
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "0\n", "65536\n", "-1\n", "4222"])
