@@ -44,7 +44,7 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
 
 def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
     for option in command.get_params(context):
-        if isinstance(option, click.Option) and option.name != "help":
+        if isinstance(option, click.Option) and "--help" not in option.opts:
             record = option.get_help_record(context)
             if record is not None:
                 yield code(record[0]), plain(record[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ def plain(text: str) -> str:
     """Return a text of a docstring or schema as one line in which only its code is Markdown."""
     parts = " ".join(text.replace("``", "`").split()).split("`")
     for at in range(0, len(parts), 2):  # outside of code
-        for sign in "\\<>*_[]":
-            parts[at] = parts[at].replace(sign, f"\\{sign}")
+        parts[at] = re.sub(r"[\\*_\[\]]", r"\\\g<0>", parts[at]).replace("<", "&lt;").replace(">", "&gt;")
     return "`".join(parts)
 
 
