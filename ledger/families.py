@@ -38,7 +38,19 @@ FORMAT: Final = 1
 """The format of ``Family``. A package states the one that it was written for."""
 CORE_NAMES: Final = frozenset(
     {
-        *("agent", "agents", "assessment", "blob", "briefs", "catalog", "checkpoint_key", "dead_end", "decision"),
+        *(
+            "agent",
+            "agents",
+            "assessment",
+            "kind",
+            "kinds",
+            "blob",
+            "briefs",
+            "catalog",
+            "checkpoint_key",
+            "dead_end",
+            "decision",
+        ),
         *(
             "decisions",
             "entry",

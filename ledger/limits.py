@@ -23,6 +23,21 @@ clock_forward_max_ms: Final = 30 * 86_400_000  # From one entry to the next; fur
 batch_events_max: Final = 256
 batch_size_max_bytes: Final = 900 * 1024
 
+# Declared kinds: their number in a ledger, their names and schemas.
+kinds_declared_max: Final = 256
+kind_name_max_chars: Final = 100
+kind_schema_max_bytes: Final = 16 * 1024  # In canonical form.
+kind_depth_max: Final = 4  # Objects and lists, the whole schema included.
+kind_properties_max: Final = 128  # In the whole schema.
+kind_choices_max: Final = 64
+kind_choice_max_chars: Final = 200
+kind_items_max: Final = 1_000
+kind_text_max_chars: Final = 40_000
+kind_title_max_chars: Final = 200
+kind_description_max_chars: Final = 2_000
+# A sealed reference has at most so many characters.
+sealable_text_min_chars: Final = 200
+
 # Reserved by authors, who do not know yet how large the fields around ``data`` will be: stream, causes, names, times,
 # salt.
 envelope_reserve_bytes: Final = 3 * 1024

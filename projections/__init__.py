@@ -6,5 +6,5 @@
 '2026-02-12-reactive-phase-2a is not ready: it waits for the approval of alex.'
 >>> from deedbook.projections.views.registry import VIEWS
 >>> [view.name for view in VIEWS][:5]
-['catalog', 'agents', 'redactions', 'reasoning', 'briefs']
+['catalog', 'agents', 'redactions', 'kinds', 'reasoning']
 """

@@ -23,7 +23,7 @@ _PARAMETERS: Final = {
     "ledger": "The ledger's id, 32 hex digits.",
     "agent": "The registered name of the agent that asks; the server lets only that agent publish there.",
     "verb": "What is asked for: see the table of verbs in README.md.",
-    "kind": "The kind of the event: two words joined by a dot, so two tokens of the subject.",
+    "kind": "The kind of the event, as two tokens of the subject: `x.a.b` is written `x.a-b`.",
     "token": "22 characters of base64url: the first 16 bytes of BLAKE3 over the stream's name.",
 }
 

@@ -83,7 +83,7 @@ class Forge(Actors):
 
     def store(self, body: bytes, key: bytes, sig: bytes, place: tuple[int, int] = (0, 1), **changes: Any) -> None:
         """Append one entry, with ``changes`` to its fields."""
-        stream, kind = (body.split(b'"%b":"' % name)[1].split(b'"')[0].decode() for name in (b"stream", b"kind"))
+        stream, kind = (body.split(b'"%b":"' % name)[-1].split(b'"')[0].decode() for name in (b"stream", b"kind"))
         self.streams[stream] += 1
         self.authority += kind in AUTHORITY_KINDS
         fields = {

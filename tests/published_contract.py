@@ -56,6 +56,18 @@ _FORMAT_LIMITS: Final = {
     "batch_size_max_bytes": ("bytes", "The bodies of one submission together."),
     "body_size_max_bytes": ("bytes", "A body; what is larger goes into a blob."),
     "remnant_size_max_bytes": ("bytes", "The rest of an erased body, with its id."),
+    "kinds_declared_max": ("kinds", "The declared kinds of a ledger."),
+    "kind_name_max_chars": ("characters", "The name of a declared kind, and the type of its streams."),
+    "kind_schema_max_bytes": ("bytes", "The schema of a declared kind, in canonical form."),
+    "kind_depth_max": ("levels", "Objects and lists in such a schema, the schema itself included."),
+    "kind_properties_max": ("properties", "All properties of such a schema together."),
+    "kind_choices_max": ("values", "The values of enum."),
+    "kind_choice_max_chars": ("characters", "A text in enum or const."),
+    "kind_items_max": ("items", "The largest maxItems."),
+    "kind_text_max_chars": ("characters", "The largest maxLength."),
+    "kind_title_max_chars": ("characters", "A title of a kind or of a part of its schema."),
+    "kind_description_max_chars": ("characters", "A description of a kind or of a part of its schema."),
+    "sealable_text_min_chars": ("characters", "The smallest maxLength of a text that may be sealed."),
 }
 _NODE_LIMITS: Final = {
     "request_size_max_bytes": ("bytes", "A submission on the bus, its framing included."),

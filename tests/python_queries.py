@@ -217,7 +217,9 @@ def kind_names() -> str:
 
 from typing import Literal, TypeAlias
 
-KindName: TypeAlias = Literal[{names}]
+from deedbook.consumers.sdk.declared import OwnKind
+
+KindName: TypeAlias = OwnKind | Literal[{names}]
 ''')
 
 

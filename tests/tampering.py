@@ -92,8 +92,8 @@ def append_behind_the_gate(ledger: Ledger, *entries: bytes) -> int:
         )
         for data in entries:
             entry = decode_entry(data)
-            stream = entry.body.split(b'"stream":"')[1].split(b'"')[0].decode()
-            pending.authority_version += entry.body.split(b'"kind":"')[1].split(b'"')[0].decode() in AUTHORITY_KINDS
+            stream = entry.body.split(b'"stream":"')[-1].split(b'"')[0].decode()
+            pending.authority_version += entry.body.split(b'"kind":"')[-1].split(b'"')[0].decode() in AUTHORITY_KINDS
             versions[stream] += 1
             number = len(snapshot.stream_indexes(stream)) + versions[stream]
             pending.entries.append(changed(data, stream_version=number, authority_version=pending.authority_version))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import tot_story
 from building import Ledger
+from event_examples import published
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events import decision, question, reasoning, review, session, snapshot
 from deedbook.ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
+from deedbook.ledger.events.declared import KindDeclared
 from deedbook.projections.reasoning.graph import GraphState, apply_event, ref_of
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "handoffs.why": {"id": "b"},
     "handoffs.versions": {"id": "b"},
     "handoffs.unread": {"agent": "bob"},
+    "kinds.show": {"id": "x.deploy.finished"},
     "questions.show": {"id": "q1"},
     "reasoning.existing": {"ids": ["r1"]},
     "reasoning.fetch": {"id": "r1"},
@@ -185,8 +189,17 @@ class ViewLedger(Ledger):
         }
         return self.emit(by, f"session/{name}", session.ReportGenerated(**(made | fields)))
 
+    def publish_own(self, *data: dict[str, Any]) -> None:
+        """Declare the kind of the published example, unless it is declared, and publish events of it."""
+        declared = msgspec.convert(published("kind.declared"), KindDeclared)
+        self.emit("root", f"kind/{declared.name}", declared, idem="declared")
+        for number, fields in enumerate(data):
+            self.submit(self.sign("bob", Draft(kind=declared.name, stream=f"{declared.stream}/{number}", data=fields)))
+
     def fill(self) -> None:
         """Append some of everything: handoffs, a checked graph, a session, a snapshot, a review, a decision, a tree."""
+        fields: dict[str, Any] = {"service": "zebra\u202e <b>api</b>", "version": 7, "hosts": ["a", "b"]}
+        self.publish_own(fields, fields | {"outcome": "rolled back", "notes": "The zebra fell ill"})
         self.finish("a", verify=True)
         self.approve("b", self.hand_over("b", depends_on=["a"], tasks=["one", "two"], criteria=["green"]))
         self.hand_over("c", depends_on=["b"])

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from deedbook.consumers.sdk.declared import OwnEvent, only_kind_on, plain_values
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.declared import is_own
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.client import Ask
     from deedbook.ledger.events.fields import EventData
 
 
@@ -87,20 +90,23 @@ def drafts_of(
     corr: str | None,
     expect: int | None,
     idem: str | None,
+    ask: Ask,
 ) -> list[Draft]:
     """Return the drafts of one call of ``publish``. Raises Refused: ``USAGE``; ``UNKNOWN_KIND``."""
     if not data:
         raise Refused("USAGE", "there is nothing to publish: pass at least one event")
     if not kind and any(isinstance(item, dict) for item in data):
-        raise Refused("USAGE", 'data in a dict needs a kind: publish(stream, {…}, kind="handoff.logged")')
+        if not is_own(stream):
+            raise Refused("USAGE", 'data in a dict needs a kind: publish(stream, {…}, kind="handoff.logged")')
+        kind = only_kind_on(ask, stream)
     if kind:
         check_kinds((kind,))
     # The events of one call are committed together, so only the first carries the expected version and the key.
     return [
         Draft(
             stream=stream,
-            data=item,
-            kind=kind,
+            data=plain_values(item) if isinstance(item, OwnEvent) or is_own(kind) else item,
+            kind=item.kind if isinstance(item, OwnEvent) else kind,
             causes=list(causes),
             corr=corr,
             expect=expect if number == 0 else None,

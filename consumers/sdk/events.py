@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.declared import plain_data
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry
 
 
 def describe(event: Event) -> dict[str, Any]:
     """Return an event as plain values."""
-    described: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
+    described: dict[str, Any] = msgspec.to_builtins(replace(event, data=plain_data(event.data)), str_keys=True)
     for name, value in (("allow_secret", event.allow_secret), ("erased", event.erased)):
         if not value:  # a field of few events
             del described[name]

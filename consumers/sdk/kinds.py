@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from deedbook.consumers.sdk.declared import OwnEvent
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KIND_OF, KINDS
+from deedbook.ledger.format.forms import OWN_KIND_PATTERN
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData
+
+_is_own_kind: Final = re.compile(OWN_KIND_PATTERN).match
 
 
 def kinds_of(kinds: Sequence[str | type[EventData]]) -> tuple[str, ...]:
@@ -20,15 +25,20 @@ def kinds_of(kinds: Sequence[str | type[EventData]]) -> tuple[str, ...]:
 
 
 def _kind_of(data: type[EventData]) -> str:
+    if issubclass(data, OwnEvent):
+        return data.kind
     if (kind := KIND_OF.get(data)) is not None:
         return kind
     raise Refused("UNKNOWN_KIND", f"{data.__qualname__} is not the class of any kind's data", near=[])
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a kind that does not exist, and name similar kinds or all. Raises Refused: ``UNKNOWN_KIND``."""
+    """Refuse a kind that does not exist, and name similar kinds or all. Raises Refused: ``UNKNOWN_KIND``.
+
+    A declared kind need only have the form of its name: it may be declared later.
+    """
     for kind in kinds:
-        if kind not in KINDS:
+        if kind not in KINDS and _is_own_kind(kind) is None:
             alike = near(kind, KINDS)
             listed = "" if alike else f". The kinds are: {', '.join(sorted(KINDS))}"
             message = f"there is no kind {kind!r}{did_you_mean(alike)}{listed}"

@@ -20,6 +20,7 @@ import msgspec
 
 from deedbook.consumers.sdk.batch import collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
+from deedbook.consumers.sdk.declared import as_types, own_types
 from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
@@ -170,14 +171,17 @@ class OpenLedger(LedgerBase, Resource):
     ) -> list[Accepted]:
         """Sign and append events of one stream, all or none; return their positions once they are on disk.
 
-        ``data`` are events of ``ledger.events``, or plain values with their ``kind``. ``causes`` are the ids of the
-        events that these follow from. ``corr`` is a label that the events of one task share. ``expect`` is the version
-        that you expect of the stream. ``idem`` is a key: a repeated call with the same key returns the first answer.
-        Inside ``batch()`` the answer is empty; after the block the batch's ``accepted`` has it. Raises Refused: the
-        ledger did not admit it; ``KEY_LOCKED`` if the agent's key cannot be opened. Unavailable: see ``Client.submit``.
+        ``data`` are events of ``ledger.events`` or of your own (``OwnEvent``), or plain values with their ``kind``. On
+        a stream ``x.TYPE/ID`` the kind may be left out if only one declared kind is on such streams. ``causes`` are the
+        ids of the events that these follow from. ``corr`` is a label that the events of one task share. ``expect`` is
+        the version that you expect of the stream. ``idem`` is a key: a repeated call with the same key returns the
+        first answer. Inside ``batch()`` the answer is empty; after the block the batch's ``accepted`` has it. Raises
+        Refused: the ledger did not admit it; ``KEY_LOCKED`` if the agent's key cannot be opened. Unavailable: see
+        ``Client.submit``.
         """
         client = self.client
-        drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
+        view = partial(ask, client)
+        drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem, ask=view)
         batch = present_batch(self)
         if batch is None:
             return self._author(client, None).emit(*drafts)
@@ -208,10 +212,12 @@ class OpenLedger(LedgerBase, Resource):
     def events(self, *kinds: Any, stream: str | None = None, after: int = -1) -> Iterator[Event[Any]]:
         """Yield the events of ``kinds`` (default: all) that are in the log now, after the index ``after``.
 
-        A kind is named by its name (``"handoff.completed"``) or by the class of its data (``HandoffCompleted``).
+        A kind is named by its name (``"handoff.completed"``) or by the class of its data (``HandoffCompleted``, or an
+        ``OwnEvent``).
         """
+        types = own_types(kinds)
         for index, data in entries_now(self.client, after + 1, kinds=kinds_of(kinds), stream=stream):
-            yield read_event(index, data)
+            yield as_types(read_event(index, data), types)
 
     @overload
     def follow(self, *kinds: KindName, stream: str | None = None, after: int | None = None) -> Iterator[Event[Any]]: ...
@@ -226,12 +232,12 @@ class OpenLedger(LedgerBase, Resource):
 
         Kinds are named as for ``events``.
         """
-        names = kinds_of(kinds)
+        names, types = kinds_of(kinds), own_types(kinds)
         start = self.client.head().size if after is None else after + 1
         try:
             for item in follow(self.client, start, kinds=names, stream=stream, stop=self._stop):
                 if not isinstance(item, int):
-                    yield item
+                    yield as_types(item, types)
         except (Refused, Unavailable):
             if self._client is not None:  # else another thread closed the ledger during the read: a stop, too
                 raise

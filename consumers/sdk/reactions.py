@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
+from deedbook.consumers.sdk.declared import as_types, own_types
 from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.ledger import OpenLedger
 from deedbook.consumers.sdk.reactor import Handlers, Reactor
@@ -59,7 +61,8 @@ class Subscriber:
         names = kinds_of(kinds)
         if self._handlers is None:
             self._handlers = Handlers(awaits=self._awaits)
-        return self._handlers.on(*names, where=where)
+        types = own_types(kinds)
+        return self._handlers.on(*names, where=where, read=partial(as_types, types=types) if types else None)
 
     def _subscriptions(self, folder: Path, name: str, store: Path | str | None) -> SubscriptionStore:
         """Return the store of a subscription; by default it is a file in ``folder``, that of the ledger."""

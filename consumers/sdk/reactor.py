@@ -31,6 +31,7 @@ from deedbook.ledger.trust.history import HeadHistory, answer_questions
 Effect = Callable[[Event, Any], Any]
 EffectT = TypeVar("EffectT", bound=Effect)
 Where = Callable[[Event], bool]
+Read = Callable[[Event], Event]
 
 log = structlog.get_logger("deedbook.reactor")
 
@@ -38,6 +39,13 @@ attempts_max: Final = 5
 retry_wait_first_s: Final = 0.2
 retry_wait_max_s: Final = 30.0
 server_wait_s: Final = 1.0
+
+
+def _reading(effect: Effect, where: Where | None, read: Read | None) -> tuple[Effect, Where | None]:
+    """Return functions that get what ``read`` makes of an event; those that were given without ``read``."""
+    if read is None:
+        return effect, where
+    return lambda event, db: effect(read(event), db), None if where is None else lambda event: where(read(event))
 
 
 class Handlers:
@@ -54,12 +62,15 @@ class Handlers:
             return []
         return sorted({kind for kinds, _, _ in self._handlers for kind in kinds})
 
-    def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
-        """Register a function for events of ``kinds`` (default: all) for which ``where`` is true; they run in order."""
+    def on(self, *kinds: str, where: Where | None = None, read: Read | None = None) -> Callable[[EffectT], EffectT]:
+        """Register a function for events of ``kinds`` (default: all) for which ``where`` is true; they run in order.
+
+        The function and ``where`` get what ``read`` makes of the event.
+        """
 
         def register(effect: EffectT) -> EffectT:
             self._check(effect)
-            self._handlers.append((frozenset(kinds), effect, where))
+            self._handlers.append((frozenset(kinds), *_reading(effect, where, read)))
             return effect
 
         return register

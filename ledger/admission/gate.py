@@ -30,6 +30,7 @@ from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailabl
 from deedbook.ledger.events.authority import EntryRedacted, Redaction, TermStarted
 from deedbook.ledger.events.blob import blobs_of, sealed_in
 from deedbook.ledger.events.body import Event, make_event
+from deedbook.ledger.events.declared import KindDeclared
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended
 from deedbook.ledger.events.remnant import digest_of, read_stored
@@ -39,6 +40,7 @@ from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle import redaction
 from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.declared import KindRecord, record_of
 from deedbook.ledger.lifecycle.machine import StateMachine, Transition
 from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord
 from deedbook.ledger.lifecycle.subject import sealed_too_late
@@ -83,9 +85,11 @@ class RecordVerifier:
                     raise _differs("the term")
             case b"a" | b"k" | b"v" if record is not None:
                 record = self._check_agent(snapshot, key, record)
-            case b"r" if record is not None:
-                if record != _redaction_of(snapshot, int.from_bytes(key[1:], "big")):
-                    raise _differs("a redaction")
+            case b"r" | b"y" if record is not None:
+                is_redaction = key[:1] == b"r"
+                proven = _redaction_of(snapshot, key) if is_redaction else _declared_kind(snapshot, key)
+                if record != proven:
+                    raise _differs("a redaction" if is_redaction else "a declared kind")
             case b"i" if record is not None:
                 _check_idempotency(snapshot, key, record.index, record.digest)
             case _:  # an open set: records not derived from one stream, and missing ones, which grant nothing
@@ -138,8 +142,14 @@ class RecordVerifier:
         return proven
 
 
-def _redaction_of(snapshot: Snapshot, index: int) -> RedactionRecord | None:
+def _declared_kind(snapshot: Snapshot, key: bytes) -> KindRecord | None:
+    events = (event for event in _events(snapshot, f"kind/{key[1:].decode()}") if isinstance(event.data, KindDeclared))
+    return next((record_of(event) for event in events), None)
+
+
+def _redaction_of(snapshot: Snapshot, key: bytes) -> RedactionRecord | None:
     record: RedactionRecord | None = None
+    index = int.from_bytes(key[1:], "big")
     if index < snapshot.size and is_remnant(body := decode_entry(snapshot.entry(index)).body):
         is_of_authority = head_of(body).kind in AUTHORITY_KINDS
         found = FoundRemnant(Erasure(read_remnant(body).redacted, digest_of(body)), is_of_authority)

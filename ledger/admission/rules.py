@@ -10,11 +10,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from deedbook.ledger.admission.authority import OF_KIND, Rule
+from deedbook.ledger.admission import authority, declared
+from deedbook.ledger.admission.authority import Rule
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import CORE_KINDS, families_cached_max, family_of
 from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.declared import is_own
 from deedbook.ledger.families import Family, load
 from deedbook.ledger.lifecycle import (
     decision,
@@ -89,6 +91,8 @@ _OF_STREAM: Final[dict[str, Rule]] = {
     **{family: _by_machine(machine) for family, machine in MACHINES.items()},
     "handoff": _handoff,
 }
+OF_KIND: Final = {**authority.OF_KIND, **declared.OF_KIND}
+"""The rules of the kinds of authority."""
 _OF_CORE: Final[dict[str, Rule]] = {
     name: rule
     for name, kind in CORE_KINDS.items()
@@ -97,10 +101,12 @@ _OF_CORE: Final[dict[str, Rule]] = {
 
 
 def rule_of(kind: str) -> Rule | None:
-    """Return the rule that decides events of a kind, of the core or of a family; None if there is none.
+    """Return the rule that decides events of a kind: a declared one, one of the core or of a family; None without one.
 
     Raises Refused: ``FAMILY_UNUSABLE``.
     """
+    if is_own(kind):
+        return declared.published
     return _OF_CORE.get(kind) or _of_family(kind.partition(".")[0])
 
 

@@ -30,7 +30,7 @@ from deedbook.ledger.events.remnant import is_kind_erasable, text_fields, types_
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.lifecycle.rules import FAMILIES, read_rules
 
-PARTS: Final = ("proofs", "form", "authority", "rules", "page", "members", "receipt", "audit")
+PARTS: Final = ("proofs", "declared", "form", "authority", "rules", "page", "members", "receipt", "audit")
 _FOR_READERS: Final = frozenset({"title", "description"})
 _INSTALL: Final = 'sys.exit(f"{error}: this program needs two packages: python -m pip install blake3 pynacl")'
 

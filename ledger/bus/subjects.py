@@ -13,6 +13,7 @@ from typing import Final
 from blake3 import blake3
 
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.forms import OWN_KIND_PATTERN
 
 # The inbox prefix of nodes. An agent of the same name is in another account, so the two never collide.
 INBOX_OF_NODES: Final = "_INBOX_node"
@@ -39,6 +40,10 @@ def _agent(agent: str) -> str:
 
 
 def _kind(kind: str) -> str:
+    """Return the two tokens of a kind. Of a declared one, the words after ``x`` are one token, joined by hyphens."""
+    first, _, rest = kind.partition(".")
+    if re.fullmatch(OWN_KIND_PATTERN, kind) is not None:
+        return f"{first}.{rest.replace('.', '-')}"
     return _checked(_KIND, "a kind (two words joined by a dot)", kind)
 
 

@@ -58,6 +58,8 @@ class Kind(msgspec.Struct, frozen=True):
         """The type of the ID in the stream's name; None if the name has no ID."""
         if self.stream == "handoff":  # its id is a file name, and other handoffs depend on it by that id
             return _load(f"{__name__}.handoff", "HandoffId")
+        if self.stream == "kind":
+            return _load(f"{__name__}.declared", "OwnKind")
         if self.stream == "subject":
             return _load(f"{__name__}.subject", "SubjectName")
         return None if self.stream == "ledger" else str  # there is one stream ``ledger``
@@ -95,6 +97,7 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
         },
     ),
     ("authority", "ledger", {"checkpoint_key.rotated": "CheckpointKeyRotated"}),
+    ("declared", "kind", {"kind.declared": "KindDeclared"}),
     ("blob", "blob", {"blob.stored": "BlobStored"}),
     (
         "session",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from deedbook.ledger.events.declared import DeclaredData, texts_in
 from deedbook.ledger.events.fields import BlobId, EventData
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffCompleted, HandoffCreated, ReceiverNotes
 from deedbook.ledger.events.imported import RecordImported
@@ -80,8 +81,11 @@ def blobs_of(data: EventData, raw: bytes | None = None) -> list[str]:
 
 def sealed_in(data: EventData) -> list[SealedReference]:
     """Return the sealed references among the texts of an event, the first of each blob."""
-    paths = SEALABLE_FIELDS.get(type(data), ())
-    references = [read_reference(text) for path in paths for text in _texts_at(data, path)]
+    if isinstance(data, DeclaredData):  # only the log knows its schema, so every text may be a reference
+        texts = [*texts_in(data.fields)]
+    else:
+        texts = [text for path in SEALABLE_FIELDS.get(type(data), ()) for text in _texts_at(data, path)]
+    references = [read_reference(text) for text in texts]
     return list({reference.ref: reference for reference in references[::-1] if reference is not None}.values())[::-1]
 
 

@@ -7,6 +7,7 @@ in strict JSON.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal
@@ -15,6 +16,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near, refuse_name
 from deedbook.ledger.events import KINDS, family_missing
+from deedbook.ledger.events.declared import DeclaredData, KindDeclared, check_schema, is_own
 from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time, UnreadData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.families import is_of_package
@@ -28,8 +30,8 @@ from deedbook.ledger.format.codec import (
     msgpack_decoder,
     schema_error,
 )
-from deedbook.ledger.format.forms import SALT_PATTERN, STREAM_PATTERN
-from deedbook.ledger.limits import causes_max, stream_name_max_bytes
+from deedbook.ledger.format.forms import OWN_KIND_PATTERN, OWN_STREAM_PATTERN, SALT_PATTERN, STREAM_PATTERN
+from deedbook.ledger.limits import causes_max, kind_name_max_chars, stream_name_max_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -200,7 +202,7 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
         body = _any_body.decode(text)
         kind = KINDS.get(body.kind)
         root = "$.data"
-        data = None if kind is None else _data_decoder(kind.data).decode(body.data)
+        data = _decode_own(body) if kind is None else _data_decoder(kind.data).decode(body.data)
     except UNREADABLE as error:
         check_encodable(text)  # the more basic fault is the one to report
         raise schema_error(error, root) from error
@@ -208,12 +210,13 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
     if data is None:
         if is_of_package(body.kind, body.stream):
             raise family_missing(body.stream.partition("/")[0])
-        alike = near(body.kind, KINDS)
-        raise Refused("UNKNOWN_KIND", f"there is no event kind {body.kind!r}{did_you_mean(alike)}", kind=body.kind)
+        raise unknown_kind(body.kind, KINDS)
     of = body.kind
     if isinstance(data, RecordImported):
         read_mapped(data)
         of = data.mapped_kind or of
+    elif isinstance(data, KindDeclared):
+        check_schema(data.schema)
     _check_stream_name(body.kind, of, body.stream)
     _check_day(body.at)
     return body, data
@@ -237,6 +240,27 @@ def decode_unread(text: bytes) -> tuple[Body, UnreadData]:
     return body, UnreadData()
 
 
+def unknown_kind(kind: str, known: Iterable[str]) -> Refused:
+    """Return the refusal of a kind that is not one of the ``known`` ones."""
+    alike = near(kind, known)
+    return Refused("UNKNOWN_KIND", f"there is no event kind {kind!r}{did_you_mean(alike)}", kind=kind)
+
+
+_object: Final = json_decoder(dict[str, Any])
+_is_own_kind: Final = re.compile(OWN_KIND_PATTERN).match
+_is_own_stream: Final = re.compile(OWN_STREAM_PATTERN).match
+
+
+def _decode_own(body: Body) -> DeclaredData | None:
+    """Return the data of an event of a declared kind; None if no kind can have this name.
+
+    Whether the kind is declared, and its data fits, depends on the log: the rule decides (``admission.declared``).
+    """
+    if _is_own_kind(body.kind) is None or len(body.kind) > kind_name_max_chars:
+        return None
+    return DeclaredData(fields=_object.decode(body.data))
+
+
 @cache
 def _data_decoder(data: type[EventData]) -> msgspec.json.Decoder[EventData]:
     return json_decoder(data)
@@ -247,6 +271,10 @@ def _check_stream_name(kind: str, of: str, stream: str) -> None:
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
     family, _, name = stream.partition("/")
+    if is_own(of):
+        if _is_own_stream(family) is None or not name:
+            raise Refused("INVALID_FIELD", f"{kind} must be on a stream x.TYPE/ID, at $.stream", path="$.stream")
+        return
     expected = KINDS[of]
     id_type = expected.id_type
     if family != expected.stream or bool(name) == (id_type is None):

@@ -8,7 +8,9 @@ into an author's mouth.
 
 Nothing that confirms an erasure may rest on the erased entry itself. Otherwise somebody with a copy of a log could put
 a remnant that names their own key as the root key in the place of any entry, and confirm it with this key. Therefore
-nobody erases the events on which readers base the keys of root and of checkpoints, and history resets.
+nobody erases the events on which readers base the keys of root and of checkpoints, and history resets. Nobody erases
+the declaration of a kind, because the events of that kind are checked by it. Of an event of a declared kind no field
+stays, because only the state of the log says which of its texts are fixed words.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from msgspec import inspect
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import CheckpointKeyRotated, HistoryReset, KeyRotated
 from deedbook.ledger.events.body import Body, decode_body, decode_unread
+from deedbook.ledger.events.declared import DeclaredData, KindDeclared
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.handoff import HandoffContent
 from deedbook.ledger.events.imported import RecordImported, mapped_types
@@ -52,7 +55,8 @@ These names mean the same in all types; a type keeps others by its ``kept_texts`
 """
 LACKS_FAMILY: Final = frozenset({"FAMILY_MISSING", "FAMILY_UNUSABLE"})
 """The codes of an event whose family has no usable package here."""
-_NEVER_ERASED: Final = (CheckpointKeyRotated, HistoryReset)
+_PROOFS: Final = f"proofs of the keys of {ROOT} and of checkpoints rest on"
+_NEVER_ERASED: Final = (CheckpointKeyRotated, HistoryReset, KindDeclared)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -97,7 +101,8 @@ def remnant_of(entry: Entry, version: str | None) -> bytes:
     """
     body, data = decode_body(entry.body)
     if has_texts(type(data)) and not _is_erasable(data):
-        message = f"this {body.kind} cannot be erased: proofs of the keys of {ROOT} and of checkpoints rest on it"
+        rest = "the events of its kind are checked by" if isinstance(data, KindDeclared) else _PROOFS
+        message = f"this {body.kind} cannot be erased: {rest} it"
         raise Refused("TRANSITION_NOT_ALLOWED", message, kind=body.kind)
     plain, short = encode_sorted(_plain(entry.body) | {"salt": _NO_SALT}), b""
     for mark in (ERASED, _SHORT):
@@ -181,6 +186,8 @@ def _number(digits: str) -> msgspec.Raw:
 def _erased_body(raw: bytes, data: EventData, mark: str) -> bytes:
     plain = _plain(raw)
     sent = plain["data"]
+    if isinstance(data, DeclaredData):
+        return encode_sorted(plain | {"salt": _NO_SALT, "data": {}})
     erased = _erase_struct(sent, type(data), mark)
     if isinstance(data, RecordImported) and data.mapped_kind is not None:
         for name, form in zip(("mapped", "claims"), mapped_types(data.mapped_kind), strict=True):

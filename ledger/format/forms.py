@@ -66,7 +66,12 @@ LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
 ID: Final = rf"[^\- {NOT_IN_IDS}](?: ?[^ {NOT_IN_IDS}])*"
 STATEMENT_PATTERN: Final = rf"[^ {BREAKS}{_UNSEEN}\t\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]"
 STORE_PATTERN: Final = r"^postgres(ql)?://(?![^/?#]*:[^/?#]*@)(?!.*[?&](ssl)?password=)[!-~]+\Z"
-STREAM_PATTERN: Final = rf"^[a-z]+(/{OF_ONE_SCRIPT}{ID})?\Z"
+# The parts of the names of declared kinds and of their streams' types, after ``x``.
+_OWN_PART: Final = r"\.[a-z][a-z0-9_]{0,31}"
+OWN_KIND_PATTERN: Final = rf"^x({_OWN_PART}){{2,5}}\Z"
+OWN_STREAM_PATTERN: Final = rf"^x({_OWN_PART}){{1,4}}\Z"
+PROPERTY_PATTERN: Final = r"^[A-Za-z][A-Za-z0-9_]{0,63}\Z"
+STREAM_PATTERN: Final = rf"^([a-z]+|x({_OWN_PART}){{1,4}})(/{OF_ONE_SCRIPT}{ID})?\Z"
 ID_PATTERN: Final = rf"^(?:{OF_ONE_SCRIPT}{ID})?\Z"
 FILE_ID_PATTERN: Final = rf"^{OF_ONE_SCRIPT}[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
 
@@ -83,6 +88,8 @@ _WORDS: Final = {
     LABEL_PATTERN: "a label must not contain line breaks, control characters or invisible characters: remove them",
     STATEMENT_PATTERN: "the text is blank: write something",
     STORE_PATTERN: "a store must be postgresql://USER@HOST/DATABASE without a password: use passfile=FILE for it",
+    OWN_KIND_PATTERN: "a declared kind is named x.A.B: after x, two to five words of a-z, 0-9 and _, joined by dots",
+    OWN_STREAM_PATTERN: "the type of its streams is named x.A: after x, one to four words of a-z, 0-9 and _",
     STREAM_PATTERN: f"a stream must be FAMILY/ID; an id is one line {_VISIBLE}: choose another",
     ID_PATTERN: f"an id must be one line {_VISIBLE}",
     FILE_ID_PATTERN: f"a handoff's id names its file: one line {_VISIBLE}, without slashes and a dot at its beginning",

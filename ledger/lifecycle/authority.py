@@ -60,8 +60,8 @@ RESERVED_NAMES: Final = forms.RESERVED_NAMES
 # The role of further nodes. It excludes other roles, comes with a checkpoint key, and ends with the agent.
 NODE_ROLE: Final = "node"
 
-AUTHORITY_STREAMS: Final = frozenset({"ledger", "agent"})
-"""The types of the streams whose events change keys and roles."""
+AUTHORITY_STREAMS: Final = frozenset({"ledger", "agent", "kind"})
+"""The types of the streams whose events change keys and roles, and which kinds there are."""
 
 KeyType: TypeAlias = Literal["identity", "session", "checkpoint", "invitation"]
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]

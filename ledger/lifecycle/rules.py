@@ -143,7 +143,7 @@ def roles_for(family: str, kind: str) -> tuple[frozenset[str], frozenset[str]]:
     the roles that grant.
     """
     if not has_table(family):
-        granting = frozenset({ADMIN, "node"}) if family in ("agent", "ledger") else rules_of("handoff").roles
+        granting = frozenset({ADMIN, "node"}) if family in ("agent", "kind", "ledger") else rules_of("handoff").roles
         return granting, granting
     rules = rules_of(family)
     needed = [row.roles or rules.roles for row in rules.rows_of(kind)] or [rules.roles]

@@ -10,6 +10,7 @@ from blake3 import blake3
 if TYPE_CHECKING:
     from deedbook.ledger.home.quota import QuotaUsage
     from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+    from deedbook.ledger.lifecycle.declared import KindRecord
     from deedbook.ledger.lifecycle.gate_state import GateState
     from deedbook.ledger.lifecycle.redaction import RedactionRecord
     from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
@@ -50,6 +51,10 @@ CHECKPOINT_KEYS_KEY: Final = cast("Key[CheckpointKeys]", b"c")
 
 
 GATE_STATE_KEY: Final = cast("Key[GateState]", b"g")
+
+
+DECLARED_KINDS_KEY: Final = cast("Key[tuple[str, ...]]", b"u")
+"""The names of all declared kinds, in the order of their declarations."""
 
 
 QUOTA_PREFIX: Final = b"q"
@@ -104,6 +109,11 @@ def bus_key_key(nkey: str) -> Key[str]:
 def dependents_key(handoff: str) -> Key[int]:
     """Return the state key of the number of handoffs that depend on a handoff now, which may not exist."""
     return cast("Key[int]", b"d" + stream_digest(f"handoff/{handoff}"))
+
+
+def kind_key(name: str) -> Key[KindRecord]:
+    """Return the state key of a declared kind."""
+    return cast("Key[KindRecord]", b"y" + name.encode())
 
 
 def skipped_key(index: int) -> bytes:

@@ -9,10 +9,12 @@ from typing import Any, Final
 from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.home.quota import QuotaUsage
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.declared import KindRecord
 from deedbook.ledger.lifecycle.gate_state import GateState
 from deedbook.ledger.lifecycle.redaction import RedactionRecord
 from deedbook.ledger.log.keys import (
     CHECKPOINT_KEYS_KEY,
+    DECLARED_KINDS_KEY,
     GATE_STATE_KEY,
     PREDECESSORS_KEY,
     QUOTA_PREFIX,
@@ -46,6 +48,8 @@ TYPES: Final[dict[bytes, Any]] = {
     b"r": RedactionRecord,
     b"n": str,
     b"d": int,
+    b"y": KindRecord,
+    DECLARED_KINDS_KEY: tuple[str, ...],
     SHARED_KEY: ClusterRecord,
     REWRITE_KEY: int,
     PREDECESSORS_KEY: list[tuple[int, int]],

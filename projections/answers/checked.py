@@ -330,7 +330,7 @@ class _StreamFold:
             self.erased[event.index] = logged.body_ref
         self.size_bytes += logged.size
         for view in self._views:
-            if view.handles is None or event.kind not in view.handles:
+            if view.handles is None or not view.takes(event.kind):
                 continue
             state = self.states.get(view.name) or view.state(self._name)
             try:

@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from deedbook.ledger.events.declared import OWN
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.catalog.answers import Facets, FacetValue
@@ -107,9 +108,13 @@ def count_facets(context: query.QueryContext, args: EventFacets) -> Facets:
 
 
 def of_types(where: query.Where, types: list[str] | tuple[str, ...] | None) -> query.Where:
-    """Add the condition that an event is of one of the types."""
-    if types:
-        where.add(f"e.type IN ({', '.join('?' * len(types))})", *types)
+    """Add the condition that an event is of one of the types; ``OWN`` stands for all declared kinds."""
+    named = [name for name in types or () if name != OWN]
+    conditions = [f"e.type IN ({', '.join('?' * len(named))})"] if named else []
+    if types and OWN in types:
+        conditions.append("(e.type >= 'x.' AND e.type < 'x/')")  # the slash is the character after the dot
+    if conditions:
+        where.add(f"({' OR '.join(conditions)})", *named)
     return where
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import UNDATED_MS
@@ -24,9 +25,9 @@ OPERATIONS: Final = (
     *("reasoning.assumption_settled", "reasoning.step_retracted", "reasoning.concluded", "reasoning.validated"),
     *("session.started", "report.generated", "review.requested", "review.answered"),
     *("decision.made", "decision.withdrawn", "question.asked", "question.answered", "question.settled"),
-    *("tot.started", "tot.search_complete", "key.compromised"),
+    *("tot.started", "tot.search_complete", "key.compromised", OWN),
 )
-"""The types of events on the timeline. A filter by type shows others, too."""
+"""The types of events on the timeline, with all declared kinds. A filter by type shows others, too."""
 # The agent that has to act next.
 _TO: Final = """CASE WHEN e.type = 'handoff.created' THEN nullif(h.receiver, '')
     WHEN e.type = 'handoff.completed' THEN coalesce(h.reviewer, h.sender)
@@ -49,7 +50,7 @@ _SESSIONS: Final = f"""
     FROM sessions s
     WHERE s.happened_ms <= ? AND {_AGENT} = coalesce(?, {_AGENT})
         AND CASE WHEN s.imported IS NULL THEN coalesce(s.ended_ms, 9007199254740992) ELSE s.happened_ms END >= ?
-    ORDER BY s.happened_ms DESC LIMIT ?"""  # noqa: S608 - fixed texts
+    ORDER BY s.happened_ms DESC, s.id LIMIT ?"""  # noqa: S608 - fixed texts
 
 
 class LaneFilter(FacetListArguments, frozen=True):

@@ -23,6 +23,7 @@ _PHRASES: Final = {
     "key.compromised": "reported a stolen key",
     "key.delegated": "delegated to a session key",
     "key.revoked": "revoked a key",
+    "kind.declared": "declared a kind",
     "key.rotated": "replaced a key",
     "checkpoint_key.rotated": "replaced the key of checkpoints",
     "ledger.created": "created the ledger",
@@ -52,9 +53,11 @@ _PHRASES: Final = {
 
 # The thing of an event's stream, and the event's line in the log of a handoff.
 _THINGS: Final = """
-    SELECT e.event_index, l.text AS line, coalesce(nullif(h.title, ''), nullif(s.task, ''), nullif(r.task, '')) AS title
+    SELECT e.event_index, l.text AS line, k.phrase, k.line AS fields,
+        coalesce(nullif(h.title, ''), nullif(s.task, ''), nullif(r.task, '')) AS title
     FROM events e
     LEFT JOIN handoff_log l ON l.event_index = e.event_index
+    LEFT JOIN kind_events k ON k.event_index = e.event_index
     LEFT JOIN handoffs h ON h.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'handoff/'
     LEFT JOIN sessions s ON s.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'session/'
     LEFT JOIN reasonings r ON r.id = substr(e.stream, 11) AND substr(e.stream, 1, 10) = 'reasoning/'
@@ -62,7 +65,10 @@ _THINGS: Final = """
 
 
 class EventWords(NamedTuple):
-    """The line of an event in the log of a handoff, and the title or task of the thing that the event belongs to."""
+    """The line of an event in the log of a handoff, and the title or task of the thing that the event belongs to.
+
+    An event of a declared kind has a line by its schema.
+    """
 
     line: str | None
     title: str | None
@@ -71,11 +77,18 @@ class EventWords(NamedTuple):
 def words_of(context: QueryContext, indexes: Iterable[int]) -> dict[int, EventWords]:
     """Return the words for events, by index."""
     rows = context.rows(_THINGS, (json_list(indexes),))
-    return {row["event_index"]: EventWords(row["line"], row["title"]) for row in rows}
+    return {row["event_index"]: EventWords(_line(row), row["title"]) for row in rows}
+
+
+def _line(row: dict[str, Any]) -> str | None:
+    if row["phrase"] is None:
+        line: str | None = row["line"]
+        return line
+    return f"{row['phrase']}: {row['fields']}" if row["fields"] else row["phrase"]
 
 
 def did(row: dict[str, Any], line: str | None) -> str:
-    """Return what an event's agent did; ``line`` is its line in the log of a handoff."""
+    """Return what an event's agent did; ``line`` is its line in the log of a handoff, or by the schema of its kind."""
     if line is not None:
         return line
     type_: str = row["type"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.projections.search.texts import TEXTS_OF, texts_of
 from deedbook.projections.search.words import words_of
@@ -45,6 +46,8 @@ def added(logged: Logged) -> Rows:
     return TextRow(index, "\n".join(texts)), WordsRow(index, words)
 
 
-HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.data in TEXTS_OF or kind.data is RecordImported)
+HANDLED: Final = frozenset(
+    {OWN, *(name for name, kind in KINDS.items() if kind.data in TEXTS_OF or kind.data is RecordImported)}
+)
 
 VIEW: Final = event_rows("search", VIEW_VERSIONS["search"], HANDLED, (TEXTS, WORDS), added)

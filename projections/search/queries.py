@@ -58,9 +58,20 @@ terms_shown_max: Final = 32
 far_max: Final = 5  # if nothing is near, so many hits, if possible of as many streams, are enough to see that
 _CUT: Final = "…"
 
-# The sorts of streams on which events carry human text.
+# The sorts of streams on which events carry human text; ``x`` are those of declared kinds.
 Sort: TypeAlias = Literal[
-    "decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "subject", "tot"
+    "decision",
+    "handoff",
+    "kind",
+    "question",
+    "reasoning",
+    "record",
+    "review",
+    "session",
+    "snapshot",
+    "subject",
+    "tot",
+    "x",
 ]
 SORTS: Final = get_args(Sort)
 # Longer queries do not require all words: a phrase of n words costs n look-ups at each of its positions.
@@ -226,8 +237,8 @@ def _conditions(args: SearchFilter, size: int) -> Where:
     if route.values:
         where.add(route.streams(), *route.values * 3)
     if args.sort:
-        # A stream's sort ends at its first slash; 0 is the character after the slash.
-        bounds = [bound for sort in args.sort for bound in (f"{sort}/", f"{sort}0")]
+        # A stream's sort ends at its first slash, or dot; 0 is the character after the slash, which is after the dot.
+        bounds = [bound for sort in args.sort for bound in (("x.", "x/") if sort == "x" else (f"{sort}/", f"{sort}0"))]
         where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(args.sort))})", *bounds)
     return where
 

@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 from deedbook.ledger.events import (
     KINDS,
     decision,
+    declared,
     handoff,
     question,
     reasoning,
@@ -24,10 +25,12 @@ from deedbook.ledger.events import (
     subject,
     tot,
 )
+from deedbook.ledger.events.declared import DeclaredData, texts_in
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.seal.reference import read_reference
 from deedbook.projections.briefs.text import one_line
+from deedbook.projections.kinds.words import line_of
 from deedbook.projections.reports.compressed import shorten
 
 first_words_max_chars: Final = 80
@@ -58,6 +61,8 @@ def first_words(data: EventData) -> str:
             data.body,
             data.reason,
         )
+    elif isinstance(data, DeclaredData):
+        return line_of(data.fields)
     else:
         of = TEXTS_OF.get(type(data))
         texts = () if of is None else of(data)
@@ -149,6 +154,8 @@ TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
     review.ReviewAnswered: _remark,
     subject.SubjectErased: _remark,
+    declared.KindDeclared: lambda data: (data.name, data.title, data.description),
+    declared.DeclaredData: lambda data: texts_in(data.fields),
     tot.TotStarted: lambda data: (data.problem,),
     tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
     tot.EvaluationResults: lambda data: [

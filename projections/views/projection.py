@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from deedbook.ledger.events import kinds_on
+from deedbook.ledger.events.declared import OWN, is_own
 from deedbook.ledger.format.codec import encode_sorted
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class Projection(msgspec.Struct, Generic[S], frozen=True):
     """A view: its name, version, tables and pure functions.
 
     A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are
-    the handled kinds, None for all. ``state(key)`` is the state before the first event of a key.
+    the handled kinds, None for all; ``OWN`` stands for all declared kinds. ``state(key)`` is the state before the first
+    event of a key.
     """
 
     name: str
@@ -129,6 +131,15 @@ class Projection(msgspec.Struct, Generic[S], frozen=True):
     rows: Callable[[S], Rows] = lambda _state: ()
     added: Callable[[S | None, Logged], Rows] = lambda _state, _logged: ()
     join: Join[S] | None = None
+
+    def takes(self, kind: str) -> bool:
+        """Return whether the view folds events of a kind."""
+        return self.handles is None or handled_as(kind) in self.handles
+
+
+def handled_as(kind: str) -> str:
+    """Return the name by which views handle a kind: its own, or ``OWN`` for each declared kind."""
+    return OWN if is_own(kind) else kind
 
 
 def event_rows(

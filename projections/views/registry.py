@@ -14,9 +14,10 @@ from deedbook.projections.views.projection import Projection
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
 # versions are not in the folds, so that a reader can check whether the views are up to date without loading any fold.
 VIEW_VERSIONS: Final = {
-    "catalog": 12,
+    "catalog": 13,
     "agents": 11,
     "redactions": 1,
+    "kinds": 1,
     "reasoning": 14,
     "briefs": 5,
     "handoffs": 23,
@@ -29,7 +30,7 @@ VIEW_VERSIONS: Final = {
     "questions": 1,
     "thoughts": 9,
     "records": 3,
-    "search": 9,
+    "search": 10,
 }
 
 # Only their own queries and `deed project` bring these views up to date: full-text search costs a quarter of all
@@ -96,6 +97,8 @@ _QUERIES: Final = {
     "handoffs.waits": "handoffs.next.waits",
     "handoffs.why": "handoffs.details.why_handoff",
     "knowledge.graph": "catalog.knowledge.graph_knowledge",
+    "kinds.list": "kinds.queries.list_kinds",
+    "kinds.show": "kinds.queries.show_kind",
     "questions.list": "questions.queries.list_questions",
     "questions.show": "questions.queries.show_question",
     "reasoning.existing": "reasoning.queries.existing",
@@ -153,6 +156,8 @@ _KINDS: Final = {
     "handoffs.show": "handoff",
     "handoffs.unread": "unread",
     "handoffs.why": "why",
+    "kinds.list": "kinds",
+    "kinds.show": "kind",
     "questions.list": "questions",
     "questions.show": "question",
     "reasoning.list": "reasonings",

@@ -35,7 +35,7 @@ from deedbook.projections.stores.store import (
     owners_in,
     states_table,
 )
-from deedbook.projections.views.projection import Join, Logged, Projection, Row, Rows, Table
+from deedbook.projections.views.projection import Join, Logged, Projection, Row, Rows, Table, handled_as
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -203,7 +203,7 @@ class Runner:
         self._expected = []  # until the commit, the states in memory are not those of the store
         moved: dict[tuple[str, bool], ViewVersion] = {}
         joins: list[tuple[ViewVersion, Changes, list[Logged]]] = []
-        kinds = {logged.event.kind for logged in batch.events}
+        kinds = {handled_as(logged.event.kind) for logged in batch.events}
         for version in versions:
             view, key = self._views[version.view], (version.view, version.is_live)
             moved[key] = version
@@ -366,7 +366,7 @@ class Work(Generic[S]):
         An event that does not follow from those before it is skipped and listed. No gate admits such an event.
         """
         view, states, fold = self._view, self._states, self._view.fold
-        handled = events if view.handles is None else [logged for logged in events if logged.event.kind in view.handles]
+        handled = [logged for logged in events if view.takes(logged.event.kind)]
         keyed = [(logged, view.keys(logged.event)) for logged in handled]
         touched = {key: logged.event.index for logged, keys in keyed for key in keys}
         unknown = [] if self._is_whole else [key for key in touched if key not in states]

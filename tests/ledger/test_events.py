@@ -25,6 +25,7 @@ from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged, ToolUsed
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.forms import REF_PATTERN, in_one_script
+from deedbook.ledger.lifecycle.authority import AUTHORITY_STREAMS
 from deedbook.ledger.limits import json_integer_max, stream_name_max_bytes
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def text_of(kind: str, data: dict[str, Any], **fields: Any) -> bytes:
     sort = KINDS[kind].stream if kind in KINDS else "session"
     if (data.get("mapped_kind") or "") in KINDS:
         sort = KINDS[data["mapped_kind"]].stream
-    stream = sort if sort == "ledger" else f"{sort}/s1"
+    names = {"ledger": "ledger", "kind": f"kind/{data.get('name')}"}
+    stream = names.get(sort, f"{sort}/s1")
     return encode_canonical(body_fields(kind, stream, data, **fields))
 
 
@@ -143,7 +145,7 @@ def test_messages_of_a_tree_of_thoughts_are_of_the_kind_that_their_type_names() 
 
 
 def test_kinds_that_change_who_may_sign_are_those_of_authority() -> None:
-    assert {name for name, kind in KINDS.items() if kind.stream in ("agent", "ledger")} == AUTHORITY_KINDS
+    assert {name for name, kind in KINDS.items() if kind.stream in AUTHORITY_STREAMS} == AUTHORITY_KINDS
 
 
 def example_of_a_kind_is_decoded_as_its_type(kind: str) -> None:

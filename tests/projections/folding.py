@@ -31,7 +31,7 @@ def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
     state = view.state(key)
     made: list[Row] = []
     for event in events:
-        assert view.handles is None or event.kind in view.handles
+        assert view.takes(event.kind)
         if key in view.keys(event):
             state = view.fold(state, event)
         made += view.added(state, Logged(event, f"sha256:{event.index:064x}", 100))

@@ -47,7 +47,7 @@ def validator(kind: str) -> jsonschema.Draft202012Validator:
 def objects_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the paths of all objects that are not maps with free keys."""
     free = {"dependencies", "weights", "nodes"}
-    anything = {"answer", "metadata"}  # any content of a model
+    anything = {"answer", "metadata", "schema"}  # any content of a model, or a schema
     if isinstance(value, list):
         return [below for at, item in enumerate(value) for below in objects_in(item, (*path, at))]
     if not isinstance(value, dict) or (path and path[-1] in anything):

@@ -15,6 +15,7 @@ from deedbook.ledger.bus.subjects import event_subject, stream_token, submit_sub
 from deedbook.ledger.client.author import sign
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.declared import check_schema, check_value
 from deedbook.ledger.events.remnant import ERASED, digest_of, read_stored, remnant_of
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import (
@@ -70,6 +71,7 @@ def test_every_vector_file_is_read_here() -> None:
     assert {path.name for path in VECTORS.iterdir()} == {
         "batch.json",
         "canonical.json",
+        "declared_kinds.json",
         "entries.json",
         "events.json",
         "invalid_bodies.json",
@@ -84,6 +86,27 @@ def test_every_vector_file_is_read_here() -> None:
         "subjects.json",
         "submissions.json",
     }
+
+
+DECLARED: dict[str, Any] = json.loads((VECTORS / "declared_kinds.json").read_bytes())
+
+
+def refused_as(check: Callable[..., None], *arguments: Any) -> str:
+    try:
+        check(*arguments)
+    except Refused as refusal:
+        return refusal.code
+    return "ok"
+
+
+@pytest.mark.parametrize("case", DECLARED["schemas"], ids=lambda case: case["name"])
+def test_schemas_of_declared_kinds(case: Case) -> None:
+    assert refused_as(check_schema, case["schema"]) == case["code"]
+
+
+@pytest.mark.parametrize("case", DECLARED["values"], ids=lambda case: case["name"])
+def test_data_of_a_declared_kind(case: Case) -> None:
+    assert refused_as(check_value, case["data"], DECLARED["schemas"][0]["schema"]) == case["code"]
 
 
 @pytest.mark.parametrize("case", cases("keys"))

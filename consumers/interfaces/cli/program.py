@@ -80,7 +80,8 @@ SECTIONS: Final = {
     },
     "Under the hood": {
         "spool": Lazy("spool:spool", "List, send or drop reports that wait for a server.", is_group=True),
-        "emit": Lazy("emission:emit", "Sign and append one event."),
+        "kind": Lazy("kinds:kind", "Declare kinds of events of your own; list and show them.", is_group=True),
+        "emit": Lazy("emission:emit", "Sign and append one event, also of a declared kind."),
         "submit": Lazy("emission:submit", "Append events that were signed elsewhere."),
         "blob": Lazy("blobs:blob", "Store large content outside events: put, get, list, stat.", is_group=True),
         "project": Lazy("views:project", "Update the views from the log, or rebuild them."),

@@ -19,6 +19,7 @@ from deedbook.consumers.interfaces.python.proxy import AsyncPart, awaited
 from deedbook.consumers.interfaces.python.queries import AsyncQueries
 from deedbook.consumers.sdk.batch import Batch, collected
 from deedbook.consumers.sdk.clients import clients
+from deedbook.consumers.sdk.declared import as_types, own_types
 from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.ledger import LedgerBase, asking
 from deedbook.consumers.sdk.reactions import Subscriber
@@ -154,13 +155,13 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
 
         Kinds are named as for ``Ledger.events``.
         """
-        client, names = self._opened().client, kinds_of(kinds)
+        client, names, types = self._opened().client, kinds_of(kinds), own_types(kinds)
         position, size = after + 1, (await self._in_thread(client.head)).size
         while position < size:
             page = await self._in_thread(client.entries, position, kinds=names, stream=stream)
             for index, data in page.entries:
                 if index < size:
-                    yield read_event(index, data)
+                    yield as_types(read_event(index, data), types)
             position = page.next_index
 
     @overload
@@ -180,7 +181,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
 
         Kinds are named as for ``Ledger.events``.
         """
-        client, names, stop = self._opened().client, kinds_of(kinds), self._stop
+        client, names, stop, types = self._opened().client, kinds_of(kinds), self._stop, own_types(kinds)
         position = (await self._in_thread(client.head)).size if after is None else after + 1
         while not stop.is_set():
             try:
@@ -190,7 +191,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
                     raise
                 return  # another task closed the ledger during the read: that is a stop, too
             for index, data in page.entries:
-                yield read_event(index, data)
+                yield as_types(read_event(index, data), types)
             position = page.next_index
 
     async def run(

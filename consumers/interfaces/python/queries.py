@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Why,
     )
     from deedbook.projections.handoffs.lines import HandoffLine, HandoffPage, NewLine, References, UnannouncedHandoffs
+    from deedbook.projections.kinds.answers import DeclaredKind, DeclaredKindPage, ShownKind
     from deedbook.projections.questions.answers import AskedQuestion, ShownQuestion
     from deedbook.projections.reasoning.answers import (
         ExistingReasonings,
@@ -84,6 +85,14 @@ if TYPE_CHECKING:
 
     class AsyncDecisionPages(AsyncPaging[Decision], DecisionPage, frozen=True, kw_only=True):
         """A ``DecisionPage``; ``async for`` goes over it and all following pages."""
+
+    class DeclaredKindPages(
+        Paging[DeclaredKind, "AsyncDeclaredKindPages"], DeclaredKindPage, frozen=True, kw_only=True
+    ):
+        """A ``DeclaredKindPage``; a loop over it goes over all following pages."""
+
+    class AsyncDeclaredKindPages(AsyncPaging[DeclaredKind], DeclaredKindPage, frozen=True, kw_only=True):
+        """A ``DeclaredKindPage``; ``async for`` goes over it and all following pages."""
 
     class HandoffPages(Paging[HandoffLine, "AsyncHandoffPages"], HandoffPage, frozen=True, kw_only=True):
         """A ``HandoffPage``; a loop over it goes over all following pages."""
@@ -744,6 +753,42 @@ class AsyncKnowledgeQueries(AsyncFamily):
     graph = awaited(KnowledgeQueries.graph)
 
 
+class KindsQueries(QueryFamily):
+    """The queries ``kinds.…``."""
+
+    @asks("kinds.list")
+    def list(
+        self,
+        *,
+        after: int | None = None,
+        limit: int = 50,
+        stream: str | None = None,
+        role: str | None = None,
+        as_of: int | str | None = None,
+    ) -> DeclaredKindPages:
+        """Return the declared kinds, newest first.
+
+        Filters of a list, newest first; ``stream`` is the type of the streams, such as ``x.deploy``.
+
+        ``limit``: Rows of a page.
+        """
+
+    @asks("kinds.show")
+    def show(self, *, id: str, as_of: int | str | None = None) -> ShownKind:
+        """Return a declared kind with its schema, by its name.
+
+        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        """
+
+
+class AsyncKindsQueries(AsyncFamily):
+    """The queries ``kinds.…``, awaited."""
+
+    _family = KindsQueries
+    list = awaited_pages(KindsQueries.list)
+    show = awaited(KindsQueries.show)
+
+
 class QuestionsQueries(QueryFamily):
     """The queries ``questions.…``."""
 
@@ -1138,6 +1183,7 @@ class SearchQueries(QueryFamily):
             Literal[
                 "decision",
                 "handoff",
+                "kind",
                 "question",
                 "reasoning",
                 "record",
@@ -1146,6 +1192,7 @@ class SearchQueries(QueryFamily):
                 "snapshot",
                 "subject",
                 "tot",
+                "x",
             ]
         ]
         | None = None,
@@ -1184,6 +1231,7 @@ class SearchQueries(QueryFamily):
             Literal[
                 "decision",
                 "handoff",
+                "kind",
                 "question",
                 "reasoning",
                 "record",
@@ -1192,6 +1240,7 @@ class SearchQueries(QueryFamily):
                 "snapshot",
                 "subject",
                 "tot",
+                "x",
             ]
         ]
         | None = None,
@@ -1488,6 +1537,7 @@ class QueryingLedger(ReactingLedger):
     decisions = cached_property(DecisionsQueries)
     handoffs = cached_property(HandoffsQueries)
     knowledge = cached_property(KnowledgeQueries)
+    kinds = cached_property(KindsQueries)
     questions = cached_property(QuestionsQueries)
     reasonings = cached_property(ReasoningsQueries)
     records = cached_property(RecordsQueries)
@@ -1520,6 +1570,7 @@ class AsyncQueries(AsyncProxy):
     decisions = cached_property(AsyncDecisionsQueries)
     handoffs = cached_property(AsyncHandoffsQueries)
     knowledge = cached_property(AsyncKnowledgeQueries)
+    kinds = cached_property(AsyncKindsQueries)
     questions = cached_property(AsyncQuestionsQueries)
     reasonings = cached_property(AsyncReasoningsQueries)
     records = cached_property(AsyncRecordsQueries)

@@ -11,7 +11,8 @@ from typing import Any
 
 from blake3 import blake3
 
-from deedbook.ledger.bundle.standalone.form import Event, to_ms
+from deedbook.ledger.bundle.standalone.declared import KINDS_MAX
+from deedbook.ledger.bundle.standalone.form import Event, Kinds, to_ms
 from deedbook.ledger.bundle.standalone.proofs import JOINING, POSSESSION, is_signed, need, pae, vkey
 
 RESERVED = ("root", "node", "checkpoint")
@@ -33,6 +34,7 @@ AUTHORITY = (
     "checkpoint_key.rotated",
     "entry.redaction_proposed",
     "entry.redacted",
+    "kind.declared",
 )
 ALONE = ("ledger.clock_set", "entry.redaction_proposed", "entry.redacted")  # never in a batch with other events
 CHECKPOINTS = "the checkpoints"  # the owner of checkpoint keys and of invitation keys; not an agent's name
@@ -164,6 +166,7 @@ class Authority:
         self.is_trial = self.is_closed = False
         self.closed_since = 0
         self.redactions: dict[int, Redaction] = {}
+        self.declared: dict[str, Any] = {}
 
     def check_signer(self, event: Event, *, is_decision: bool) -> None:
         """Check that the key may sign this event at its index. A session key must not sign a decision."""
@@ -465,6 +468,26 @@ class Authority:
         self.end_checkpoint_key(event, "node")
         self.add_checkpoint_key(event, "node", data["key"])
 
+    def kind_declared(self, event: Event, data: Any) -> None:
+        """Apply the declaration of a kind by an admin. A declared kind never changes."""
+        self.check_stream(event, data["name"])
+        need(self.is_admin(event), "only an admin may declare a kind", "NOT_AUTHORIZED")
+        need(data["name"] not in self.declared, f"{data['name']} was declared already", "KIND_EXISTS")
+        need(len(self.declared) < KINDS_MAX, f"more than {KINDS_MAX} kinds are declared", "TOO_LARGE")
+        self.declared[data["name"]] = data
+
+    def check_published(self, event: Event, kinds: Kinds) -> None:
+        """Check an event of a declared kind: its stream, its fields unless they were erased, and its author's roles."""
+        kind = self.declared.get(event.kind)
+        need(kind is not None, f"the kind {event.kind} is not declared", "UNKNOWN_KIND")
+        declared = kind or {}
+        is_on_stream = event.stream.partition("/")[0] == declared["stream"]
+        need(is_on_stream, f"{event.kind} does not belong on {event.stream}", "INVALID_FIELD")
+        if not event.entry.is_erased:
+            kinds.check(event.data, declared["schema"], "$.data")
+        may_publish = self.roles_of(event.author) & set(declared["roles"])
+        need(may_publish, f"{event.author} may not publish {event.kind}", "NOT_AUTHORIZED")
+
     def find_erased(self, event: Event) -> None:
         """Note an entry whose body is erased: a later entry must name what is left of it."""
         remnant = "sha256:" + hashlib.sha256(event.entry.stored).hexdigest()
@@ -559,9 +582,9 @@ class Authority:
         need(is_new, f"the name {name} is registered already", "AGENT_EXISTS")
 
     def check_stream(self, event: Event, name: str) -> None:
-        """Check that an event about an agent is on the agent's stream."""
+        """Check that an event about an agent or kind is on the stream of this name."""
         message = f"{event.kind} about {name} must not be on {event.stream}"
-        need(event.stream == f"agent/{name}", message, "INVALID_FIELD")
+        need(event.stream.partition("/")[2] == name, message, "INVALID_FIELD")
 
     def check_possession(self, event: Event, name: str, data: Any) -> None:
         """Check that a key is new, and that its holder signed the proof of possession for this name."""

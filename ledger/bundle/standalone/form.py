@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from deedbook.ledger.bundle.standalone.declared import NAME_CHARS, OWN, OWN_KIND, OWN_STREAM, check_own_schema
 from deedbook.ledger.bundle.standalone.proofs import (
     EVENT,
     TREE_MAX,
@@ -243,6 +244,13 @@ def to_ms(time: str) -> int:
         raise WrongError(f"the time {time} does not exist", "INVALID_FIELD") from error
 
 
+def texts_in(value: Any) -> list[str]:
+    """Return the texts in a value, in order."""
+    if isinstance(value, dict | list):
+        return [text for item in (value.values() if isinstance(value, dict) else value) for text in texts_in(item)]
+    return [value] if isinstance(value, str) else []
+
+
 def texts_at(path: list[str] | None, data: Any) -> list[str]:
     """Return the texts of the field at a path, which may lead through lists; none without a path."""
     values: list[Any] = [] if path is None else [data]
@@ -255,12 +263,14 @@ def texts_at(path: list[str] | None, data: Any) -> list[str]:
 def blobs_in(tables: Any, kind: str, data: dict[str, Any]) -> list[str]:
     """Return the blobs that data needs: those of ``blobs``, kept ``artifacts``, and those of ``sealable`` texts.
 
-    An imported record may say that only the digest of its original is here.
+    An imported record may say that only the digest of its original is here. In an event of a declared kind, each text
+    may be a sealed one.
     """
     refs = [] if data.get("only_digest") is True else texts_at(tables.blobs.get(kind), data)
     kept = [KEPT.search(text) for text in texts_at(tables.artifacts.get(kind), data)]
     paths = tables.sealable.get(kind, [])
-    sealed = [SEALED.fullmatch(text) for path in paths for text in texts_at(path, data)]
+    texts = texts_in(data) if kind.startswith(OWN) else [text for path in paths for text in texts_at(path, data)]
+    sealed = [SEALED.fullmatch(text) for text in texts]
     return refs + [match[1] for match in kept if match] + list(dict.fromkeys(match[1] for match in sealed if match))
 
 
@@ -302,15 +312,12 @@ class Kinds:
         kind, stream, content = body["kind"], body["stream"], body["data"]
         if self.is_of_package(kind, stream):
             return self.read_of_package(index, entry, body)
-        need(kind in self.kinds, f"the kind {kind} is unknown", "UNKNOWN_KIND")
-        self.check(content, {"$ref": self.kinds[kind][1]}, "$.data")
-        family = self.kinds[kind][0]
-        if kind == "record.imported":
-            family = self.check_imported(content, family)
+        family = self.check_data(kind, content)
         need(len(stream.encode()) <= STREAM_MAX, "the name of its stream is too long", "TOO_LARGE")
         stream_family, _, name = stream.partition("/")
         id_type = self.ids.get(stream_family, {"type": "string"})
-        belongs = stream_family == family and bool(name) == (id_type is not None)
+        is_own = family == OWN and OWN_STREAM.fullmatch(stream_family)
+        belongs = (is_own or stream_family == family) and bool(name) == (id_type is not None)
         need(belongs, f"{kind} does not belong on {stream}", "INVALID_FIELD")
         if id_type is not None:
             self.check(name, id_type, "$.stream")
@@ -327,6 +334,24 @@ class Kinds:
         to_ms(f"{body['at'][:10]}T00:00:00Z")
         return Event(index, f"event:{entry.commitment.hex()}", entry, body, kind, stream, body["author"], content)
 
+    def check_data(self, kind: str, data: Any) -> str:
+        """Check the fields of a kind; return the family of its streams, for a declared kind the beginning of its name.
+
+        The fields of a declared kind are compared with its schema later, because an earlier entry has that schema.
+        """
+        if kind.startswith(OWN):
+            is_named = OWN_KIND.fullmatch(kind) and len(kind) <= NAME_CHARS
+            need(is_named, f"no kind can have the name {kind[:NAME_CHARS]}", "UNKNOWN_KIND")
+            self.check(data, {"type": "object"}, "$.data")
+            return OWN
+        need(kind in self.kinds, f"the kind {kind} is unknown", "UNKNOWN_KIND")
+        self.check(data, {"$ref": self.kinds[kind][1]}, "$.data")
+        if kind == "record.imported":
+            return self.check_imported(data, self.kinds[kind][0])
+        if kind == "kind.declared":
+            check_own_schema(data["schema"])
+        return self.kinds[kind][0]
+
     def check_erased(self, entry: Entry, kind: str, data: dict[str, Any]) -> None:
         """Check that a remnant has no text and one form, that its event may be erased, and whether it has a version.
 
@@ -340,13 +365,15 @@ class Kinds:
         message = "what is left of its erased body must have a version only if the body set one"
         need((entry.version is not None) == sets_content, message, "INVALID_FORMAT")
         is_root_rotation = kind == "key.rotated" and data["agent"] == "root"
-        may_be_erased = kind in self.erasable and not is_root_rotation
+        may_be_erased = kind.startswith(OWN) or (kind in self.erasable and not is_root_rotation)
         need(may_be_erased, f"the body of such a {kind} is never erased", "INVALID_FORMAT")
 
     def without_texts(self, text: bytes, kind: str, mark: str) -> str:
         """Return a checked body without its salt, and with ``mark`` in place of the texts in its data."""
         body = json.loads(text, parse_int=Number, parse_float=Number)
         data = body["data"]
+        if kind.startswith(OWN):
+            return written(body | {"salt": NO_SALT, "data": {}})
         erased = self.erase(data, {"$ref": self.kinds[kind][1]}, mark)
         if kind == "record.imported" and data.get("mapped_kind") is not None:
             for name, form in zip(("mapped", "claims"), self.mapped[data["mapped_kind"]], strict=True):
@@ -394,9 +421,10 @@ class Kinds:
             return self.check(value, self.types[schema["$ref"]], path)
         if "anyOf" in schema:
             return self.check_any(value, schema["anyOf"], path)
-        if "enum" in schema:
-            is_listed = any(type(value) is type(item) and value == item for item in schema["enum"])
-            return need(is_listed, f"{path} is not one of {schema['enum']}", "INVALID_FIELD")
+        if "enum" in schema or "const" in schema:
+            choices = schema.get("enum", [schema.get("const")])
+            is_listed = any(type(value) is type(item) and value == item for item in choices)
+            return need(is_listed, f"{path} is not one of {choices}", "INVALID_FIELD")
         name, wanted = NAMES[type(value)], schema.get("type", NAMES[type(value)])
         is_typed = wanted == name or (wanted, name) == ("number", "integer")
         need(is_typed, f"{path} is not of the type {wanted}", "INVALID_FIELD")

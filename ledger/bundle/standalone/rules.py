@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deedbook.ledger.bundle.standalone.authority import AUTHORITY, WORKERS, Authority
+from deedbook.ledger.bundle.standalone.declared import OWN
 from deedbook.ledger.bundle.standalone.form import Event, Kinds
 from deedbook.ledger.bundle.standalone.proofs import need
 
@@ -21,7 +22,7 @@ QUESTIONS_OF_AUTHOR_MAX = 100
 REVIEWERS = {"reviewer", "human"}
 EMPTY: list[Any] = [None, "", []]
 CONTENT = "HandoffContent"
-AUTHORITY_FAMILIES = {"agent", "ledger"}  # the rules of agents and keys are in the part before this one
+AUTHORITY_FAMILIES = {"agent", "kind", "ledger"}  # their rules are in the part before this one
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Rules:
 
     def row_of(self, event: Event) -> dict[str, Any] | None:
         """Return the row that decides about an event: the first of its kind whose ``when`` matches."""
-        if self.kinds.is_of_package(event.kind, event.stream):
+        if event.kind.startswith(OWN) or self.kinds.is_of_package(event.kind, event.stream):
             return None
         table = self.kinds.rules.get(event.stream.partition("/")[0], {"rows": []})
         fields = self.kinds.types[self.kinds.kinds[event.kind][1]]["properties"]
@@ -93,7 +94,7 @@ class Rules:
     def is_replayed(self, stream: str) -> bool:
         """Return whether the rules of a stream's family are replayed: not those of families that packages bring."""
         family = stream.partition("/")[0]
-        return family in AUTHORITY_FAMILIES or family in self.kinds.rules
+        return family in AUTHORITY_FAMILIES or family.startswith(OWN) or family in self.kinds.rules
 
     def read(self, stream: str, index: int) -> State:
         """Return the state of another stream, which the event at ``index`` depends on."""
@@ -106,6 +107,8 @@ class Rules:
         need(not is_upload, "blob.stored is stored with its blob and never in a log", "TRANSITION_NOT_ALLOWED")
         if event.kind in AUTHORITY:
             self.authority.apply(event)
+        elif event.kind.startswith(OWN):
+            self.authority.check_published(event, self.kinds)
         elif not self.is_replayed(event.stream):
             check_roles(self.authority, event, WORKERS)
         else:

@@ -43,7 +43,7 @@ def of_stream(forge: Forge, stream: str) -> list[int]:
 
 def stream_of(forge: Forge, index: int) -> str:
     """Return the stream of an entry."""
-    return forge.entries[index].split(b'"stream":"')[1].split(b'"')[0].decode()
+    return forge.entries[index].split(b'"stream":"')[-1].split(b'"')[0].decode()
 
 
 def surveyed(forge: Forge, stream: str) -> tuple[Client, export._Survey, str]:

@@ -40,6 +40,7 @@ from wrong_authority import (
     WHO_HOLDS_WHICH_ROLE,
     WHO_REGISTERS,
 )
+from wrong_declared import WRONG_DECLARED
 from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
 from wrong_redactions import WRONG_REDACTIONS
 
@@ -195,4 +196,5 @@ WRONG_LOGS: Final = (
     *WHAT_AN_ENTRY_IS,
     *WHAT_A_KIND_ALLOWS,
     *WRONG_REDACTIONS,
+    *WRONG_DECLARED,
 )

@@ -223,7 +223,7 @@ def test_remnant_with_words_of_others_is_refused(ledger: Ledger) -> None:
     assert [*replayed(hostile).refused] == [index]
 
 
-@pytest.mark.parametrize("kind", sorted(EXAMPLES))
+@pytest.mark.parametrize("kind", sorted(EXAMPLES.keys() - {"kind.declared"}))  # never erased: its texts decide
 def test_what_is_left_of_each_kind_is_read_again(kind: str) -> None:
     text = (PROTO / "examples" / f"{kind}.json").read_bytes()
     body, data = decode_body(text)

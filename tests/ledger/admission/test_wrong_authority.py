@@ -13,6 +13,7 @@ from building import Ledger
 from forge import begin
 from forged_steps import WrongLog
 from wrong_authority import WHAT_THE_LEDGER_SAYS, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_HOLDS_WHICH_ROLE, WHO_REGISTERS
+from wrong_declared import WRONG_DECLARED
 from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
 
 from deedbook.ledger.client.author import Draft
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.envelope import Submission
 
-GROUPS = (WHO_REGISTERS, WHO_HOLDS_WHICH_ROLE, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_IS_LET_IN, WHO_IS_A_NODE)
+GROUPS = (
+    WHO_REGISTERS,
+    WHO_HOLDS_WHICH_ROLE,
+    WHICH_KEY_SIGNS,
+    WHO_CHANGES_KEYS,
+    WHO_IS_LET_IN,
+    WHO_IS_A_NODE,
+    WRONG_DECLARED,
+)
 CASES = [case for group in (*GROUPS, WHAT_THE_LEDGER_SAYS) for case in group if case.is_begun]
 
 

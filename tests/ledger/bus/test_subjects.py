@@ -35,6 +35,7 @@ def test_subjects_are_those_of_the_published_contract() -> None:
     assert subjects.live_subject(L, "handoff.completed") == f"deedbook.{L}.live.handoff.completed.*"
     assert subjects.live_subject(L, "handoff.completed", "handoff/x") == f"deedbook.{L}.live.handoff.completed.{token}"
     assert subjects.live_subject(L, stream="handoff/x") == f"deedbook.{L}.live.*.*.{token}"
+    assert subjects.live_subject(L, "x.deploy.step_done.late") == f"deedbook.{L}.live.x.deploy-step_done-late.*"
     assert subjects.checkpoint_subject(L) == f"deedbook.{L}.checkpoint"
     assert subjects.retired_subject(L, 2) == f"deedbook.{L}.retired.2"
     assert subjects.log_stream_name(L, 1) == f"DEEDBOOK_{L}_1"

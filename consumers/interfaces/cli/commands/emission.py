@@ -15,10 +15,13 @@ from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read
 from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt
 from deedbook.consumers.interfaces.cli.named_file import check_free, force_option
 from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.sdk.declared import schema_of, sealable_texts, values_by_schema, with_sealed
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError, Refused
-from deedbook.ledger.format.codec import decode_strict, json_decoder
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.declared import is_own
+from deedbook.ledger.format.codec import converted, decode_strict, json_decoder
 from deedbook.ledger.format.envelope import decode_submission
 from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes
 
@@ -28,8 +31,10 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 
 @click.command(cls=Command)
 @click.argument("kind", metavar="KIND|-")
-@click.option("--stream", help="The stream, such as session/s1 or handoff/ID.")
+@click.argument("words", metavar="[STREAM] [JSON|FIELD=VALUE]...", nargs=-1)
+@click.option("--stream", help="The stream, such as session/s1 or handoff/ID, if it does not follow KIND.")
 @click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
+@click.option("--seal", metavar="SUBJECT", help="Encrypt the sealable texts of a declared kind for this subject.")
 @click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event that this one follows from.")
 @click.option("--corr", help="A label that all events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
@@ -41,7 +46,9 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 def emit(app: App, /, kind: str, **options: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
-    proto/schemas describes the data of each kind. For a batch, each line of standard input is a JSON object with
+    STREAM is such as session/s1 or x.deploy/42. The data is one JSON object, or FIELD=VALUE for each field, where VALUE
+    may be @FILE. proto/schemas describes the data of each kind, `deed kind show KIND` that of a declared one. For a
+    batch, each line of standard input is a JSON object with
     "stream", "kind", "data", and optionally "causes", "corr", "expect", "idem". One signature covers the batch. All its
     events are accepted, or none. A batch has at most 256 events and 900 KiB.
     """
@@ -52,10 +59,18 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
             app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         )
         return
-    if options["stream"] is None or options["data"] is None:
-        raise Refused("USAGE", "add --stream and --data, for example --stream session/ID --data @FILE")
     check_kinds((kind,))
-    options |= {"data": parse_json(options["data"], "--data"), "causes": list(options["causes"])}
+    fields, subject = list(options.pop("words")), options.pop("seal")
+    if options["stream"] is None and fields and _is_stream(fields[0]):
+        options["stream"] = fields.pop(0)
+    if options["stream"] is None or not (fields or options["data"]):
+        example = f"`deed emit {kind} {_stream_for(kind)} FIELD=VALUE`, or --stream session/ID --data @FILE"
+        raise Refused("USAGE", f"write the stream and the data, for example {example}")
+    schema = schema_of(app.query_with, kind) if is_own(kind) else None
+    data = _data_of(options["data"], fields, kind, schema)
+    if subject is not None:
+        data = _sealed(app, data, schema, subject)
+    options |= {"data": data, "causes": list(options["causes"])}
     path, force = options.pop("receipt"), options.pop("force")
     if path is not None:
         check_free(path, force=force)
@@ -67,6 +82,52 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
             error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
             raise
     app.show("accepted", asdict(accepted), output.accepted_line(accepted))
+
+
+def _stream_for(kind: str) -> str:
+    return "x.TYPE/ID" if is_own(kind) else f"{KINDS[kind].stream}/ID".replace("ledger/ID", "ledger")
+
+
+def _is_stream(word: str) -> bool:
+    return "=" not in word.partition("/")[0] and word.lstrip()[:1] != "{"
+
+
+def _data_of(text: str | None, fields: list[str], kind: str, schema: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the data of an event: from the option, from one JSON object, or from its fields."""
+    is_object = len(fields) == 1 and fields[0].lstrip()[:1] == "{"
+    if (text is not None) == bool(fields):
+        raise Refused(
+            "USAGE", "give the data once: '{\"FIELD\": VALUE}' or FIELD=VALUE after the stream, or --data @FILE"
+        )
+    if text is not None or is_object:
+        return parse_json(fields[0] if text is None else text, "the data" if is_object else "--data")
+    values = dict(_field_of(field) for field in fields)
+    if len(values) < len(fields):
+        raise Refused("USAGE", "a field is given twice")
+    if schema is not None:
+        return values_by_schema(values, schema)
+    plain: dict[str, Any] = msgspec.to_builtins(
+        converted(values, KINDS[kind].data, "$.data", strict=False), str_keys=True
+    )
+    return plain
+
+
+def _field_of(field: str) -> tuple[str, str]:
+    name, sign, value = field.partition("=")
+    if not sign or not name:
+        raise Refused("USAGE", f"{field!r} is no FIELD=VALUE: write for example service=api")
+    return name, read_argument(value, name).decode() if value.startswith("@") else value
+
+
+def _sealed(app: App, data: dict[str, Any], schema: dict[str, Any] | None, subject: str) -> dict[str, Any]:
+    if schema is None:
+        raise Refused("USAGE", "--seal is for declared kinds: the verbs of sessions and handoffs have their own")
+    texts = sealable_texts(data, schema)
+    if not texts:
+        raise Refused("USAGE", 'no field of this event is sealable: its kind marks none of them "sealable": true')
+    sealed = app.sealer(subject).texts(texts)
+    changed: dict[str, Any] = with_sealed(data, schema, iter(sealed))
+    return changed
 
 
 class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

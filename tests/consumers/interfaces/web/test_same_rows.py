@@ -138,6 +138,10 @@ TABLE: Final = dict(
         ),
         asked("knowledge.graph", None, DRAWN),
         asked(
+            "kinds.list", "kind list", ids=("items", "name"), sql="SELECT name FROM kinds ORDER BY declared_index DESC"
+        ),
+        asked("kinds.show", "kind show x.deploy.finished"),
+        asked(
             "questions.list",
             "questions --all",
             ids=("items", "id"),

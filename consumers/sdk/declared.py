@@ -1,0 +1,134 @@
+"""Events of declared kinds for programs: which kind an event is of, and its data as a type of the program.
+
+class DeployFinished(OwnEvent, frozen=True):
+    kind = OwnKind("x.deploy.finished")
+    service: str
+    version: int
+
+ledger.publish("x.deploy/42", DeployFinished(service="api", version=7))
+for event in ledger.events(DeployFinished): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NewType
+
+import msgspec
+from msgspec.structs import replace
+
+from deedbook.ledger.client.client import Ask, every_row
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.declared import DeclaredData, is_own
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.codec import check_strict, converted
+
+OwnKind = NewType("OwnKind", str)
+"""The name of a declared kind, for type checkers: they know the names of all other kinds."""
+
+
+class OwnEvent(EventData, frozen=True):
+    """The base of a program's type for the data of a declared kind; ``kind`` is the kind's name.
+
+    The ledger checks events by the declared schema, not by this type.
+    """
+
+    kind: ClassVar[OwnKind]
+
+
+def plain_values(data: msgspec.Struct | dict[str, Any]) -> dict[str, Any]:
+    """Return the data of an event of a declared kind as plain values."""
+    plain: dict[str, Any] = data if isinstance(data, dict) else msgspec.to_builtins(data, str_keys=True)
+    return plain
+
+
+def only_kind_on(ask: Ask, stream: str) -> str:
+    """Return the one declared kind whose events are on such streams. Raises Refused: ``USAGE`` if it is not one."""
+    type_ = stream.partition("/")[0]
+    names = sorted(row["name"] for row in every_row(ask, "kinds.list", "items", {"stream": type_}))
+    if len(names) == 1:
+        return str(names[0])
+    which = f"pass kind, one of {', '.join(names)}" if names else "an admin declares one with `deed kind declare`"
+    message = f"{len(names) or 'no'} declared kinds are on streams {type_}/ID: {which}"
+    raise Refused("USAGE", message, kinds=names)
+
+
+def as_types(event: Event, types: Iterable[type[OwnEvent]]) -> Event[Any]:
+    """Return an event with its data as the type of its kind, if one of the ``types`` is of it.
+
+    An erased event keeps its data, which has no fields. Raises Refused: ``INVALID_FIELD``, ``UNKNOWN_FIELD`` if the
+    type does not fit the declared schema.
+    """
+    form = next((form for form in types if form.kind == event.kind), None)
+    if form is None or event.erased is not None or not isinstance(event.data, DeclaredData):
+        return event
+    return replace(event, data=converted(event.data.fields, form, "$.data"))
+
+
+def own_types(kinds: Sequence[Any]) -> list[type[OwnEvent]]:
+    """Return those of the named kinds that are types of a program."""
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, OwnEvent)]
+
+
+def unknown_kinds(ask: Ask, kinds: Iterable[str]) -> dict[str, list[str]]:
+    """Return those of the kinds that are names of declared kinds which nobody has declared yet, with similar names."""
+    own = [kind for kind in kinds if is_own(kind)]
+    names = [str(row["name"]) for row in every_row(ask, "kinds.list", "items", {})] if own else []
+    return {kind: near(kind, names) for kind in own if kind not in names}
+
+
+def check_declared(ask: Ask, kind: str) -> None:
+    """Refuse a declared kind that nobody has declared. Raises Refused: ``UNKNOWN_KIND`` with similar names."""
+    if (alike := unknown_kinds(ask, [kind]).get(kind)) is not None:
+        hint = did_you_mean(alike) or ": `deed kind list` shows those that there are"
+        raise Refused("UNKNOWN_KIND", f"no kind {kind} is declared here{hint}", kind=kind, near=alike)
+
+
+def schema_of(ask: Ask, kind: str) -> dict[str, Any]:
+    """Return the schema of a declared kind. Raises Refused: ``UNKNOWN_KIND``."""
+    check_declared(ask, kind)
+    schema: dict[str, Any] = ask("kinds.show", {"id": kind})["schema"]
+    return schema
+
+
+def values_by_schema(values: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return texts as the values that a schema wants: a text stays, everything else is JSON.
+
+    The ledger checks the values; a field that is not in the schema stays a text. Raises Refused: ``INVALID_FIELD``.
+    """
+    return {name: _value_by(name, text, schema["properties"].get(name, {})) for name, text in values.items()}
+
+
+def _value_by(name: str, text: str, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type", "string") == "string":
+        return text
+    try:
+        return check_strict(text.encode())
+    except Refused as refusal:
+        message = f"{name} has the type {schema['type']}, and {text[:40]!r} is not written as one in JSON"
+        raise Refused("INVALID_FIELD", message, path=f"$.data.{name}") from refusal
+
+
+def sealable_texts(data: Any, schema: Mapping[str, Any]) -> list[str]:
+    """Return the texts of an event whose places in the schema are marked as sealable."""
+    if isinstance(data, str):
+        return [data] if schema.get("sealable") is True else []
+    return [text for part, form in _parts(data, schema) for text in sealable_texts(part, form)]
+
+
+def with_sealed(data: Any, schema: Mapping[str, Any], texts: Iterator[str]) -> Any:
+    """Return the event with these texts in the places of its sealable ones."""
+    if isinstance(data, str):
+        return next(texts) if schema.get("sealable") is True else data
+    changed = [with_sealed(part, form, texts) for part, form in _parts(data, schema)]
+    if isinstance(data, dict):
+        return dict(zip(data, changed, strict=True))
+    return changed if isinstance(data, list) else data
+
+
+def _parts(data: Any, schema: Mapping[str, Any]) -> list[tuple[Any, Mapping[str, Any]]]:
+    if isinstance(data, dict):
+        known = schema.get("properties", {})
+        return [(value, known.get(name, {})) for name, value in data.items()]
+    return [(item, schema.get("items", {})) for item in data] if isinstance(data, list) else []

@@ -1,0 +1,1 @@
+"""Declared kinds, and their events in the words of their schemas."""
