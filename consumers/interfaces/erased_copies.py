@@ -35,6 +35,7 @@ from deedbook.consumers.sessions.copies import erase_reports
 from deedbook.consumers.sessions.settings import StoredCopy, project_of
 from deedbook.consumers.thoughts.logs import write_logs
 from deedbook.consumers.thoughts.run import read_task
+from deedbook.ledger.bundle.restore import REPLACED
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.spool import FOLDER as SPOOL
 from deedbook.ledger.errors import DeedbookError, Unavailable
@@ -42,6 +43,11 @@ from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.location import GIT_FOLDER, HANDOFF_FILES, VIEWS_FILE
 from deedbook.ledger.system.files import files_that_hold
 
+_KEPT: Final = {
+    SPOOL: "`deed spool list` shows it, `deed spool drop` deletes it",
+    REPLACED: "the log that was here before a restore: delete its folder",
+}
+"""Files of the ledger's folder that somebody may still need, and the advice about each."""
 _LOGS: Final = (LOG_NAME, f"{LOG_NAME}.1")
 
 
@@ -75,6 +81,9 @@ def erase_copies(
     for name in _names(erased, "tot"):
         copies += _erase_logs(client, home / "logs", name)
     texts += sorted(lines)
+    for store in {store for folder in folders for store in folder.stores} if _names(erased, "handoff") else ():
+        # Also without a text that is known: a watcher may have replaced its state, and SQLite keeps the old pages.
+        copies.append(erase_from_database(store, texts))
     copies += _erase_in_home(home, texts)
     copies += _left(home, [folder.path for folder in folders], texts)
     store_handled(client, home, erased.next_index)
@@ -140,9 +149,8 @@ def _left(home: Path, folders: Collection[Path], texts: Collection[str]) -> Iter
         path for folder in searched if folder.is_dir() for path in files_that_hold(folder.rglob("*"), spellings(texts))
     }
     for path in sorted(found):
-        is_spooled = path.is_relative_to(home / SPOOL)
-        reason = "`deed spool list` shows it, `deed spool drop` deletes it" if is_spooled else "it still holds a text"
-        yield ErasedCopy(str(path), "left", reason)
+        reasons = [reason for name, reason in _KEPT.items() if path.is_relative_to(home / name)]
+        yield ErasedCopy(str(path), "left", *(reasons or ["it still holds a text"]))
     if (project / GIT_FOLDER).exists():
         reason = "commits that hold the text keep it: `git log -S` finds them, and only you can rewrite them"
         yield ErasedCopy(str(project / GIT_FOLDER), "left", reason)

@@ -7,7 +7,7 @@ new redaction nothing else is imported or written.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from deedbook.consumers.sdk.redaction import unhandled_erasures
 from deedbook.ledger.client.client import Client
@@ -16,25 +16,30 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 
 
-def follow_redactions(client: Client, settings: Settings) -> list[str]:
-    """Return lines that say what was done, which are none if nobody redacted anything since the last call.
+class FollowedRedactions(NamedTuple):
+    """The lines that say what was done, and whether nothing is left to do."""
+
+    lines: list[str]
+    is_done: bool = True
+
+
+def follow_redactions(client: Client, settings: Settings) -> FollowedRedactions:
+    """Take out what others redacted since the last call; there are no lines if that is nothing.
 
     Nothing is written into a folder that its user does not trust. Nothing is raised, because the command that ends has
     done its work: the next one tries again.
     """
     try:
         if not trust.is_trusted(settings.home):
-            return []
+            return FollowedRedactions([])
         erased = unhandled_erasures(client, settings.home)
         if not erased.streams:
-            return []
+            return FollowedRedactions([])
         # Only now, because it imports what few commands need.
         copies: Any = import_module("deedbook.consumers.interfaces.erased_copies")
-        done = copies.erase_copies(client, settings, (), erased)
-        lines: list[str] = copies.copy_lines(done)
+        lines: list[str] = copies.copy_lines(copies.erase_copies(client, settings, (), erased))
     except DeedbookError as error:
-        return [f"the copies here may still hold texts that were redacted: {error.message}"]
-    if not lines:
-        return []
+        return FollowedRedactions([f"the copies here may still hold redacted texts: {error.message}"], is_done=False)
     count = len(erased.streams)
-    return [f"{count} entr{'ies were' if count > 1 else 'y was'} redacted since the last look here:", *lines]
+    heading = f"{count} entr{'ies were' if count > 1 else 'y was'} redacted since the last look here:"
+    return FollowedRedactions([heading, *lines] if lines else [])

@@ -116,9 +116,34 @@ def store_handled(client: Client, home: Path, next_index: int) -> None:
         file.write(f"{client.ledger} {next_index}\n".encode())
 
 
-def keeps_text(planned: PlannedErasure, text: str) -> bool:
-    """Return whether an entry still holds a text when it is erased, because a name holds it."""
-    return _spelled(text) in planned.erased.entry.body
+class KeptText(msgspec.Struct, frozen=True):
+    """An entry that still holds a text after the redaction, and the fields of its body that do: names, which stay."""
+
+    entry: int
+    fields: list[str]
+
+
+def kept_texts(client: Client, holders: Sequence[int], planned: Sequence[PlannedErasure], text: str) -> list[KeptText]:
+    """Return the entries among ``holders`` of a text that hold it also without their erasable texts."""
+    bodies = {plan.index: plan.erased.entry.body for plan in planned}
+    kept: list[KeptText] = []
+    for index in holders:
+        body = bodies.get(index) or decode_entry(client.entry(index)).body
+        if fields := list(dict.fromkeys(_fields_with(json.loads(body), text))):
+            kept.append(KeptText(index, fields))
+    return kept
+
+
+def _fields_with(value: Any, text: str, path: str = "") -> Iterator[str]:
+    if isinstance(value, str) and text in value:
+        yield path
+    elif isinstance(value, list):
+        yield from (found for item in value for found in _fields_with(item, text, path))
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            # A key that holds the text is not repeated in the answer.
+            yield from [f"a key in {path}"] if text in name else ()
+            yield from _fields_with(item, text, f"{path}.{name}".removeprefix("body").lstrip("."))
 
 
 def repeated(planned: Sequence[PlannedErasure]) -> list[str]:

@@ -51,17 +51,18 @@ class Watcher:
         context: SyncContext,
         *,
         is_everything: bool = False,
-        erase: Callable[[], None] = lambda: None,
+        erase: Callable[[], bool] = lambda: True,
     ) -> None:
         """Watch ``folder`` in its context; with ``is_everything`` finished handoffs get a file, too.
 
-        ``erase`` takes newly redacted texts out of the copies on this machine.
+        ``erase`` takes newly redacted texts out of the copies on this machine, and returns whether it could.
         """
         self._folder = folder
         self._client, self._answer = context.author.client, context.answer
         self._store, self._tell = context.store, context.tell
         self._is_everything = is_everything
         self._erase = erase
+        self._erase_at: float | None = None
         self._queue: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
         self._stamps: dict[str, tuple[int, int]] = {}
         self._position = 0
@@ -73,8 +74,10 @@ class Watcher:
         ``Folder.left_undone`` then names the handoffs whose files say what nobody has signed.
         """
         self._folder.begin_pass()
-        self._erase()  # first: else the watcher would compare files with what is left in the ledger
         head = self._client.head().size
+        # Before the files: else they would be compared with what is left in the ledger. After the head: `run` goes on
+        # there, and sees a redaction that comes after this one.
+        self._erase_at = None if self._erase() else 0.0
         wanted = every_row(self._answer, "handoffs.files", "items", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
         failures: list[Unavailable] = []
@@ -113,6 +116,8 @@ class Watcher:
         while not stop.is_set():
             self._take(due)
             now = time.monotonic()
+            if self._erase_at is not None and self._erase_at <= now:
+                self._erase_at = None if self._erase() else now + retry_wait_s
             for id_ in [id_ for id_, at in due.items() if at <= now]:
                 del due[id_]
                 wait_s = self._unsettled_s(id_)
@@ -138,7 +143,7 @@ class Watcher:
             for changed in self._changed_unseen():
                 due.setdefault(changed, now)
         elif id_ == _REDACTION:
-            self._erase()
+            self._erase_at = now
         elif position is None:
             due[id_] = now + settle_s
         elif id_:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from deedbook.consumers.auditor.bundle_ledger import BundleLedger
     from deedbook.consumers.interfaces.cli.sealed_texts import SealedTexts
+    from deedbook.consumers.interfaces.followed_redactions import FollowedRedactions
     from deedbook.consumers.sdk.sealer import Opener, Sealer
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.client.client import Client
@@ -58,14 +59,14 @@ class App(ReadingApp):
     def finish(self) -> None:
         """List the copies of this folder from which it takes what somebody redacted elsewhere."""
         if self._ledger is not None and self.bundle is None and not self.only_looks:
-            lines = self.follow_redactions()
-            for line in () if self.as_json else lines:
+            followed = self.follow_redactions()
+            for line in () if self.as_json else followed.lines:
                 echo(line, err=True)
 
-    def follow_redactions(self) -> list[str]:
-        """Take texts that somebody redacted elsewhere out of the copies of this folder; return lines that list them."""
-        lines: list[str] = load(".followed_redactions:follow_redactions")(self.client(), self.settings())
-        return lines
+    def follow_redactions(self) -> FollowedRedactions:
+        """Take texts that somebody redacted elsewhere out of the copies of this folder."""
+        followed: FollowedRedactions = load(".followed_redactions:follow_redactions")(self.client(), self.settings())
+        return followed
 
     def close(self) -> None:
         """Close whatever was opened."""

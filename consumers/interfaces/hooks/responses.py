@@ -83,7 +83,7 @@ def respond_to(work: Work) -> bytes:
     with ledger:
         if action == "edit":
             return _told(work, lambda session: before_edit(ledger, work, session))
-        for line in follow_redactions(ledger.client, ledger.settings):
+        for line in follow_redactions(ledger.client, ledger.settings).lines:
             log_failure(work.home, work.call.harness, work.event, "REDACTED", line)
         if action != "start":
             _save(ledger, work, is_end=action == "end")

@@ -149,7 +149,7 @@ class DeedbookServer(MCPServer[Any]):
 
     def _follow_redactions(self) -> None:
         """Take texts that somebody redacted elsewhere out of the copies that belong to the ledger's folder."""
-        for line in follow_redactions(self._ledger.client, self._ledger.settings):
+        for line in follow_redactions(self._ledger.client, self._ledger.settings).lines:
             _log.warning("%s", line)
 
     def _refused(self, name: str, error: DeedbookError) -> types.CallToolResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -25,6 +25,8 @@ from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.service.server import unserved
 from deedbook.ledger.trust.history import head_text
 from deedbook.ledger.trust.store import TrustStore
+
+returned_shown_max: Final = 20
 
 
 @click.command(cls=Command)
@@ -109,6 +111,10 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
         f"{copy.location} holds this ledger, too: write to only one of the two. See 'Two copies' in the runbook"
         for copy in TrustStore.of_folder(restored.ledger, home.path).copies()
     ]
+    if again := restored.returned:
+        some = " ".join(map(str, again[:returned_shown_max])) + (" …" if len(again) > returned_shown_max else "")
+        count = f"{len(again)} entr{'ies' if len(again) > 1 else 'y'}"
+        notes.append(f"this log has the texts of {count} again that were erased: `deed redact {some}` erases them anew")
     if missing := restored.missing_blobs:
         notes.append(f"{len(missing)} blobs that entries need are missing, first {missing[0]}: the ledger is PARTIAL")
     if not _is_trusted(home):

@@ -114,9 +114,11 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
             watcher.run(stopped_by_signals())
 
 
-def _erase(app: App) -> None:
-    for line in app.follow_redactions():
+def _erase(app: App) -> bool:
+    followed = app.follow_redactions()
+    for line in followed.lines:
         tell(app, Notice("erased", "", line))
+    return followed.is_done
 
 
 def _confirm(name: str, signed_id: str | None, id_: str, content: bytes) -> bool:

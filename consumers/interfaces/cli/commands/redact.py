@@ -6,7 +6,7 @@ import shlex
 from typing import Any, BinaryIO, Final
 
 import click
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from deedbook.consumers.interfaces.cli.app import App, Command, read_up_to
 from deedbook.consumers.interfaces.cli.progress import progress
@@ -15,14 +15,16 @@ from deedbook.consumers.interfaces.erased_copies import copy_lines, erase_copies
 from deedbook.consumers.sdk.erasure import ErasedCopy
 from deedbook.consumers.sdk.redaction import (
     ErasedEntries,
+    KeptText,
     PlannedErasure,
     erased_since,
     find_holders,
-    keeps_text,
+    kept_texts,
     plan_erasure,
     repeated,
     sign_erasure,
 )
+from deedbook.consumers.sdk.redaction_reason import repeated_in
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.authority import ROOT
 
@@ -78,22 +80,25 @@ def redact(
             _erase_copies_again(app, needle, may_erase=not dry_run, yes=yes)
             return
     planned, gone = _plan(app, indexes, holders, with_repeated=with_repeated)
-    _announce(app, planned, needle)
+    kept = kept_texts(client, holders, planned, needle) if needle else []
+    _announce(app, planned, kept)
     if dry_run:
-        app.show("redaction", {"entries": [_described(plan) for plan in planned], "is_done": False}, [])
+        data = {"entries": [_described(plan) for plan in planned], "is_done": False, "kept": [*map(asdict, kept)]}
+        app.show("redaction", data, [])
         return
     if not reason:
         raise Refused("USAGE", "say why with --reason: every reader of the ledger sees it")
     texts = [text for text in (needle, *gone) if text]
-    if any(text in reason for text in texts):
-        raise Refused("USAGE", "the reason holds the text that is to be erased: write another one")
+    if (part := repeated_in(reason, needle, {text for plan in planned for text in plan.texts})) is not None:
+        at = len(reason.casefold().partition(part)[0].split()) + 1
+        raise Refused("USAGE", f"the reason repeats what is to be erased, from its word {at} on: use other words")
     count = len(planned)
     _confirm(app, f"Erase the texts of {count} entr{'ies' if count > 1 else 'y'} for good?", yes=yes)
     author = app.author(app.agent or ROOT)
     signed = [sign_erasure(author, plan, reason, is_second=second).index for plan in planned]
     is_done = author.name == ROOT or second
     copies = _finish(app, texts) if is_done else []
-    _show(app, planned, signed, copies, is_done=is_done, reason=reason)
+    _show(app, planned, signed, {"is_done": is_done, "copies": copies, "kept": kept}, reason)
 
 
 def _read_text(file: BinaryIO) -> str:
@@ -160,12 +165,11 @@ def _plan_some(app: App, indexes: list[int], *, is_one_needed: bool = False) -> 
     return planned
 
 
-def _announce(app: App, planned: list[PlannedErasure], needle: str) -> None:
-    for plan in planned:
-        if needle and keeps_text(plan, needle):
-            echo(f"entry {plan.index} keeps the text where it is part of a name, which stays", err=True)
+def _announce(app: App, planned: list[PlannedErasure], kept: list[KeptText]) -> None:
     if app.as_json:
         return
+    for line in _kept_lines(kept):
+        echo(line, err=True)
     for plan in planned[:entries_shown_max]:
         event = plan.erased.event
         counted = f"{len(plan.texts)} text{'s' if len(plan.texts) != 1 else ''}"
@@ -174,6 +178,12 @@ def _announce(app: App, planned: list[PlannedErasure], needle: str) -> None:
     if len(planned) > entries_shown_max:
         echo(f"and {len(planned) - entries_shown_max} more entries, {len(planned)} in all", err=True)
     echo(NOT_PROMISED, err=True)
+
+
+def _kept_lines(kept: list[KeptText]) -> list[str]:
+    lines = [f"entry {row.entry} keeps the text in {', '.join(row.fields)}: it cannot be erased there" for row in kept]
+    more = [f"and {len(kept) - entries_shown_max} more entries keep it"] if len(kept) > entries_shown_max else []
+    return lines[:entries_shown_max] + more
 
 
 def _confirm(app: App, question: str, *, yes: bool) -> None:
@@ -207,19 +217,18 @@ def _erase_copies_again(app: App, needle: str, *, may_erase: bool, yes: bool) ->
     app.show("redaction", {"entries": [], "is_done": True, "copies": [copy._asdict() for copy in copies]}, lines)
 
 
-def _show(
-    app: App, planned: list[PlannedErasure], signed: list[int], copies: list[ErasedCopy], *, is_done: bool, reason: str
-) -> None:
+def _show(app: App, planned: list[PlannedErasure], signed: list[int], done: dict[str, Any], reason: str) -> None:
     described = [_described(plan) | {"redaction": at} for plan, at in zip(planned, signed, strict=True)]
-    data: dict[str, Any] = {"entries": described, "is_done": is_done, "copies": [copy._asdict() for copy in copies]}
-    if not is_done:
+    copies, kept = done["copies"], done["kept"]
+    data = {"entries": described} | done
+    data |= {"copies": [copy._asdict() for copy in copies], "kept": [asdict(row) for row in kept]}
+    if not done["is_done"]:
         entries = " ".join(str(plan.index) for plan in planned)
         command = f"deed redact {entries} --second --reason {shlex.quote(reason)} --as NAME"
         app.show("redaction", data, f"proposed: nothing is erased until another human runs `{command}`")
         return
     lines = [f"erased entry {row['entry']} (redaction: entry {row['redaction']})" for row in described]
-    lines += copy_lines(copies)
-    app.show("redaction", data, lines)
+    app.show("redaction", data, [*lines, *copy_lines(copies), *_kept_lines(kept)])
 
 
 def _described(plan: PlannedErasure) -> dict[str, Any]:

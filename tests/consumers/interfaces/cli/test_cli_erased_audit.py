@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from bundles import run_alone, unpacked
 from calling import Deed, Place, emit_finding, start_session
+from erasing import files_with
 from forge import Forge
 from wrong_redactions import TARGET, all_of, secret
 from wrong_redactions import erased as erased_at
@@ -30,6 +32,7 @@ def erased(alone: Deed) -> tuple[Deed, int]:
     emit_finding(alone, stream, f"the password is {SECRET}")
     index = alone.data("verify")["size"] - 1
     alone("receipt", str(index), "--output", alone.home.parent / "before.tlog-proof")
+    alone("backup", alone.home.parent / "before.tar")
     alone.data("redact", str(index), "--reason", REASON, "--as", "root", "--yes")
     return alone, index
 
@@ -82,6 +85,25 @@ def test_backup_of_a_redacted_ledger_is_restored(
     elsewhere.data("restore", tmp_path / "ledger.tar")
     assert_erased(elsewhere.data("verify"), index)
     assert not [path for path in elsewhere.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+
+
+def test_backup_of_before_brings_the_text_back_and_restore_says_so(erased: tuple[Deed, int]) -> None:
+    deed, index = erased
+    before = deed.home.parent / "before.tar"
+    answer = deed.data("restore", before, "--replace")
+    assert answer["returned"] == [index]
+    note = f"this log has the texts of 1 entry again that were erased: `deed redact {index}` erases them anew"
+    assert note in answer["notes"]
+    assert SECRET in deed("show", index)
+    replaced = deed.data("restore", before, "--replace")["replaced"]  # the log with the text
+    redact = ("redact", index, "--reason", REASON, "--as", "root", "--yes")
+    deed.refuses("HISTORY_CHANGED", *redact)  # a reader here trusts the log that is longer
+    deed("recover", "--accept-loss", "--yes", "--as", "root")
+    (left,) = [copy for copy in deed.data(*redact)["copies"] if copy["done"] == "left"]
+    assert left["place"] == f"{replaced}/log/data.mdb"
+    assert left["reason"] == "the log that was here before a restore: delete its folder"
+    shutil.rmtree(replaced)
+    assert files_with(deed.home) == []
 
 
 def test_signed_file_has_the_rest_of_an_erased_entry(erased: tuple[Deed, int], tmp_path: Path) -> None:

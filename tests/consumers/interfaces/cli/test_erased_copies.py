@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import inside
 import pytest
 from building import trusted
-from calling import Deed, Place, Running, Serving, wait_until
+from calling import Deed, Place, Running, Serving, wait_max_s
 from test_cli_notes import git, make_repository, report
 
 from deedbook.consumers.handoffs.files.sync import SyncStore
@@ -25,7 +26,7 @@ from deedbook.consumers.interfaces.hooks.responses import respond_to
 from deedbook.consumers.interfaces.hooks.supervisor import Call, Work
 from deedbook.consumers.interfaces.mcp.server import DeedbookServer
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
-from deedbook.consumers.sdk.redaction import find_holders
+from deedbook.consumers.sdk.redaction import find_holders, kept_texts, plan_erasure
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import Submission, commitment_to, signed_bytes
@@ -224,11 +225,30 @@ def test_entries_that_hold_the_text_only_in_a_name_do_not_keep_the_others_from_b
     text = project.home.parent / "secret"
     text.write_text("correct-horse")
     options = ("redact", "--containing", str(text), "--reason", "a password", "--yes", "--as", "root")
-    said = project.run(*options).err
-    assert "session.ended has no text to erase" in said
-    assert "keeps the text where it is part of a name" in said
+    stream = {"entry": project.size() - 1, "fields": ["stream"]}
+    dry = project.data("redact", "--containing", str(text), "--dry-run")
+    assert (dry["is_done"], len(dry["kept"]), dry["kept"][-1]) == (False, 3, stream)
+    said = project.run(*options)
+    assert "session.ended has no text to erase" in said.err
+    for told in (said.err, said.out):
+        assert f"entry {stream['entry']} keeps the text in stream: it cannot be erased there" in told
     assert "the password is" not in project("session", "show", "correct-horse")
     project.refuses("NOTHING_CHANGED", *options)
+
+
+def test_names_and_keys_that_keep_a_text_are_named_without_repeating_it(ledger: Ledger) -> None:
+    data = FindingLogged(finding=SECRET, evidence=[SECRET])
+    ledger.emit("alice", "session/s", SessionStarted())
+    ledger.emit("alice", f"session/{SECRET}", SessionStarted(task="Look"))
+    draft = Draft(stream="session/s", data=data, corr=f"of-{SECRET}", idem=SECRET)
+    ledger.submit(ledger.sign("alice", draft))
+    with ledger.client() as client:
+        (holders,) = find_holders(client, [SECRET]).values()
+        planned = [plan_erasure(client, index) for index in holders]
+        kept = kept_texts(client, holders, planned, SECRET)
+        assert [(row.entry - holders[0], row.fields) for row in kept] == [(0, ["stream"]), (1, ["corr", "idem"])]
+        whole = kept_texts(client, holders, [], SECRET)
+    assert whole[1].fields == ["corr", "data.evidence", "data.finding", "idem"]
 
 
 def test_text_is_found_in_every_spelling_of_json(ledger: Ledger) -> None:
@@ -341,7 +361,10 @@ def test_running_watcher_notices_a_redaction(machines: Machines) -> None:
     options = ("--home", other.home, "--server", other.place.server)
     with Running(*options, "handoff", "watch", folder / "docs/handoffs", "--as", "a", "--json") as watching:
         redact(machines.ledger)
-        wait_until(lambda: holding(other) == [], "no file holds it")
+        deadline = time.monotonic() + wait_max_s
+        while held := holding(other):
+            assert time.monotonic() < deadline, held
+            time.sleep(0.1)
         watching.signal(signal.SIGTERM)
 
 

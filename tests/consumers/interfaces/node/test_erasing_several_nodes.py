@@ -5,16 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import shutil
+import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import inside
 import pytest
+from building import trusted
+from bundles import run_alone, unpacked
 from erasing import SECRET, files_with, signed_redaction
 from faults import is_long_run, times
-from three_nodes import Nodes, eventually
+from three_nodes import Nodes, eventually, wait_s
+from typescript_agent import ask_agent
 
+from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Unavailable
@@ -22,10 +29,11 @@ from deedbook.ledger.events.session import SessionStarted, UnknownLogged
 from deedbook.ledger.format.identity import open_key
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import FOLDER
 from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(3600)
@@ -88,25 +96,159 @@ def begin_redaction(nodes: Nodes, index: int) -> threading.Thread:
     return thread
 
 
-def test_redaction_clears_every_file_of_three_nodes_also_of_one_that_was_away(nodes: Nodes) -> None:
+class Project:
+    """The project of an agent on a machine of its own, in a repository of git, and the verbs that are called there."""
+
+    def __init__(self, nodes: Nodes, agent: str) -> None:
+        self.nodes, self.agent, self.folder = nodes, agent, nodes.folder / "project"
+        self.home = self.folder / FOLDER
+        for path in (self.home, self.folder / "docs/handoffs", self.folder / "docs/sessions/handoffs"):
+            path.mkdir(parents=True)
+        shutil.copytree(nodes.folder / "clients" / "keys", self.home / "keys")
+        trusted(self.home)
+        for words in (("init", "--quiet"), ("commit", "--quiet", "--allow-empty", "--message", "begin")):
+            self.git(*words)
+
+    def run(self, *words: object) -> inside.Said:
+        """Call a verb as the agent."""
+        return inside.deed(
+            "--home", self.home, "--server", self.nodes.urls, *words, "--as", self.agent, cwd=self.folder
+        )
+
+    def __call__(self, *words: object) -> inside.Said:
+        """Call a verb that may be called again, until it succeeds."""
+        return until_done(lambda: self.run(*words))
+
+    def write(self, *words: object) -> None:
+        """Call a verb that writes."""
+        write(lambda: self.run(*words))
+
+    def git(self, *words: str) -> str:
+        """Call git."""
+        who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        done = subprocess.run(
+            ["git", "-C", str(self.folder), *who, *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def notes(self) -> str:
+        """Return the text of all git notes."""
+        refs = self.git("for-each-ref", "--format=%(refname)", "refs/notes").split()
+        return "".join(self.git("show", ref) for ref in refs)
+
+    def spread(self) -> None:
+        """Let a finding hold the secret, a brief, a handoff and a report repeat it, and files and notes have these."""
+        self.write("session", "start", "s", "--task", "Look")
+        self.write("session", "finding", "s", f"the password is {SECRET}")
+        self.write("reasoning", "start", "r", "--task", f"Is {SECRET} safe?")
+        self.write("reasoning", "step", "r", f"the password is {SECRET}")
+        self.write("reasoning", "conclude", "r", f"It is {SECRET}", "--rests-on", "1")
+        self.write("reasoning", "fetch", "r")
+        ref = json.loads(self("reasoning", "show", "r", "--json").out)["data"]["ref"]
+        parties = ("--to", self.nodes.scene.agents[1], "--reviewer", "rita", "--reasoning", ref)
+        self.write("handoff", "create", "h", "--title", "Rotate it", *parties, "--task", f"replace {SECRET}")
+        self("handoff", "watch", self.folder / "docs/handoffs", "--once", "--signed")
+        report = {
+            "report_type": "planning",
+            "ai_id": "claude-code",
+            "task_summary": "Learn",
+            "key_findings": [f"the password is {SECRET}"],
+            "recommended_next_steps": ["Go on"],
+            "calibration_status": "not_assessable",
+        }
+        self.write("emit", "report.generated", "--stream", "session/s", "--data", json.dumps(report))
+        self("notes", "sync")
+
+
+def write(call: Callable[[], inside.Said]) -> None:
+    """Call a verb that writes. Its answer may come from a node that follows, and does not have the event yet."""
+    while (said := call()).err.startswith("BUS_UNAVAILABLE: the server at "):
+        time.sleep(0.1)
+    is_behind = said.err.startswith(("NOT_FOUND: there is no ", "VERIFICATION_FAILED: the ledger sent an answer"))
+    assert said.code == 0 or is_behind, said.err
+    time.sleep(0.5)
+
+
+def until_done(call: Callable[[], inside.Said]) -> inside.Said:
+    """Call a verb until it succeeds: a node that has just started refuses, and one that follows may be behind."""
+    until = time.monotonic() + wait_s
+    while (said := call()).code != 0:
+        assert time.monotonic() < until, said.err
+    return said
+
+
+def called(*words: object) -> inside.Said:
+    """Call a verb that may be called again, until it succeeds."""
+    return until_done(lambda: inside.deed(*words))
+
+
+def verdict(bundle: Path) -> tuple[str, list[int]]:
+    """Return the verdict of a bundle and its erased entries, which our auditor, its program and TypeScript agree on."""
+    folder, report = unpacked(bundle, bundle.with_suffix("")), verify_bundle(bundle)
+    assert run_alone(folder).stdout.splitlines()[-1].partition(":")[0] == report.outcome
+    (found,) = ask_agent("bundles", folders=[str(folder)])["bundles"]
+    erased = [erasure.entry for erasure in report.erased]
+    assert found["answer"]["erased"] == erased
+    return report.outcome, erased
+
+
+def test_secret_everywhere_is_gone_after_a_redaction_except_in_copies_that_lie_outside(
+    nodes: Nodes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    node = nodes.scene.homes["node"]
+    beside = ("--home", node)
+    through = (*beside, "--server", nodes.urls)
+    roles = ("--role", "human", "--role", "reviewer")
+    write(lambda: inside.deed(*through, "agent", "add", "rita", *roles, "--unprotected", "--as", "root"))
+    project = Project(nodes, nodes.scene.agents[0])
     with nodes.work():
-        index = log_secret(nodes)
-        assert all(files_with(nodes.scene.homes[name] / "bus") for name in nodes.names)
+        project.spread()
+        rows = json.loads(project("log", "--limit", "500", "--json").out)["data"]["items"]
+        own = [row["index"] for row in rows if row["stream"] in {"session/s", "reasoning/r", "handoff/h"}]
+        eventually(lambda: all(nodes._size(name) > max(own) for name in nodes.names), "every node has the secret")
         assert all(SECRET in views_of(nodes, name) for name in nodes.names)  # from now on, their files hold it, too
-        away = next(name for name in nodes.names if name != nodes.leader())
+        held = files_with(nodes.folder)
+        for part in ("bus", "log", "views"):
+            assert all(any(f"{name}/{part}" in path for path in held) for name in nodes.names), part
+        assert {"h.md", "h.deed.json", "s.md", "s.json"} <= {path.rpartition("/")[2] for path in held}
+        assert SECRET in project.notes()
+        receipts = {index: outside / f"{index}.tlog-proof" for index in own}
+        for index, receipt in receipts.items():
+            called(*beside, "receipt", index, "--output", receipt)
+        called(*beside, "export", outside / "before.tar")
+        called(*beside, "backup", outside / "backup.tar")
+        away = next(name for name in nodes.names if name not in {nodes.leader(), "node"})
         nodes.kill(away)
-        begin_redaction(nodes, index).join()
-        others = [nodes.scene.homes[name] for name in nodes.names if name != away]
-        eventually(lambda: not any(map(files_with, others)), "no file of the others holds it")
+        (outside / "secret").write_text(SECRET)
+        options = ("--repeated", "--reason", "it is a password", "--yes", "--as", "root")
+        called(*through, "redact", "--containing", outside / "secret", *options)
         nodes.progress(5)
         nodes.start(away)
         nodes.progress(5)
         nodes.whole()
+        assert "rewritten: " in project("handoff", "list").err  # the next command there takes it out of its copies
         eventually(lambda: not files_with(nodes.folder), "no file holds it")
     eventually(lambda: len({views_of(nodes, name) for name in nodes.names}) == 1, "the views of all nodes agree")
     assert SECRET not in views_of(nodes, away)
     assert not files_with(nodes.folder)
+    assert SECRET not in project.notes()
     nodes.settle("redaction while a node was away")
+
+    # Every proof of before still holds, and the copies that lie outside are as they were: nobody can erase these.
+    for receipt in receipts.values():
+        assert json.loads(called(*beside, "receipt", "verify", receipt, "--json").out)["data"]["outcome"] == "VALID"
+    called(*beside, "export", outside / "after.tar")
+    assert files_with(outside) == ["backup.tar", "before.tar", "secret"]
+    assert verdict(outside / "before.tar") == ("VALID", [])
+    word, erased = verdict(outside / "after.tar")
+    assert word == "VALID_WITH_ERASURES"
+    assert len(erased) >= 7
+    assert {*erased} <= {*own}
+    said = called("--home", outside / FOLDER, "restore", outside / "backup.tar")
+    assert "holds this ledger, too: write to only one of the two" in said.out
+    assert files_with(outside / FOLDER)
 
 
 @pytest.mark.skipif(not is_long_run, reason="three nodes and their servers: made by `make faults`")
