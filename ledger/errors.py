@@ -19,13 +19,17 @@ So a traceback shows the code. Use ``message`` where the code is shown elsewhere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import chain
 from typing import Any, Final, NoReturn, Self, TypeVar, assert_never
 
 import msgspec
+
+from deedbook.ledger import families
 
 T = TypeVar("T")
 
@@ -50,15 +54,16 @@ class Code(msgspec.Struct, frozen=True):
 
     Recoverable means that it can help to repeat the same request: its cause can pass by itself, or when another agent
     does its part. What the caller or its user must do first (unseal a key, tick a criterion, install a package) is not
-    recoverable.
+    recoverable. ``remedy`` is the next step of somebody who reads a code of a family; ``REMEDIES`` has those of others.
     """
 
     exit: Exit
     recoverable: bool
     meaning: str
+    remedy: str = ""
 
 
-CODES: dict[str, Code] = {
+_CORE_CODES: Final[dict[str, Code]] = {
     # Format of the bytes.
     "INVALID_FORMAT": Code(Exit.USAGE, False, "The bytes are not in the required format."),
     "TOO_LARGE": Code(Exit.USAGE, False, "The event, request or blob is larger than its stated limit."),
@@ -148,11 +153,6 @@ CODES: dict[str, Code] = {
     "QUOTA_EXCEEDED": Code(Exit.UNAVAILABLE, True, "The agent has used up its quota of appended or stored data."),
     "LLM_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The language model is not available now."),
     "LLM_INVALID": Code(Exit.UNAVAILABLE, True, "The language model's answer does not have the requested form."),
-    # A Tree-of-Thoughts search.
-    "GENERATION_FAILED": Code(Exit.UNAVAILABLE, True, "The thinker returned no usable candidates."),
-    "EVALUATION_TIMEOUT": Code(Exit.UNAVAILABLE, True, "The evaluation exceeded its time limit."),
-    "SEARCH_EXHAUSTED": Code(Exit.NOT_FOUND, False, "The search reached its limits without a solution."),
-    "SEARCH_STOPPED": Code(Exit.NOT_FOUND, False, "The user stopped the search for good."),
     # Verification.
     "ERASED_BODY_SERVED": Code(Exit.UNVERIFIED, False, "The ledger still sends a body that its log says was erased."),
     "VERIFICATION_FAILED": Code(Exit.UNVERIFIED, False, "The verified data is not what it claims to be."),
@@ -246,10 +246,6 @@ REMEDIES: dict[str, str] = {
     "QUOTA_EXCEEDED": "Wait, write less, or raise `[quota]` in `config.toml`.",
     "LLM_UNAVAILABLE": "Try again later; `deed doctor --llm` shows what the model answers.",
     "LLM_INVALID": "Try again, or use a model that follows the form.",
-    "GENERATION_FAILED": "Resume the search, also with another thinker: `deed tot resume`.",
-    "EVALUATION_TIMEOUT": "Resume the search with a longer time limit: `deed tot resume`.",
-    "SEARCH_EXHAUSTED": "Start a search with wider limits.",
-    "SEARCH_STOPPED": "Start a new search.",
     "ERASED_BODY_SERVED": "Tell the node's operator: the node must erase the body.",
     "VERIFICATION_FAILED": "Do not rely on the data. The report names each fault; ask where it came from.",
     "HISTORY_CHANGED": "Stop, and keep both copies. Ask the operator for a signed history reset; see the runbook.",
@@ -257,11 +253,43 @@ REMEDIES: dict[str, str] = {
     "CORRUPTED": "Stop, keep the folder, and run `deed fsck`. Then restore a backup; see the runbook.",
     "UNEXPECTED": "Report it with the output of the same command under `DEEDBOOK_TRACEBACK=1`.",
 }
-"""The next step of somebody who reads a code. A message says it for the case at hand."""
+"""The next step of somebody who reads a code of the core. A message says it for the case at hand."""
+
+
+class _Codes(Mapping[str, Code]):
+    """The core's codes, then those of the families that can be used."""
+
+    def __getitem__(self, code: str) -> Code:
+        known = _CORE_CODES.get(code)
+        return _codes_of_families()[code] if known is None else known
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(_CORE_CODES, _codes_of_families())
+
+    def __len__(self) -> int:
+        return len(_CORE_CODES) + len(_codes_of_families())
+
+
+@cache
+def _codes_of_families() -> dict[str, Code]:
+    codes: dict[str, Code] = {}
+    for family in families.installed():
+        if family.codes:
+            with suppress(Exception):  # whoever needs the family learns that it cannot be used
+                codes = families.load(family.codes) | codes
+    return {code: meaning for code, meaning in codes.items() if code not in _CORE_CODES}
+
+
+CODES: Final[Mapping[str, Code]] = _Codes()
 
 
 # The next step for content that is too large for an event.
 AS_A_BLOB: Final = "store large content with `deed blob put FILE` (Python: ledger.put_blob(content)) and name its ref"
+
+
+def remedy_of(code: str) -> str:
+    """Return the next step of somebody who reads a code."""
+    return REMEDIES.get(code) or CODES[code].remedy
 
 
 class DeedbookError(Exception):

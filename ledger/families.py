@@ -3,14 +3,14 @@
 A package registers a family by an entry point of the group ``deedbook.families``, whose name is that of the family:
 
     [project.entry-points."deedbook.families"]
-    deploy = "deedbook_deploy:FAMILY"
+    rollout = "deedbook_rollout:FAMILY"
 
-Deedbook's own distribution registers Tree of Thoughts in the same way, and no other module names it. A ``Family`` is
+Deedbook's own distribution registers its families in the same way, and no other module names them. A ``Family`` is
 only data: it names modules as ``"module:attribute"``, which are imported when they are first used. So the ledger knows
 which views or pages a family has, and imports none of them.
 
-**One name is one namespace.** All that a family brings begins with its name: kinds and queries (``deploy.started``),
-streams (``deploy/ID``), tables (``deploy_runs``), its command (``deed deploy``), and its pages (``/deploy/ID``). No
+**One name is one namespace.** All that a family brings begins with its name: kinds and queries (``rollout.started``),
+streams (``rollout/ID``), tables (``rollout_runs``), its command (``deed rollout``), and its pages (``/rollout/ID``). No
 family has a name of the core (``CORE_NAMES``), so families can neither override the core nor each other, and a reader
 that lacks a family sees from the kind and stream alone that the family is missing.
 
@@ -23,6 +23,7 @@ left out: a stranger's folder may look like a package.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -38,37 +39,21 @@ FORMAT: Final = 1
 """The format of ``Family``. A package states the one that it was written for."""
 CORE_NAMES: Final = frozenset(
     {
-        *(
-            "agent",
-            "agents",
-            "assessment",
-            "kind",
-            "kinds",
-            "blob",
-            "briefs",
-            "catalog",
-            "checkpoint_key",
-            "dead_end",
-            "decision",
-        ),
-        *(
-            "decisions",
-            "entry",
-            "finding",
-            "handoff",
-            "handoffs",
-            "key",
-            "knowledge",
-            "ledger",
-            "question",
-            "questions",
-        ),
-        *("reasoning", "record", "records", "redactions", "report", "reports", "resolve", "review", "reviews", "role"),
-        *("search", "session", "sessions", "snapshot", "snapshots", "subject", "tool", "unknown", "validations", "x"),
+        *("accept", "agent", "agents", "answer", "append", "ask", "assessment", "audit", "backup", "blob"),
+        *("briefs", "catalog", "checkpoint", "checkpoint_key", "client", "clock", "completion", "dashboard"),
+        *("dead_end", "decide", "decision", "decisions", "demo", "deploy", "doctor", "emit", "entry"),
+        *("erase", "events", "export", "find", "finding", "fsck", "graph", "grep", "handoff", "handoffs"),
+        *("hook", "import", "inbox", "init", "join", "json", "key", "kind", "kinds", "knowledge", "launch"),
+        *("ledger", "live", "lock", "log", "logout", "mcp", "me", "new", "next", "node", "notes", "notify"),
+        *("prime", "project", "proof", "question", "questions", "ready", "reasoning", "receipt", "receipts"),
+        *("record", "records", "recover", "redact", "redactions", "reply", "report", "reports", "resolve"),
+        *("restore", "review", "reviews", "role", "router", "seal", "search", "serve", "session"),
+        *("sessions", "settings", "settle", "setup", "show", "snapshot", "snapshots", "spool", "static"),
+        *("status", "subject", "submit", "tail", "timeline", "todo", "token", "tool", "trust", "uninstall"),
+        *("unknown", "unlock", "unread", "validations", "verify", "watch", "week", "why", "withdraw", "x"),
     }
 )
-"""Names of the core's streams, groups of kinds and groups of queries; ``x`` is that of declared kinds."""
-
+"""Names of the core: of its streams, kinds, queries, verbs and pages. No family has one of them."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,30}\Z")
 _POINT: Final = re.compile(r"([^=\s#;][^=]*?)\s*=\s*([\w.]+:\w+)\s*\Z")
 _DISTRIBUTION: Final = re.compile(r"(.+?)-([^-]+)\.(?:dist|egg)-info\Z")
@@ -82,31 +67,35 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page of the dashboard: the function that makes it, as ``"module:attribute"``, and its title in the menu.
+    """A page of the dashboard, and its title in the menu. A page without ``menu`` is not in the menu.
 
-    ``path`` is relative to ``/NAME``: ``""`` or ``"/{id:path}"``. A page without ``menu`` is not in the menu.
+    ``path`` is relative to ``/NAME``: ``""`` or ``"/{id:path}"``. ``page`` is the function that makes the page, as
+    ``"module:attribute"``. Without it the page is a table of the rows of the list ``query``.
     """
 
     path: str
-    page: str
+    page: str = ""
     menu: str = ""
+    query: str = ""
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a package. A text with a colon names an attribute of a module. Dicts are by kind or query.
+    """The contents of a package. A text with a colon names an attribute of a module.
 
-    For the ledger: ``kinds`` are the data types (subclasses of ``EventData``). ``rules`` is a ``StateMachine`` or a
-    ``Transition``, and ``table`` the file of the state machine's rules, as ``"module:file.json"`` beside the module.
-    ``codes`` is a dict of error codes, of type ``Code``.
+    For the ledger: ``kinds`` are the data types (subclasses of ``EventData``), by kind. ``rules`` is a
+    ``StateMachine`` or a ``Transition``, and ``table`` the file with the state machine's rows, as
+    ``"module:file.json"`` beside the module. ``codes`` is a dict of error codes, of type ``Code``.
 
-    For the views: ``views`` are the versions of its projections by name, and ``projections`` these projections.
+    For the views: ``views`` are the versions of its projections, and ``projections`` these projections, by name.
     ``queries`` are the functions that answer its queries, and ``answers`` the ``kind`` of their JSON documents, if it
-    is not the query's name. ``texts`` is a dict from data types to functions that return their texts, for lists of
-    events and the search. ``phrases`` say what the author of a kind did, and ``timeline`` are the kinds that the
-    timeline shows. ``thing`` is a word for what its streams are, with the verb that lists them.
+    is not the query's name; ``ids`` are the fields of their answers with the id of a stream, if it is not ``id``.
+    ``texts`` is a dict from data types to functions that return their texts, for lists of events and the search.
+    ``phrases`` say what the author of a kind did, and ``timeline`` are the kinds that the timeline shows. ``lists``
+    are the verbs that list its things, by the word for a thing, and ``newest`` the columns by which the newest rows
+    of its tables are found.
 
     For the interfaces: ``command``, ``pages``, ``templates`` (the folder of the pages' templates, as
-    ``"module:folder"``), and ``extras``: named hooks of interfaces that ask for them by name.
+    ``"module:folder"``), and ``hooks``, which interfaces look up by name (``consumers.interfaces.families``).
     """
 
     format: int
@@ -119,13 +108,16 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     projections: Mapping[str, str] = {}
     queries: Mapping[str, str] = {}
     answers: Mapping[str, str] = {}
+    ids: Mapping[str, str] = {}
     texts: str = ""
     phrases: Mapping[str, str] = {}
     timeline: tuple[str, ...] = ()
+    lists: Mapping[str, str] = {}
+    newest: Mapping[str, str] = {}
     command: Command | None = None
     pages: tuple[Page, ...] = ()
     templates: str = ""
-    extras: Mapping[str, str] = {}
+    hooks: Mapping[str, str] = {}
 
 
 class Source(NamedTuple):
@@ -203,25 +195,33 @@ def _registered() -> tuple[Source, ...]:
     found: list[Source] = []
     distributions: set[str] = set()
     for folder in _folders():
-        for path in sorted(folder.glob("*-info")):
-            match = _DISTRIBUTION.match(path.name)
+        for name in sorted(_names_in(folder)):
+            match = _DISTRIBUTION.match(name)
             if match is None or match[1].lower() in distributions:  # as Python does, the first on the path counts
                 continue
             distributions.add(match[1].lower())
             try:
-                text = (path / "entry_points.txt").read_text("utf-8")
-            except (OSError, UnicodeDecodeError):
+                text = Path(folder, name, "entry_points.txt").read_text("utf-8")
+            except (OSError, UnicodeDecodeError):  # most distributions have no such file
                 continue
             found += [Source(*point, match[1], match[2]) for point in _points(text)]
     return tuple(found)
 
 
-def _folders() -> Iterator[Path]:
-    here = Path.cwd()
-    for name in dict.fromkeys(sys.path):
-        folder = Path(name)
-        if name and folder.is_dir() and folder.resolve() != here:
-            yield folder
+def _folders() -> Iterator[str]:
+    """Yield the folders on ``sys.path`` without the current one, also if it is there by its name."""
+    try:
+        here = os.path.realpath(".")
+    except OSError:  # it was deleted
+        here = ""
+    return (name for name in dict.fromkeys(sys.path) if name and os.path.realpath(name) != here)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return [path.name for path in Path(folder).iterdir()]
+    except OSError:  # it is a file, or is not there, or may not be read
+        return []
 
 
 def _points(text: str) -> Iterator[tuple[str, str]]:

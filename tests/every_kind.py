@@ -13,10 +13,10 @@ from building import key_named
 from event_examples import smallest
 from invitations import invite, join
 
+from deedbook.consumers.thoughts import events as thoughts
 from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS, authority, decision, handoff, imported, question, reasoning, review, session
-from deedbook.ledger.events import tot as thoughts
 from deedbook.ledger.events.blob import BLOB_STORED
 from deedbook.ledger.events.subject import SubjectErased
 from deedbook.ledger.home.home import CHECKPOINT

@@ -30,7 +30,7 @@ from python_queries import python_modules
 from sql_page import sql_page
 
 from deedbook.ledger import limits
-from deedbook.ledger.errors import CODES, REMEDIES, Exit
+from deedbook.ledger.errors import CODES, Exit, remedy_of
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
@@ -194,7 +194,7 @@ def errors() -> dict[str, Any]:
                 "exit": code.exit.value,
                 "recoverable": code.recoverable,
                 "meaning": code.meaning,
-                "remedy": REMEDIES[name],
+                "remedy": remedy_of(name),
             }
             for name, code in CODES.items()
         },

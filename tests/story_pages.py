@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from building import trusted
 from starlette.routing import compile_path
 
-from deedbook.consumers.interfaces.dashboard.pages import ROUTES
+from deedbook.consumers.interfaces.dashboard.pages import page_routes
 from deedbook.consumers.interfaces.demo import life
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.home.config import Settings
@@ -91,8 +91,8 @@ def addresses(settings: Settings) -> list[str]:
         "/s/store-1",
         "/s/snapshots-1",
         "/s/colours-1",
-        f"/t/{tree['id']}",
-        f"/t/{tree['id']}?at={tree['started_index'] + 20}",
+        f"/tot/{tree['id']}",
+        f"/tot/{tree['id']}?at={tree['started_index'] + 20}",
         "/agents",
         "/a/minimax",
         "/a/codex",
@@ -113,13 +113,13 @@ def addresses(settings: Settings) -> list[str]:
         "/search?text=cursor",
         "/search?text=快照",
         "/reviews/tape-backups",
-        "/t",
+        "/tot",
     ]
 
 
 def shown(settings: Settings, *, each: int = 1000) -> Iterator[tuple[str, str]]:
     """Yield the name of a route and an address of it, ``each`` times at most, for the addresses that routes match."""
-    routes = [(route.name, compile_path(route.path)[0]) for route in ROUTES]
+    routes = [(route.name, compile_path(route.path)[0]) for route in page_routes()]
     counts = Counter[str]()
     for address in addresses(settings):
         path = address.partition("?")[0]

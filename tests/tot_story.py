@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from building import GIVEN_MS, key_named
 
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.transition import node_states, tree_digest
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events import KIND_OF
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.lifecycle.tot import node_states, tree_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ This is every place that has words of entries and that Deedbook writes by itself
 | `cache/graphs`, the audit's cache, the checked authority | deleted; they only save time |
 | git notes and files of reports | written again from the log; the notes lose their history |
 | files of handoffs, signed files, the state of their watchers | written again; a person's edits stay |
-| log folders of searches, below `logs/` | written again |
+| files that families write (hook `erased_copies` of `interfaces.families`) | written again |
 | stores of subscriptions, of the router and of the notifier | the texts are replaced by a mark |
 | `hooks.log` | the texts are replaced by a mark |
 | the spool | left, because the author signed it: `deed spool drop` deletes it |
@@ -28,13 +28,12 @@ from pathlib import Path
 from typing import Final
 
 from deedbook.consumers.handoffs.files.erasure import erase_handoff_files, handoff_folders
+from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.interfaces.hooks.supervisor import LOG_NAME
 from deedbook.consumers.sdk.erasure import ErasedCopy, delete_caches, erase_from_database, erase_from_file, spellings
 from deedbook.consumers.sdk.redaction import ErasedEntries, repeated_min_chars, store_handled, unhandled_erasures
 from deedbook.consumers.sessions.copies import erase_reports
 from deedbook.consumers.sessions.settings import StoredCopy, project_of
-from deedbook.consumers.thoughts.logs import write_logs
-from deedbook.consumers.thoughts.run import read_task
 from deedbook.ledger.bundle.restore import REPLACED
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.spool import FOLDER as SPOOL
@@ -78,8 +77,9 @@ def erase_copies(
         files = erase_handoff_files(client, folder, erased.streams, texts)
         copies += files.copies
         lines |= {line for line in files.lines if len(line) >= repeated_min_chars}
-    for name in _names(erased, "tot"):
-        copies += _erase_logs(client, home / "logs", name)
+    for family, erase in family_hooks("erased_copies"):
+        for name in _names(erased, family):
+            copies += erase(client, home, name)
     texts += sorted(lines)
     for store in {store for folder in folders for store in folder.stores} if _names(erased, "handoff") else ():
         # Also without a text that is known: a watcher may have replaced its state, and SQLite keeps the old pages.
@@ -114,14 +114,6 @@ def _stored(copy: StoredCopy) -> ErasedCopy:
     if copy.store == "git_notes" and is_done:
         reason = "git keeps the old objects until `git gc --prune=now`, and remotes keep theirs: push the notes again"
     return ErasedCopy(copy.location or copy.store, "rewritten" if is_done else "left", reason)
-
-
-def _erase_logs(client: Client, folder: Path, task: str) -> Iterator[ErasedCopy]:
-    if (folder / task).is_dir():
-        try:
-            yield ErasedCopy(str(write_logs(read_task(client, task), folder)), "rewritten")
-        except DeedbookError as error:
-            yield ErasedCopy(str(folder / task), "left", error.message)
 
 
 def _erase_in_home(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:

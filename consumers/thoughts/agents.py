@@ -23,6 +23,7 @@ from typing import Final, assert_never
 import msgspec
 
 from deedbook.consumers.thoughts import answers
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.conclusion import remembered
 from deedbook.consumers.thoughts.search import calls_needed, next_step, search_complete
 from deedbook.consumers.thoughts.settings import Overrides, read_overrides, search_config
@@ -30,7 +31,6 @@ from deedbook.consumers.thoughts.task import AGENTS, PAUSING, PendingRequest, St
 from deedbook.consumers.thoughts.thinkers import ModelAnswer, PaidThinker, Thinker
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import encode_canonical

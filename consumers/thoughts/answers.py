@@ -11,13 +11,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.task import Nodes, cut_to_bytes, fitting, path_to
 from deedbook.consumers.thoughts.thinkers import Thinker
+from deedbook.consumers.thoughts.transition import parties_of
 from deedbook.ledger.events import KIND_OF
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.codec import read_json
-from deedbook.ledger.lifecycle.tot import parties_of
 
 ANSWERS: Final[dict[type, type[kinds.Reply]]] = {
     kinds.DecomposeTask: kinds.DecompositionResult,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.task import AGENTS, Step, Task, cut_to_bytes, json_size
 from deedbook.ledger.events import reasoning
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.fields import EventData
 
 line_max_chars: Final = 2_000

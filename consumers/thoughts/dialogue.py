@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from deedbook.consumers.thoughts import answers
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.agents import Agent
 from deedbook.consumers.thoughts.processes import author_of
 from deedbook.consumers.thoughts.run import locked_task, prepare, read_task
@@ -24,7 +25,6 @@ from deedbook.consumers.thoughts.thinkers.calling_agent import AGENT, Asked, Cal
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.home.config import Settings
 
 _THINKING: Final = frozenset({"decomposer", "generator", "evaluator", "synthesizer"})

@@ -20,10 +20,10 @@ import msgspec
 
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
 from deedbook.consumers.sdk.text import json_text, sanitize_line
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.task import Task, stats
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.system.files import as_unavailable

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deedbook.ledger.events.tot import Language
+from deedbook.consumers.thoughts.events import Language
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")

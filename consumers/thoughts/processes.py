@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.agents import Agent
 from deedbook.consumers.thoughts.task import AGENTS
 from deedbook.consumers.thoughts.thinkers.registry import thinker_named
@@ -25,7 +26,6 @@ from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.codec import convert, read_json
 from deedbook.ledger.home.config import Actions, Config, Settings
 from deedbook.ledger.home.home import Home

@@ -20,6 +20,7 @@ from msgspec.structs import asdict, replace
 
 from deedbook.consumers.sdk.ledger import entries_now
 from deedbook.consumers.sdk.service import service_author
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.phrases import language_of
 from deedbook.consumers.thoughts.processes import Assignment, Processes, author_of
 from deedbook.consumers.thoughts.settings import TaskOptions, read_task_type, search_config
@@ -32,7 +33,6 @@ from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home.config import Actions, Settings

@@ -26,16 +26,16 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.answers import message
+from deedbook.consumers.thoughts.events import Failure, ThoughtNode
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.settings import criteria_of
 from deedbook.consumers.thoughts.task import Step, Task, attempts_max, fitting, in_order, path_to, path_to_best, stats
 from deedbook.consumers.thoughts.thinkers import Thinker
-from deedbook.ledger.events import tot as kinds
-from deedbook.ledger.events.tot import Failure, ThoughtNode
+from deedbook.consumers.thoughts.transition import node_states, tree_digest
+from deedbook.consumers.thoughts.views.tree import cut_off, root_of, search_state, with_children
 from deedbook.ledger.lifecycle.authority import to_ms
-from deedbook.ledger.lifecycle.tot import node_states, tree_digest
-from deedbook.projections.thoughts.tree import cut_off, root_of, search_state, with_children
 
 batch_nodes_max: Final = 64
 path_full_bytes: Final = 34 * 1024

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.tot import (
+from deedbook.consumers.thoughts.events import (
     Decomposition,
     EvaluationStrategy,
     GenerationStrategy,
@@ -22,6 +21,7 @@ from deedbook.ledger.events.tot import (
     SearchConfig,
     Strategy,
 )
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.chinese import simplified
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.lifecycle.authority import to_ms

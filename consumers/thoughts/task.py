@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, assert_never, get
 
 import msgspec
 
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.views import tree as view
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
-from deedbook.projections.thoughts import tree as view
 
 AGENTS: Final[dict[kinds.Role, str]] = {role: f"tot-{role}" for role in get_args(kinds.Role)}
 _STEPS: Final = (

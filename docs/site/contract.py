@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.mcp.lookup import LookupTools
 from deedbook.consumers.interfaces.mcp.record import RecordTool
 from deedbook.consumers.interfaces.mcp.reports import ReportTools
 from deedbook.consumers.interfaces.mcp.server import TEXTS, make_tool
-from deedbook.ledger.errors import CODES, REMEDIES, Exit
+from deedbook.ledger.errors import CODES, Exit, remedy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def errors_page() -> Iterator[str]:
         yield from table(
             ("code", "meaning", "what to do", "recoverable"),
             (
-                (code(name), plain(row.meaning), plain(REMEDIES[name]), "yes" if row.recoverable else "")
+                (code(name), plain(row.meaning), plain(remedy_of(name)), "yes" if row.recoverable else "")
                 for name, row in rows
             ),
         )

@@ -14,10 +14,10 @@ from deedbook.ledger.admission import authority, declared
 from deedbook.ledger.admission.authority import Rule
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import CORE_KINDS, families_cached_max, family_of
+from deedbook.ledger.events import CORE_KINDS, families_cached_max, family_of, part_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.declared import is_own
-from deedbook.ledger.families import Family, load
+from deedbook.ledger.families import Family
 from deedbook.ledger.lifecycle import (
     decision,
     handoff,
@@ -132,11 +132,7 @@ def unread(event: Event, state: Layer, current: StreamState | None) -> StreamSta
 
 def load_rules(family: Family) -> StateMachine[Any] | Transition[Any]:
     """Return the rules that a family's package brings. Raises Refused: ``FAMILY_UNUSABLE``."""
-    try:
-        rules = load(family.rules)
-    except (ImportError, AttributeError) as error:
-        message = f"the family {family.name} has no rules {family.rules} ({error}): update its package"
-        raise Refused("FAMILY_UNUSABLE", message, family=family.name) from error
+    rules = part_of(family, family.rules)
     if not isinstance(rules, StateMachine | Transition):
         message = f"the family {family.name}: {family.rules} is no StateMachine and no Transition: update its package"
         raise Refused("FAMILY_UNUSABLE", message, family=family.name)

@@ -27,6 +27,7 @@ from deedbook.ledger.events.blob import ARTIFACT_FIELDS, SEALABLE_FIELDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.events.remnant import is_kind_erasable, text_fields, types_in
+from deedbook.ledger.families import CORE_NAMES
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.lifecycle.rules import FAMILIES, read_rules
 
@@ -40,9 +41,10 @@ def schemas() -> bytes:
     """Return the tables as canonical JSON: the fields of each kind, in a subset of JSON Schema, and the rules.
 
     ``blobs`` has the path of the field that names a blob, for each kind that is incomplete without it, and
-    ``artifacts`` the path of the texts that may name a kept artifact. ``sealable`` has the paths of the texts that may
-    be sealed references. ``texts`` has the fields that are erased with a body, for each type that has some, and how;
-    ``erasable`` are the kinds of which a body may be erased.
+    ``artifacts`` the path of the texts that may name a kept artifact. ``sealable`` has the paths of the texts that
+    may be sealed references. ``texts`` has the fields that are erased with a body, for each type that has some, and
+    how; ``erasable`` are the kinds of which a body may be erased, and ``reserved`` the names that no family of a
+    package has.
     """
     kinds = CORE_KINDS  # the program is the same in every installation, whatever families there are
     ids = {kind.stream: kind.id_type for kind in kinds.values() if kind.id_type is not str}
@@ -64,6 +66,7 @@ def schemas() -> bytes:
         "sealable": {name: SEALABLE_FIELDS[kind.data] for name, kind in kinds.items() if kind.data in SEALABLE_FIELDS},
         "erasable": [name for name, kind in kinds.items() if is_kind_erasable(kind.data)],
         "mapped": {kind: [data.__name__ for data in pair] for kind, pair in mapped.items()},
+        "reserved": sorted(CORE_NAMES),
         "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }
     bare: dict[str, Any] = json.loads(json.dumps(table), object_hook=_bare)

@@ -190,6 +190,16 @@ def family_of(stream_type: str) -> Family | None:
     return family
 
 
+def part_of(family: Family, reference: str) -> Any:
+    """Return what ``"module:attribute"`` names in the package of a family. Raises Refused: ``FAMILY_UNUSABLE``."""
+    try:
+        return load(reference)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:300]
+        message = f"the family {family.name} has no {reference} that can be used ({why}): update its package"
+        raise Refused("FAMILY_UNUSABLE", message, family=family.name) from error
+
+
 def family_missing(name: str) -> Refused:
     """Return the refusal of an event whose family has no package here."""
     message = (
@@ -253,4 +263,4 @@ class _KindOf(Mapping["type[EventData]", str]):
 
 KIND_OF: Final[Mapping[type[EventData], str]] = _KindOf()
 
-__all__ = ["CORE_KINDS", "KINDS", "KIND_OF", "Kind", "family_missing", "family_of", "kinds_on"]
+__all__ = ["CORE_KINDS", "KINDS", "KIND_OF", "Kind", "family_missing", "family_of", "kinds_on", "part_of"]

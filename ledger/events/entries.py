@@ -8,12 +8,12 @@ from deedbook.ledger.format.envelope import Entry, decode_entry, event_id
 
 
 def read_event(index: int, data: bytes | Entry) -> Event:
-    """Return the event in an entry or in its bytes.
+    """Return the event in an entry or in its bytes; of a family without a usable package here, with ``UnreadData``.
 
     Raises Refused: the bytes are not an entry of a known kind.
     """
     entry = data if isinstance(data, Entry) else decode_entry(data)
-    stored = read_stored(entry.body)
+    stored = read_stored(entry.body, may_lack_family=True)
     return make_event(
         stored.body,
         stored.data,

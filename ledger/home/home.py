@@ -11,7 +11,7 @@
   keys/NAME.session  a delegated session key
   keys/*.new         keys that replace those beside them once the ledger has accepted the rotation (`deed key rotate`)
   views.db           views; can always be rebuilt
-  logs/              the log folders of Tree-of-Thoughts tasks; can always be written again
+  logs/              folders that families write, such as logs; can always be written again
   bus/               the embedded nats-server's store, configuration and log
   witnessed          the last checkpoint that witnesses cosigned (if there are any); can be requested again
   init.begun         exists while `init` makes the keys and entry 0: keys beside it may belong to no ledger yet

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import asdict, force_setattr
 
+from deedbook.ledger.families import Family, find
 from deedbook.projections.answers.answer import Answer, Index, Marked, Page, Redacted
 from deedbook.projections.answers.query import Arguments, Plain, QueryContext, json_list
 
@@ -32,7 +33,6 @@ _STREAMS: Final = {
     "questions": ("question", "id"),
     "reviews": ("review", "id"),
     "snapshots": ("snapshot", "id"),
-    "tot": ("tot", "id"),
     "agents": ("agent", "name"),
     "reports": ("session", "session_id"),
     "briefs": ("reasoning", "reasoning_id"),
@@ -174,6 +174,11 @@ def _rows(answer: Answer) -> Iterator[Marked]:
             pending.extend(part)
 
 
+def _stream_of_family(query: str) -> tuple[str, str]:
+    family = find(query.partition(".")[0])
+    return (family.name, family.ids.get(query, "id")) if isinstance(family, Family) else ("", "")
+
+
 def _target_of(query: str, part: Marked) -> int | str | None:
     """Return the event index or the stream that a row is about; None for a part of another row."""
     row = asdict(part)
@@ -183,11 +188,10 @@ def _target_of(query: str, part: Marked) -> int | str | None:
     stream = row.get("stream")
     if isinstance(stream, str):
         return stream
-    family, column = _STREAMS.get(query.partition(".")[0], ("", ""))
+    group = query.partition(".")[0]
+    family, column = _STREAMS.get(group) or _stream_of_family(query)
     if query == "handoffs.next":
         family = str(row.get("kind", family))
-    if query == "tot.tree":
-        column = "task_id"
     name = row.get(column) or row.get(f"{family}_id")
     return f"{family}/{name}" if isinstance(name, str) and family else None
 

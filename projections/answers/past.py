@@ -41,7 +41,7 @@ from deedbook.projections.stores.store import (
     tables_of,
 )
 from deedbook.projections.views.projection import Join, Logged, Projection, Row, Table
-from deedbook.projections.views.registry import ON_DEMAND, VIEWS, view_named
+from deedbook.projections.views.registry import VIEWS, versions_for, view_named
 from deedbook.projections.views.runner import Work, read_logged
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Pasts:
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Past] = {}
 
-    def ask(self, store: LocalStore, at: Instant | int, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
+    def ask(self, store: LocalStore, at: Instant | int, question: Callable[[QueryContext], T], *, group: str) -> T:
         """Return the result of ``question`` on the views of a store, as of an instant.
 
         With an index alone, it answers only if nothing was written since that index was resolved, because resolving
@@ -74,7 +74,7 @@ class Pasts:
             past = self._at(store, at)
             with past.lock:
                 if not past.is_closed:  # else other threads queried so many pasts that this one was closed
-                    return past.ask(question, at, on_demand=on_demand)
+                    return past.ask(question, at, group=group)
 
     def close(self) -> None:
         """Close them, each when its last reader is done."""
@@ -115,8 +115,8 @@ class _Past:
         self.lock = threading.RLock()
         self._store = store.apart()
 
-    def ask(self, question: Callable[[QueryContext], T], at: Instant | int, *, on_demand: bool) -> T:
-        self._wanted = {view.name for view in VIEWS if on_demand or view.name not in ON_DEMAND}
+    def ask(self, question: Callable[[QueryContext], T], at: Instant | int, *, group: str) -> T:
+        self._wanted = {*versions_for(group)}
         self._is_again = isinstance(at, int)
         try:
             with self._store.reading() as transaction:

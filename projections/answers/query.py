@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.families import Family, find, installed
 from deedbook.ledger.format.codec import convert, encode_arguments
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.answer import Answer, Page
@@ -37,7 +38,6 @@ _LISTS: Final = {
     "review": "review list",
     "session": "session list",
     "snapshot": "snapshot list",
-    "task": "tot list",
 }
 _NEWEST: Final = {
     "agents": "registered_index",
@@ -49,7 +49,6 @@ _NEWEST: Final = {
     "sessions": "started_index",
     "snapshots": "event_index",
     "streams": "last_index",
-    "tot_tasks": "started_index",
 }
 _REF: Final = rf"(?:(event|blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})"
 _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -344,7 +343,7 @@ def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]
     """Return the names in a table for a did-you-mean hint; of many, the newest."""
     # In a past, a table of events is an SQLite view, which has no rowid.
     newest = "event_index" if table == "snapshots" else "rowid"
-    order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_NEWEST[table]}")
+    order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_newest(table)}")
     sql = f"SELECT {column} AS name FROM {order} DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
     return [row["name"] for row in context.rows(sql)]
 
@@ -359,7 +358,8 @@ def only_match(
     """
     if not matches:
         alike = near(reference, names())
-        advice = f": `deed {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
+        command = "" if alike else _list_command(what)
+        advice = f": `deed {command}` lists what there is" if command else ""
         raise Refused(
             "NOT_FOUND", f"there is no {what} {reference}{did_you_mean(alike)}{advice}", reference=reference, near=alike
         )
@@ -368,6 +368,18 @@ def only_match(
         message = f"{reference} fits more than one {what}: {', '.join(candidates)}"
         raise Refused("REF_AMBIGUOUS", message, reference=reference, candidates=candidates)
     return matches[0]
+
+
+def _list_command(what: str) -> str:
+    """Return the verb that lists things of a type, of the core or of a family."""
+    families = (family.lists[what] for family in installed() if what in family.lists)
+    return _LISTS.get(what) or next(families, "")
+
+
+def _newest(table: str) -> str:
+    """Return the column by which the newest rows of a table are found."""
+    family = find(table.partition("_")[0])
+    return family.newest[table] if isinstance(family, Family) else _NEWEST[table]
 
 
 def is_whole_ref(text: str) -> bool:

@@ -18,7 +18,7 @@ from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.answers.view_reader import ViewReader
 from deedbook.projections.reasoning.queries import WholeGraph, get_graph
 from deedbook.projections.views.projection import Projection
-from deedbook.projections.views.registry import EAGER_VIEWS, VIEWS
+from deedbook.projections.views.registry import VIEWS, views_for
 from deedbook.projections.views.runner import Progress, Runner
 
 T = TypeVar("T")
@@ -46,6 +46,7 @@ class Reader(ViewReader):
         folded and the entries in the log.
         """
         self._progress = progress
+        self._runners: dict[str, Runner] = {}
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
         super().__init__(client, settings, store=store, notice=notice)
@@ -55,19 +56,20 @@ class Reader(ViewReader):
         """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also if a newer Deedbook made them."""
         return self._runner_of(VIEWS)
 
-    @cached_property
-    def _eager_runner(self) -> Runner:
-        """The runner of the views that every query brings up to date."""
-        return self._runner_of(EAGER_VIEWS)
+    def _runner_for(self, group: str) -> Runner:
+        """Return the runner of the views that queries of a group need. Raises: as ``runner``."""
+        if group not in self._runners:
+            self._runners[group] = self._runner_of(views_for(group))
+        return self._runners[group]
 
     def _runner_of(self, views: Sequence[Projection[Any]]) -> Runner:
         return Runner(self.client, self.store, views)
 
-    def fold(self, *, on_demand: bool) -> None:
+    def fold(self, *, group: str) -> None:
         """Fold up to the end of the log."""
-        # Only one thread at a time may use a runner. The runner of all views folds the whole log the first time, and
+        # Only one thread at a time may use a runner. The runner of a group folds the whole log the first time, and
         # other queries are answered between its batches.
-        with self._folding_all if on_demand else self._lock, ExitStack() as shown:
+        with self._folding_all if group else self._lock, ExitStack() as shown:
             steps: list[Callable[[int, int], None]] = []
 
             def report(reached: Progress) -> None:
@@ -75,12 +77,12 @@ class Reader(ViewReader):
                     steps.append(shown.enter_context(self._progress()))
                 steps[0](*reached)
 
-            (self.runner if on_demand else self._eager_runner).catch_up(progress=report)
+            self._runner_for(group).catch_up(progress=report)
 
     def reset(self) -> None:
         """Make new runners for another store."""
-        for name in ("runner", "_eager_runner"):
-            vars(self).pop(name, None)
+        vars(self).pop("runner", None)
+        self._runners.clear()
 
     def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
         """Fold up to the end of the log; return the position reached."""
@@ -96,17 +98,17 @@ class Reader(ViewReader):
     def _pasts(self) -> Pasts:
         return Pasts(self.client)
 
-    def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
+    def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, group: str) -> T:
         """Return the result of ``question`` on the views as of then."""
 
         def ask(at: Instant | int) -> T:
-            return self.with_rebuilding(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
+            return self.with_rebuilding(lambda: self._pasts.ask(self.store, at, question, group=group))
 
         if isinstance(index := index_or_time(as_of), int):
             with suppress(StalePast):
                 return ask(index)
         while True:
-            at = self.ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
+            at = self.ask(lambda context: instant_of(context.reading, as_of), group=group)
             with suppress(StalePast):  # another process is rebuilding the views
                 return ask(at)
 

@@ -28,7 +28,7 @@ from deedbook.projections.answers.query import Plain, QueryContext, ViewsBehind,
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import move_away
 from deedbook.projections.stores.store import DamagedStore, LocalStore, MovedViews, ReadTransaction, ViewVersion
-from deedbook.projections.views.registry import ON_DEMAND, QUERIES, VIEW_VERSIONS
+from deedbook.projections.views.registry import QUERIES, group_of, versions_for
 
 T = TypeVar("T")
 
@@ -121,23 +121,23 @@ class ViewReader(Resource):
             listed = "" if alike else f". The queries are {', '.join(sorted(QUERIES))}"
             raise Refused("USAGE", f"there is no query {query!r}{did_you_mean(alike)}{listed}", query=query, near=alike)
         args = read_arguments(query, definition.arguments, arguments or {})
-        on_demand = query.partition(".")[0] in ON_DEMAND
+        group = group_of(query)
 
         def question(context: QueryContext) -> Plain:
             return marked(context, query, definition.run(context, args))
 
         if as_of is None:
-            return self.ask(question, on_demand=on_demand)
-        return self.ask_past(question, as_of, on_demand=on_demand)
+            return self.ask(question, group=group)
+        return self.ask_past(question, as_of, group=group)
 
-    def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
+    def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, group: str) -> T:
         """Return the result of ``question`` on the views as of then."""
         raise ViewsBehind
 
-    def ask(self, question: Callable[[QueryContext], T], *, on_demand: bool = False) -> T:
+    def ask(self, question: Callable[[QueryContext], T], *, group: str = "") -> T:
         """Return the result of ``question`` on the present views."""
         try:
-            return self._ask_store(question, on_demand=on_demand)
+            return self._ask_store(question, group=group)
         except Corrupted as error:
             if error.code != "HISTORY_CHANGED" or not self.settings.only_looks or self._is_outside:
                 raise
@@ -146,25 +146,25 @@ class ViewReader(Resource):
         self.store.close()
         self.store = self._open_file(self._folder_outside() / VIEWS_FILE)
         self.reset()
-        return self._ask_store(question, on_demand=on_demand)
+        return self._ask_store(question, group=group)
 
-    def _ask_store(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
-        return self.with_rebuilding(lambda: self._ask_now(question, on_demand=on_demand))
+    def _ask_store(self, question: Callable[[QueryContext], T], *, group: str) -> T:
+        return self.with_rebuilding(lambda: self._ask_now(question, group=group))
 
-    def _ask_now(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
+    def _ask_now(self, question: Callable[[QueryContext], T], *, group: str) -> T:
         expected, cached = self._cached
-        if expected and are_current(self.client, expected, on_demand=on_demand):  # the usual case: saves a round trip
+        if expected and are_current(self.client, expected, group=group):  # the usual case: saves a round trip
             with suppress(MovedViews), self.store.reading(expected) as reading:
                 return question(QueryContext(reading, self._now_ms, cached))
         with self.store.reading() as reading:
-            if are_current(self.client, reading.view_versions(), on_demand=on_demand):
+            if are_current(self.client, reading.view_versions(), group=group):
                 return question(self._context(reading))
-        self.fold(on_demand=on_demand)
+        self.fold(group=group)
         with self.store.reading() as reading:
             return question(self._context(reading))
 
-    def fold(self, *, on_demand: bool) -> None:
-        """Bring the views up to date that every query needs; with ``on_demand``, all views."""
+    def fold(self, *, group: str) -> None:
+        """Bring the views up to date that every query needs, and those of a group (``views.registry``)."""
         raise ViewsBehind
 
     def reset(self) -> None:
@@ -201,13 +201,13 @@ def last_ms(context: QueryContext) -> int:
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
-def are_current(client: LogReads, stored: Sequence[ViewVersion], *, on_demand: bool) -> bool:
+def are_current(client: LogReads, stored: Sequence[ViewVersion], *, group: str) -> bool:
     """Return whether every view has its present version and is folded up to the end of the log.
 
-    Views that are made on demand count only with ``on_demand``. Like the runner, this compares versions, positions and
+    Only the views that a query of the group needs count. Like the runner, this compares versions, positions and
     the id of the last event. So it detects a log that was rolled back and grew again.
     """
-    wanted = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
+    wanted = versions_for(group)
     versions = [version for version in stored if version.view in wanted]
     live = {version.view: version for version in versions if version.is_live}
     if len(live) != len(versions) or {name: version.version for name, version in live.items()} != wanted:

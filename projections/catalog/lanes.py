@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from deedbook.ledger.events.declared import OWN
+from deedbook.ledger.families import installed
 from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import UNDATED_MS
@@ -25,9 +26,12 @@ OPERATIONS: Final = (
     *("reasoning.assumption_settled", "reasoning.step_retracted", "reasoning.concluded", "reasoning.validated"),
     *("session.started", "report.generated", "review.requested", "review.answered"),
     *("decision.made", "decision.withdrawn", "question.asked", "question.answered", "question.settled"),
-    *("tot.started", "tot.search_complete", "key.compromised", OWN),
+    *("key.compromised", OWN),
 )
-"""The types of events on the timeline, with all declared kinds. A filter by type shows others, too."""
+"""The core's types of events on the timeline, with all declared kinds.
+
+A family brings its own. A filter by type shows others, too.
+"""
 # The agent that has to act next.
 _TO: Final = """CASE WHEN e.type = 'handoff.created' THEN nullif(h.receiver, '')
     WHEN e.type = 'handoff.completed' THEN coalesce(h.reviewer, h.sender)
@@ -59,7 +63,8 @@ class LaneFilter(FacetListArguments, frozen=True):
 
 def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> Lanes:
     """Return operations, newest first, with the lanes and sessions of that part of the past."""
-    where = of_types(query.Where(), None if args.type else OPERATIONS)
+    shown = (*OPERATIONS, *(kind for family in installed() for kind in family.timeline))
+    where = of_types(query.Where(), None if args.type else shown)
     rows, total, following = query.page_of(context, LISTING, narrow(where, args), args.after, args.limit)
     words = words_of(context, (row["event_index"] for row in rows))
     items = [

@@ -14,14 +14,13 @@ from deedbook.projections.catalog.answers import ListedEvent, Reference, ShownEv
 from deedbook.projections.catalog.facets import FacetListArguments, Types, narrow, of_types
 from deedbook.projections.catalog.words import did, words_of
 from deedbook.projections.stores.store import skipped_table
-from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
+from deedbook.projections.views.registry import EAGER_VERSIONS
 
 INDEX: Final = r"0|[1-9][0-9]{0,17}"  # within SQL's integers; with a leading zero it is hex digits
 
 _SKIPPED_SELECTS: Final = [
     f"SELECT {rank} AS view_rank, '{view}' AS view, * FROM {skipped_table(view).name}"  # noqa: S608 - fixed names
-    for rank, view in enumerate(VIEW_VERSIONS)
-    if view not in ON_DEMAND
+    for rank, view in enumerate(EAGER_VERSIONS)
 ]
 _SKIPPED_SQL: Final = f"{' UNION ALL '.join(_SKIPPED_SELECTS)} ORDER BY view_rank, event_index"
 LISTING: Final = query.Listing("SELECT e.* FROM events e", "events e", "e.event_index", newest_first=False)

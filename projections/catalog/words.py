@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from deedbook.ledger.families import Family, find
 from deedbook.projections.answers.query import QueryContext, json_list
 
 # In the style of a handoff's log ("task done: …"). A kind that is not here is named by its last part.
@@ -46,7 +47,6 @@ _PHRASES: Final = {
     "snapshot.taken": "took a snapshot",
     "subject.erased": "erased a subject",
     "tool.used": "used a tool",
-    "tot.started": "began to search",
     "unknown.logged": "does not know",
     "unknown.resolved": "resolved an unknown",
 }
@@ -87,10 +87,15 @@ def _line(row: dict[str, Any]) -> str | None:
     return f"{row['phrase']}: {row['fields']}" if row["fields"] else row["phrase"]
 
 
+def _phrase_of_family(kind: str) -> str | None:
+    family = find(kind.partition(".")[0])
+    return family.phrases.get(kind) if isinstance(family, Family) else None
+
+
 def did(row: dict[str, Any], line: str | None) -> str:
     """Return what an event's agent did; ``line`` is its line in the log of a handoff, or by the schema of its kind."""
     if line is not None:
         return line
     type_: str = row["type"]
-    phrase = _PHRASES.get(type_) or type_.partition(".")[2].replace("_", " ")
+    phrase = _PHRASES.get(type_) or _phrase_of_family(type_) or type_.partition(".")[2].replace("_", " ")
     return f"{phrase}: {row['text']}" if row["text"] else phrase

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from deedbook.ledger.events import KINDS
+from deedbook.ledger.events import CORE_KINDS, KIND_OF
 from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.events.imported import RecordImported
-from deedbook.projections.search.texts import TEXTS_OF, texts_of
+from deedbook.ledger.families import installed
+from deedbook.projections.search.texts import TEXTS_OF, texts_of, texts_of_family
 from deedbook.projections.search.words import words_of
 from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows
 from deedbook.projections.views.registry import VIEW_VERSIONS
@@ -46,8 +47,13 @@ def added(logged: Logged) -> Rows:
     return TextRow(index, "\n".join(texts)), WordsRow(index, words)
 
 
-HANDLED: Final = frozenset(
-    {OWN, *(name for name, kind in KINDS.items() if kind.data in TEXTS_OF or kind.data is RecordImported)}
-)
+def handled() -> frozenset[str]:
+    """Return the kinds with texts, those of families too."""
+    core = {name for name, kind in CORE_KINDS.items() if kind.data in TEXTS_OF or kind.data is RecordImported}
+    families = (texts_of_family(family.name) for family in installed() if family.texts)
+    return frozenset(core | {OWN} | {KIND_OF[form] for table in families for form in table})
+
+
+HANDLED: Final = handled()
 
 VIEW: Final = event_rows("search", VIEW_VERSIONS["search"], HANDLED, (TEXTS, WORDS), added)

@@ -15,12 +15,13 @@ searched as a phrase. Twelve or more hex digits are the beginning of a reference
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.families import installed
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.query import (
     Plain,
@@ -59,21 +60,23 @@ far_max: Final = 5  # if nothing is near, so many hits, if possible of as many s
 _CUT: Final = "…"
 
 # The sorts of streams on which events carry human text; ``x`` are those of declared kinds.
-Sort: TypeAlias = Literal[
-    "decision",
-    "handoff",
-    "kind",
-    "question",
-    "reasoning",
-    "record",
-    "review",
-    "session",
-    "snapshot",
-    "subject",
-    "tot",
-    "x",
-]
-SORTS: Final = get_args(Sort)
+_SORTS: Final = (
+    *(
+        "decision",
+        "handoff",
+        "kind",
+        "question",
+        "reasoning",
+        "record",
+        "review",
+        "session",
+        "snapshot",
+        "subject",
+        "x",
+    ),
+)
+Sort: TypeAlias = Annotated[str, msgspec.Meta(max_length=64, description="A type of streams, such as handoff.")]
+sorts_max: Final = 16
 # Longer queries do not require all words: a phrase of n words costs n look-ups at each of its positions.
 words_searched_max: Final = 512
 _PART: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
@@ -83,9 +86,22 @@ SearchWords: TypeAlias = Annotated[
     str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")
 ]
 Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hits of a page.")]
-Sorts: TypeAlias = Annotated[list[Sort], msgspec.Meta(max_length=len(SORTS), description="Only these streams.")]
+Sorts: TypeAlias = Annotated[list[Sort], msgspec.Meta(max_length=sorts_max, description="Only these streams.")]
 Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description="Only events of these kinds.")]
 Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, description="The next of a page.")]
+
+
+def sorts() -> list[str]:
+    """Return the types of streams with text: the core's, and those of families."""
+    return [*_SORTS, *(family.name for family in installed() if family.texts)]
+
+
+def check_sorts(names: Iterable[str]) -> None:
+    """Refuse a type of streams that has no text. Raises Refused: ``INVALID_FIELD``."""
+    for name in names:
+        if name not in _SORTS and name not in (known := sorts()):
+            rest = did_you_mean(near(name, known)) or f": the types are {', '.join(known)}"
+            raise Refused("INVALID_FIELD", f"no streams of a type {name!r} have text{rest}", field="sort")
 
 
 class SearchFilter(FacetArguments, frozen=True, kw_only=True):
@@ -237,6 +253,7 @@ def _conditions(args: SearchFilter, size: int) -> Where:
     if route.values:
         where.add(route.streams(), *route.values * 3)
     if args.sort:
+        check_sorts(args.sort)
         # A stream's sort ends at its first slash, or dot; 0 is the character after the slash, which is after the dot.
         bounds = [bound for sort in args.sort for bound in (("x.", "x/") if sort == "x" else (f"{sort}/", f"{sort}0"))]
         where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(args.sort))})", *bounds)

@@ -1,29 +1,32 @@
 """The human text of each kind of event, for the search and for lists of events.
 
-Events that repeat others have none, so that a thought is found once: requests of a Tree of Thoughts, which become
-nodes, and briefs and validations, which repeat steps. Tests compare the tables with ``KINDS``, so a new kind needs a
-decision.
+Events that repeat others have none, so that a text is found once: briefs and validations, which repeat steps. Tests
+compare the tables with ``KINDS``, so a new kind needs a decision. A family brings a table of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from msgspec.structs import asdict
 
 from deedbook.ledger.events import (
-    KINDS,
+    CORE_KINDS,
+    KIND_OF,
     decision,
     declared,
+    family_of,
     handoff,
+    kinds_on,
+    part_of,
     question,
     reasoning,
     review,
     session,
     snapshot,
     subject,
-    tot,
 )
 from deedbook.ledger.events.declared import DeclaredData, texts_in
 from deedbook.ledger.events.fields import EventData
@@ -41,7 +44,7 @@ def texts_of(data: EventData, name: str) -> list[str]:
 
     A handoff is also found by its id, which people say and write like a title.
     """
-    texts = list(_imported(data) if isinstance(data, RecordImported) else TEXTS_OF[type(data)](data))
+    texts = list(_imported(data) if isinstance(data, RecordImported) else _texts(data))
     is_import = isinstance(data, RecordImported) and data.mapped_kind == "handoff.created"
     if isinstance(data, handoff.HandoffCreated) or is_import:
         texts.insert(0, name)
@@ -57,23 +60,45 @@ def first_words(data: EventData) -> str:
     if isinstance(data, RecordImported):
         mapped = read_mapped(data)
         texts: Iterable[str] = (
-            *(() if mapped is None else TEXTS_OF[type(mapped[0])](mapped[0])),
+            *(() if mapped is None else _texts(mapped[0])),
             data.body,
             data.reason,
         )
     elif isinstance(data, DeclaredData):
         return line_of(data.fields)
     else:
-        of = TEXTS_OF.get(type(data))
-        texts = () if of is None else of(data)
+        texts = _texts(data)
     line = next((line for text in texts if (line := one_line(text))), "")
     return shorten(line, first_words_max_chars) if read_reference(line) is None else line
+
+
+def _texts(data: EventData) -> Iterable[str]:
+    """Return the texts of an event, by the tables of the core and of its family."""
+    form = type(data)
+    of = TEXTS_OF.get(form) or _texts_of_family(form)
+    return () if of is None else of(data)
+
+
+@cache
+def _texts_of_family(form: type[EventData]) -> Callable[[Any], Iterable[str]] | None:
+    kind = KIND_OF.get(form, "")
+    table = {} if kind in CORE_KINDS or not kind else texts_of_family(kind.partition(".")[0])
+    return table.get(form)
+
+
+def texts_of_family(name: str) -> Mapping[type[Any], Callable[[Any], Iterable[str]]]:
+    """Return the table of texts that a family brings. Raises Refused: ``FAMILY_UNUSABLE``."""
+    family = family_of(name)
+    table: Mapping[type[Any], Callable[[Any], Iterable[str]]] = (
+        part_of(family, family.texts) if family is not None and family.texts else {}
+    )
+    return table
 
 
 def _imported(data: RecordImported) -> Iterable[str]:
     mapped = read_mapped(data)
     if mapped is not None:
-        yield from TEXTS_OF[type(mapped[0])](mapped[0])
+        yield from _texts(mapped[0])
     # Excerpts are taken from the first match: a path comes last, because its words are in every record of its tool.
     yield from (data.body, data.reason, data.claimed_author or "", data.source)
 
@@ -109,17 +134,10 @@ def _snapshot(data: snapshot.SnapshotTaken) -> Iterable[str]:
     yield from (*data.top_assumptions, *(data.top_evidence_refs or data.evidence_refs))
 
 
-def _solution(data: tot.FinalSolution) -> Iterable[str]:
-    solution = data.payload
-    return [] if solution is None else (solution.answer, *solution.reasoning_trace, *solution.alternative_solutions)
-
-
 # Each function takes the data type of its key; the table's type erases that to Any. Other events of a handoff are found
 # by their remarks.
 TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
-    kind.data: _remark
-    for kind in KINDS.values()
-    if kind.stream == "handoff" and {*handoff.REMARKS} & {*kind.data.__struct_fields__}
+    kind.data: _remark for kind in kinds_on("handoff").values() if {*handoff.REMARKS} & {*kind.data.__struct_fields__}
 } | {
     handoff.HandoffContent: _handoff,
     handoff.HandoffCreated: _handoff,
@@ -156,12 +174,4 @@ TEXTS_OF: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     subject.SubjectErased: _remark,
     declared.KindDeclared: lambda data: (data.name, data.title, data.description),
     declared.DeclaredData: lambda data: texts_in(data.fields),
-    tot.TotStarted: lambda data: (data.problem,),
-    tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
-    tot.EvaluationResults: lambda data: [
-        evaluation.reasoning for evaluation in (data.payload.evaluations if data.payload else ())
-    ],
-    tot.FinalSolution: _solution,
-    tot.TotError: lambda data: (data.error.message,),
-    tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],
 }

@@ -82,7 +82,10 @@ def boundary_behind(position: int) -> int:
 
 
 class SkippedRow(Row, frozen=True):
-    """An entry that a view skipped because it does not follow from those before it: no gate admitted it."""
+    """An entry that a view skipped because it does not follow from those before it: no gate admitted it.
+
+    Or an entry of a family without a usable package here, of which a list of all events has no texts.
+    """
 
     event_index: int
     code: str

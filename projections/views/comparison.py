@@ -18,7 +18,7 @@ from deedbook.projections.answers.reader import Reader
 from deedbook.projections.stores.sqlite import temporary
 from deedbook.projections.stores.store import Store, Value, ViewVersion, boundary_behind, tables_of
 from deedbook.projections.views.projection import Projection, Row
-from deedbook.projections.views.registry import ON_DEMAND, VIEWS
+from deedbook.projections.views.registry import EAGER_VERSIONS, VIEWS
 from deedbook.projections.views.runner import (
     Runner,
     StoredLookup,
@@ -60,7 +60,7 @@ def verify_views(
     """
     with store.reading() as reading:
         existing = {version.view for version in reading.view_versions()}
-    views = [view for view in views if view.name in existing or view.name not in ON_DEMAND]
+    views = [view for view in views if view.name in existing or view.name in EAGER_VERSIONS]
     Runner(client, store, views).catch_up(progress=lambda at: progress(at.position, 2 * at.size))
     with store.reading() as reading:
         size = max(version.position for version in reading.view_versions() if version.is_live)

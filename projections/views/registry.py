@@ -1,19 +1,27 @@
-"""The tables of all views and of all queries; both load their modules on first use."""
+"""The tables of all views and of all queries, those of families too; both load their modules on first use.
+
+A query needs the views that every query brings up to date, and perhaps those of its *group*: of full-text search, or of
+a family. So a family whose package is broken or slow is in the way of its own queries only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
+from itertools import chain
 from typing import Any, Final, get_type_hints
 
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import family_of, part_of
+from deedbook.ledger.families import Family, find, installed
 from deedbook.projections.answers.answer import Answer
 from deedbook.projections.answers.query import Query, QueryContext
 from deedbook.projections.views.projection import Projection
 
 # Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
 # versions are not in the folds, so that a reader can check whether the views are up to date without loading any fold.
-VIEW_VERSIONS: Final = {
+_CORE_VERSIONS: Final = {
     "catalog": 13,
     "agents": 11,
     "redactions": 1,
@@ -28,14 +36,15 @@ VIEW_VERSIONS: Final = {
     "reports": 11,
     "decisions": 2,
     "questions": 1,
-    "thoughts": 9,
     "records": 3,
     "search": 10,
 }
 
-# Only their own queries and `deed project` bring these views up to date: full-text search costs a quarter of all
-# folding (measured), and few commands search.
-ON_DEMAND: Final = frozenset({"search"})
+# Only its own queries and `deed project` bring this view up to date: full-text search costs a quarter of all folding
+# (measured), and few commands search. Its name is that of its group of queries.
+SEARCH: Final = "search"
+EAGER_VERSIONS: Final = {name: version for name, version in _CORE_VERSIONS.items() if name != SEARCH}
+"""The versions of the views that every query brings up to date."""
 
 # Queries that usually precede a write. They are answered from signed entries and not from rows (``answers.checked``).
 CHECKED: Final = frozenset(
@@ -132,10 +141,6 @@ _QUERIES: Final = {
     "snapshots.domains": "snapshots.queries.list_domains",
     "snapshots.list": "snapshots.queries.list_snapshots",
     "snapshots.show": "snapshots.queries.show_snapshot",
-    "tot.list": "thoughts.queries.list_tasks",
-    "tot.prove": "thoughts.queries.prove_task",
-    "tot.show": "thoughts.queries.show_task",
-    "tot.tree": "thoughts.queries.show_tree",
     "validations.latest": "validations.queries.latest_verdict",
     "validations.list": "validations.queries.list_validations",
 }
@@ -177,16 +182,67 @@ _KINDS: Final = {
     "sessions.show": "session",
     "sessions.statements": "statements",
     "snapshots.list": "snapshots",
-    "tot.list": "thought_tasks",
-    "tot.prove": "thought_proof",
-    "tot.tree": "thought_tree",
     "validations.list": "validations",
 }
 
 
+class _Versions(Mapping[str, int]):
+    """The version of every view: the core's, then those of the families that can be used."""
+
+    def __getitem__(self, name: str) -> int:
+        version = _CORE_VERSIONS.get(name)
+        return _family_with_view(name).views[name] if version is None else version
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(_CORE_VERSIONS, *(family.views for family in installed()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+VIEW_VERSIONS: Final[Mapping[str, int]] = _Versions()
+
+
+def group_of(query: str) -> str:
+    """Return the group of views that a query needs besides those of every query, or ``""``."""
+    group = query.partition(".")[0]
+    return group if group == SEARCH or find(group) is not None else ""
+
+
+def versions_for(group: str) -> Mapping[str, int]:
+    """Return the versions of the views that a query of a group needs. Raises Refused: ``FAMILY_UNUSABLE``."""
+    if group == SEARCH:
+        return _CORE_VERSIONS
+    family = family_of(group) if group else None
+    return EAGER_VERSIONS if family is None else {**EAGER_VERSIONS, **family.views}
+
+
+def views_for(group: str) -> Sequence[Projection[Any]]:
+    """Return the views that a query of a group needs. Raises Refused: ``FAMILY_UNUSABLE``."""
+    return [view_named(name) for name in versions_for(group)]
+
+
+def _family_with_view(name: str) -> Family:
+    family = family_of(name.partition("_")[0])
+    if family is None or name not in family.views:
+        raise KeyError(name)
+    return family
+
+
 def view_named(name: str) -> Projection[Any]:
-    """Return a view, loaded on first use: each is ``VIEW`` in its package's ``fold``."""
-    view: Projection[Any] = import_module(f"deedbook.projections.{name}.fold").VIEW
+    """Return a view, loaded on first use: those of the core are ``VIEW`` in their package's ``fold``."""
+    if name in _CORE_VERSIONS:
+        view: Projection[Any] = import_module(f"deedbook.projections.{name}.fold").VIEW
+        return view
+    family = _family_with_view(name)
+    view = part_of(family, family.projections[name])
+    strangers = [table.name for table in view.tables if table.name.partition("_")[0] != family.name]
+    if (view.name, view.version) != (name, family.views[name]) or strangers:
+        message = (
+            f"the family {family.name}: its view {view.name} {view.version} should be {name} {family.views[name]}, "
+            f"and its tables should begin with {family.name}_: update its package"
+        )
+        raise Refused("FAMILY_UNUSABLE", message, family=family.name)
     return view
 
 
@@ -198,20 +254,28 @@ def function_named(path: str) -> Callable[..., Any]:
 
 
 class _Views(Sequence[Projection[Any]]):
-    """Projections, loaded together on first use."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
+    """All views, those of families too, loaded on first use."""
 
     @cached_property
     def _loaded(self) -> tuple[Projection[Any], ...]:
-        return tuple(view_named(name) for name in self._names)
+        return tuple(view_named(name) for name in VIEW_VERSIONS)
 
     def __getitem__(self, index: Any) -> Any:
         return self._loaded[index]
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(VIEW_VERSIONS)
+
+
+def _query_function(name: str) -> Callable[..., Any]:
+    """Return the function that answers a query. Raises KeyError: there is none. Refused: ``FAMILY_UNUSABLE``."""
+    if name in _QUERIES:
+        return function_named(_QUERIES[name])
+    family = family_of(name.partition(".")[0])
+    if family is None or name not in family.queries:
+        raise KeyError(name)
+    function: Callable[..., Any] = part_of(family, family.queries[name])
+    return function
 
 
 class _Queries(Mapping[str, Query]):
@@ -222,7 +286,7 @@ class _Queries(Mapping[str, Query]):
 
     def __getitem__(self, name: str) -> Query:
         if name not in self._loaded:
-            answer = function_named(_QUERIES[name])
+            answer = _query_function(name)
             source, arguments, returns = get_type_hints(answer).values()
             run = answer if source is QueryContext else self._from_view(answer)
             self._loaded[name] = Query(arguments, returns, run, answer)
@@ -233,18 +297,18 @@ class _Queries(Mapping[str, Query]):
         return lambda context, args: answer(rows(context, self), args)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_QUERIES)
+        return chain(_QUERIES, *(family.queries for family in installed()))
 
     def __len__(self) -> int:
-        return len(_QUERIES)
+        return sum(1 for _ in self)
 
 
-VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(VIEW_VERSIONS))
-# The views that every query brings up to date.
-EAGER_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
+VIEWS: Final[Sequence[Projection[Any]]] = _Views()
 QUERIES: Final[Mapping[str, Query]] = _Queries()
 
 
 def kind_of(query: str) -> str:
     """Return the ``kind`` of the JSON document that answers a query, in every interface."""
-    return _KINDS.get(query, query.replace(".", "_"))
+    family = None if query in _QUERIES else family_of(query.partition(".")[0])
+    kinds = _KINDS if family is None else family.answers
+    return kinds.get(query, query.replace(".", "_"))

@@ -20,7 +20,9 @@ from msgspec.structs import replace
 from deedbook.ledger.client.client import read_reset
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.events import family_missing
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.fields import UnreadData
 from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.projections.stores.store import (
@@ -387,6 +389,9 @@ class Work(Generic[S]):
                 rows[SkippedRow].append(SkippedRow(logged.event.index, error.code, error.message))
                 continue
             states |= folded
+            if isinstance(logged.event.data, UnreadData):  # only a view of all kinds gets it: without texts, and marked
+                refusal = family_missing(logged.event.stream.partition("/")[0])
+                rows[SkippedRow].append(SkippedRow(logged.event.index, refusal.code, refusal.message))
             for row in view.added(states[keys[0]] if keys else None, logged):
                 rows[type(row)].append(row)
         for key, changed in touched.items():

@@ -19,7 +19,7 @@ from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.projections.stores.sqlite import SqliteStore
-from deedbook.projections.views.registry import EAGER_VIEWS
+from deedbook.projections.views.registry import views_for
 from deedbook.projections.views.runner import Runner
 from tests.bench.handwritten import HandWritten
 from tests.bench.pairs import Bench, Budget, Row, rate, ratios, scaled
@@ -51,7 +51,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
         def ours(number: int) -> float:
             store = SqliteStore(bench.folder / f"ours-{number}.db", ledger=client.ledger)
-            speed = rate(size, lambda: Runner(client, store, EAGER_VIEWS).catch_up())
+            speed = rate(size, lambda: Runner(client, store, views_for("")).catch_up())
             store.close()
             return speed
 

@@ -12,11 +12,12 @@ from building import body_fields
 from event_examples import EXAMPLES, KEY, PROOF, REF
 from given import fact
 
+from deedbook.consumers.thoughts import events as tot
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, rule_of
 from deedbook.ledger.bundle.program import schemas
 from deedbook.ledger.bundle.standalone import form
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import KIND_OF, KINDS, body, tot
+from deedbook.ledger.events import KIND_OF, KINDS, body
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import decode_body, make_event, read_as
 from deedbook.ledger.events.fields import EventData, Name, Ref, Time

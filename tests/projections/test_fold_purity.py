@@ -19,10 +19,12 @@ from deedbook import projections
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.authority import RoleGranted
 from deedbook.ledger.events.declared import OWN
+from deedbook.ledger.families import find, sources
 from deedbook.projections.answers.query import Arguments
 from deedbook.projections.views.projection import NoState, row_of
 from deedbook.projections.views.registry import QUERIES, VIEWS
 
+CORE_VIEWS = [view for view in VIEWS if find(view.name) is None]
 FORBIDDEN = {"asyncio", "http", "lmdb", "nats", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "subprocess"}
 FORBIDDEN |= {"threading", "time", "urllib", "uuid"}
 FOLDER = Path(projections.__file__).parent
@@ -92,14 +94,12 @@ def test_fold_modules_import_nothing_that_reads_the_world(path):
 
 def test_every_package_has_a_fold_and_is_in_the_list_of_views():
     packages = {path.parent.name for path in FOLDER.glob("*/__init__.py")} - {"answers", "stores", "views"}
-    assert packages == {path.parent.name for path in FOLDER.glob("*/fold.py")} == {view.name for view in VIEWS}
+    assert packages == {path.parent.name for path in FOLDER.glob("*/fold.py")} == {view.name for view in CORE_VIEWS}
 
 
 def test_a_query_bears_the_name_of_its_package_or_of_a_module_that_asks_all_views_and_has_no_tables():
-    # A Tree of Thoughts is asked for by the name that its streams and its command have.
-    asked = {"tot": "thoughts"}
-    families = {asked.get(name, name) for name in (query.partition(".")[0] for query in QUERIES)} - {"resolve"}
-    packages = {view.name for view in VIEWS}
+    families = {query.partition(".")[0] for query in QUERIES} - {"resolve", *sources()}
+    packages = {view.name for view in CORE_VIEWS}
     assert packages <= families
     assert all(any(FOLDER.glob(f"*/{family}.py")) for family in families - packages)
 

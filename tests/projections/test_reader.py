@@ -40,7 +40,7 @@ def test_a_snapshot_never_gets_rows_that_another_thread_cached_for_other_version
             self.stored = ([], {"SELECT 1 AS number": [{"number": 2}]})
 
     with RacedReader(ledger.reads, ledger.settings()) as reader:
-        reader.fold(on_demand=False)
+        reader.fold(group="")
         with reader.store.reading() as reading:
             assert reader._context(reading).cached("SELECT 1 AS number") == [{"number": 1}]
 

@@ -6,13 +6,14 @@ import pytest
 from folding import facts, rows_of
 from given import fact
 
-from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
+from deedbook.consumers.thoughts import events as tot
+from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot
 from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
 from deedbook.projections.handoffs.fold import LogRow
 from deedbook.projections.search.fold import HANDLED, WordsRow
 from deedbook.projections.search.fold import VIEW as SEARCH_VIEW
-from deedbook.projections.search.queries import SORTS
+from deedbook.projections.search.queries import sorts
 from deedbook.projections.search.texts import TEXTS_OF, first_words
 from deedbook.projections.views.projection import Table
 
@@ -39,7 +40,7 @@ def text_of(data, stream=None):
 def test_every_kind_is_searched_or_known_to_be_silent():
     assert HANDLED.isdisjoint(SILENT)
     assert KINDS.keys() | {OWN} == HANDLED | SILENT
-    assert set(SORTS) == {"x" if kind == OWN else KINDS[kind].stream for kind in HANDLED}
+    assert set(sorts()) == {"x" if kind == OWN else KINDS[kind].stream for kind in HANDLED}
 
 
 def test_whatever_can_be_imported_is_searched():

@@ -22,7 +22,7 @@ from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.search.queries import SearchText, excerpt_max_chars, find_text
 from deedbook.projections.stores import sqlite
 from deedbook.projections.views.comparison import verify_views
-from deedbook.projections.views.registry import EAGER_VIEWS, VIEWS
+from deedbook.projections.views.registry import VIEWS, views_for
 from deedbook.projections.views.runner import Runner
 
 
@@ -378,7 +378,7 @@ def test_verify_finds_an_index_that_is_out_of_step(ledger, written, reader):
 def test_verify_does_not_make_a_view_nobody_asked_for(ledger, written, open_store):
     written("the pool")
     store = open_store()
-    Runner(ledger.reads, store, EAGER_VIEWS).catch_up()
+    Runner(ledger.reads, store, views_for("")).catch_up()
     assert verify_views(ledger.reads, store, VIEWS) == []
     with store.reading() as reading:
         assert "search" not in {version.view for version in reading.view_versions()}

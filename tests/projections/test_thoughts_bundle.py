@@ -6,12 +6,12 @@ import tot_story as told
 from folding import rows_of
 from tot_story import STORY, TASK
 
+from deedbook.consumers.thoughts.views.fold import VIEW as THOUGHT_VIEW
 from deedbook.ledger.bundle.archive import Bundle
 from deedbook.ledger.bundle.export import export_bundle
 from deedbook.ledger.bundle.layout import tile_name, tiles_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import entry_leaf
-from deedbook.projections.thoughts.fold import VIEW as THOUGHT_VIEW
 
 
 def replayed(path):

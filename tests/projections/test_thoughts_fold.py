@@ -10,11 +10,11 @@ import tot_story as told
 from folding import rows_of
 from tot_story import BEST, NODES, STATS, STORY, TASK
 
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.views.fold import VIEW as THOUGHT_VIEW
+from deedbook.consumers.thoughts.views.fold import TaskRecord, fold
+from deedbook.consumers.thoughts.views.tree import Costs, best_path, frontier, search_state, stats_of, with_children
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
-from deedbook.projections.thoughts.fold import VIEW as THOUGHT_VIEW
-from deedbook.projections.thoughts.fold import TaskRecord, fold
-from deedbook.projections.thoughts.tree import Costs, best_path, frontier, search_state, stats_of, with_children
 
 EVENTS = told.events()
 END = len(STORY)

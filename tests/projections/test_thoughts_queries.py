@@ -10,9 +10,9 @@ from building import key_named
 from folding import digests_of, rows_of
 from tot_story import BEST, NODES, STORY, TASK
 
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.views.fold import VIEW as THOUGHT_VIEW
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
-from deedbook.projections.thoughts.fold import VIEW as THOUGHT_VIEW
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.registry import VIEWS
 
@@ -79,10 +79,10 @@ def test_view_folded_entry_by_entry_and_rebuilt_is_the_same(ledger, reader):
         )
         reader.catch_up()
     live = {query: reader.answer(query, {"id": TASK}) for query in ("tot.show", "tot.tree", "tot.prove")}
-    digest = digests_of(reader.store)["thoughts"]
+    digest = digests_of(reader.store)["tot"]
     assert verify_views(ledger.reads, reader.store, VIEWS) == []
-    reader.rebuild(["thoughts"])
-    assert digests_of(reader.store)["thoughts"] == digest
+    reader.rebuild(["tot"])
+    assert digests_of(reader.store)["tot"] == digest
     assert live == {query: reader.answer(query, {"id": TASK}) for query in live}
 
 

@@ -19,7 +19,7 @@ from blake3 import blake3
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.client.invitation import Invitation
-from deedbook.ledger.errors import CODES, REMEDIES, Refused
+from deedbook.ledger.errors import CODES, Refused, remedy_of
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.blob import BLOB_STORED
 from deedbook.ledger.events.body import Body, decode_body
@@ -244,7 +244,7 @@ def test_error_codes_are_those_of_the_code() -> None:
             "exit": code.exit.value,
             "recoverable": code.recoverable,
             "meaning": code.meaning,
-            "remedy": REMEDIES[name],
+            "remedy": remedy_of(name),
         }
 
 

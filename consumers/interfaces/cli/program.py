@@ -1,7 +1,8 @@
 """The command line: its verbs, imported only when they are called, and the entry point.
 
-A start should cost little more than a start of Python: the help of a group is printed from its table, without importing
-any command. The entry point prints an error in the form that was asked for and exits with its code.
+A start should cost little more than a start of Python: the help of a group is printed from its table, without
+importing any command; families (``ledger.families``) add theirs. The entry point prints an error in the form that was
+asked for and exits with its code.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, NoReturn
 
 import click
 
-from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup, Options, load
+from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup, Options, VerbsWithFamilies, load
 from deedbook.ledger.errors import Exit
 from deedbook.ledger.home.environment import wants_colour
 
@@ -86,12 +87,11 @@ SECTIONS: Final = {
         "blob": Lazy("blobs:blob", "Store large content outside events: put, get, list, stat.", is_group=True),
         "project": Lazy("views:project", "Update the views from the log, or rebuild them."),
         "hook": Lazy("hook:hook", "Answer a harness (Claude Code, Codex, Gemini) at a session event."),
-        "tot": Lazy("tot:tot", "Search a tree of thoughts with six agents; show and prove it.", is_group=True),
     },
 }
 """The verbs by what they are for, in the order in which help shows them."""
 
-VERBS: Final = {name: verb for section in SECTIONS.values() for name, verb in section.items()}
+VERBS: Final = VerbsWithFamilies({name: verb for section in SECTIONS.values() for name, verb in section.items()})
 
 # The exit code that shells report for a command that SIGINT ended.
 stopped_by_user: Final = 130

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ import click
 import msgspec
 
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
+from deedbook.ledger.events import family_of, part_of
+from deedbook.ledger.families import Family, installed
 
 help_width_max: Final = 150
 
@@ -46,11 +49,47 @@ class ClosableOptions(Options):
 
 
 class Lazy(msgspec.Struct, frozen=True):
-    """A command: ``module:attribute`` under ``cli.commands``, and its one line of help."""
+    """A command: ``module:attribute`` under ``cli.commands``, and its one line of help.
+
+    That of a ``family`` is named from the top.
+    """
 
     target: str
     help: str
     is_group: bool = False
+    family: Family | None = None
+
+    def load(self) -> click.Command:
+        """Import the command now. Raises: as ``load``; Refused: ``FAMILY_UNUSABLE``."""
+        command: click.Command = (
+            load(f"commands.{self.target}") if self.family is None else part_of(self.family, self.target)
+        )
+        return command
+
+
+class VerbsWithFamilies(Mapping[str, Lazy]):
+    """Verbs of the core, and after them one group for each family that has commands."""
+
+    def __init__(self, core: Mapping[str, Lazy]) -> None:
+        self._core = core
+
+    def __getitem__(self, name: str) -> Lazy:
+        if name in self._core:
+            return self._core[name]
+        family = family_of(name)
+        if family is None or family.command is None:
+            raise KeyError(name)
+        return Lazy(family.command.group, family.command.help, is_group=True, family=family)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self._core, self.of_families())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def of_families(self) -> list[str]:
+        """Return the names of the groups of families."""
+        return [family.name for family in installed() if family.command is not None]
 
 
 _COMMON: Final[dict[str, dict[str, Any]]] = {
@@ -231,7 +270,7 @@ class LazyGroup(_WithCommon, click.Group):
     def __init__(
         self,
         *args: Any,
-        lazy: dict[str, Lazy] | None = None,
+        lazy: Mapping[str, Lazy] | None = None,
         sections: Mapping[str, Iterable[str]] | None = None,
         aliases: dict[str, str] | None = None,
         **kwargs: Any,
@@ -255,8 +294,7 @@ class LazyGroup(_WithCommon, click.Group):
         verb = self._lazy.get(name)
         if verb is None:
             return super().get_command(ctx, name)
-        command: click.Command = load(f"commands.{verb.target}")
-        return command
+        return verb.load()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -288,8 +326,12 @@ class LazyGroup(_WithCommon, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the verbs with their help from the table, importing nothing."""
-        sections = self._sections or {"Verbs": self.list_commands(ctx)}
+        sections = dict(self._sections or {"Verbs": self.list_commands(ctx)})
+        if isinstance(self._lazy, VerbsWithFamilies):
+            sections["Families of events"] = self._lazy.of_families()
         for section, names in sections.items():
+            if not names:
+                continue
             with formatter.section(section):
                 formatter.write_dl([(name, self.help_line(ctx, name)) for name in names])
 

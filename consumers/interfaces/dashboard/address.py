@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.families import Family, find
 from deedbook.ledger.format.codec import read_json
 from deedbook.ledger.system.files import lock_file, read_regular, write_whole
 
@@ -28,10 +29,11 @@ PATHS: Final = {
     "proof": "/proof/",
     "receipt": "/receipts/",
     "agent": "/a/",
-    "tot": "/t/",
     "review": "/reviews/",
     "question": "/questions/",
 }
+OF_STREAMS: Final = frozenset({"handoff", "reasoning", "session", "agent", "review"})
+"""The types of streams whose pages have the path of their kind."""
 FILE: Final = "dashboard.json"
 OPENING_FILE: Final = "dashboard.html"
 """The file that leads a browser to its link; only its owner can read it."""
@@ -47,6 +49,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     connected_as: str | None
 
 
+def has_page(stream_type: str) -> bool:
+    """Return whether streams ``stream_type/ID`` have pages, of the core or of a family."""
+    family = find(stream_type)
+    pages = family.pages if isinstance(family, Family) else ()
+    return stream_type in OF_STREAMS or any("{id" in page.path for page in pages)
+
+
 def path_to(kind: str, id_: object) -> str:
     """Return the path of the page that shows a thing, by its kind and its id or index.
 
@@ -56,7 +65,9 @@ def path_to(kind: str, id_: object) -> str:
     text = str(id_)
     # A browser would resolve "." and ".." as folders, and ".json" would ask for the JSON of another page.
     quoted = quote(f"{kind}/{text}" if text in (".", "..") else text, safe=":@")
-    return PATHS[kind] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
+    return (PATHS.get(kind) or f"/{kind}/") + (
+        quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted
+    )
 
 
 def own_path(text: str) -> str:

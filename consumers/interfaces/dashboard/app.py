@@ -31,7 +31,7 @@ from deedbook.consumers.interfaces.dashboard.facets import WrongFilter
 from deedbook.consumers.interfaces.dashboard.guard import HEADERS, Guard, Session
 from deedbook.consumers.interfaces.dashboard.live import heads
 from deedbook.consumers.interfaces.dashboard.page import Download, Page, PageContext, Redirect, Route, templates
-from deedbook.consumers.interfaces.dashboard.pages import DOWNLOADS, FORMS, ROUTES
+from deedbook.consumers.interfaces.dashboard.pages import DOWNLOADS, FORMS, page_routes
 from deedbook.consumers.interfaces.dashboard.pages.audit import checkpoint
 from deedbook.consumers.interfaces.dashboard.signer import why_unusable
 from deedbook.consumers.interfaces.web.rebuild import Rebuild
@@ -40,6 +40,7 @@ from deedbook.consumers.interfaces.web.stream import CHECK, EVENT_STREAM, READER
 from deedbook.consumers.sdk.text import document, error_document, json_text
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.projections.views.registry import SEARCH
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.ledger import Ledger
@@ -68,6 +69,7 @@ class Dashboard:
         self.guard = guard
         self.clock_ms = clock_ms
         self._templates = templates()
+        self._pages: list[Route] = []
         self.followers = Followers()
         self._rebuild = Rebuild(ledger.client, ledger.settings) if ledger.settings.server is None else None
         self._audit = Audit(ledger.settings)
@@ -82,12 +84,13 @@ class Dashboard:
 
     def application(self) -> ASGIApp:
         """Return the ASGI application; Starlette runs handlers that are not coroutines in a worker thread."""
+        self._pages = page_routes()
         routes = [
             WebRoute("/launch", self._launch),
             WebRoute("/launch", self._launch_by_form, methods=["POST"]),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             WebRoute("/live", self._live),
-            *(WebRoute(route.path, partial(self._answer, route, route.show)) for route in ROUTES + DOWNLOADS),
+            *(WebRoute(route.path, partial(self._answer, route, route.show)) for route in [*self._pages, *DOWNLOADS]),
             *(WebRoute(route.path, partial(self._post, route), methods=["POST"]) for route in FORMS),
             WebRoute("/{rest:path}", partial(self._answer, Route("", "error", _nothing), _nothing)),
         ]
@@ -202,7 +205,7 @@ class Dashboard:
             return PlainTextResponse(page.text, headers={"content-disposition": f'attachment; filename="{page.name}"'})
         if request.scope.get("is_json"):
             return _json(document(route.name, page.data), page.status)
-        response = self._rendered(request, route.name, context, page)
+        response = self._rendered(request, route.name, context, page, route.group)
         if page.status == 503:  # the page reloads itself, also without scripts
             response.headers["refresh"] = "2"
         if route.name == "home" and context is not None and context.as_of is None:
@@ -210,7 +213,9 @@ class Dashboard:
             self.guard.set_cookie(response, self._away_cookie(context.account.name), value, max_age=away_max_s)
         return response
 
-    def _rendered(self, request: Request, name: str, context: PageContext | None, page: Page) -> Response:
+    def _rendered(
+        self, request: Request, name: str, context: PageContext | None, page: Page, group: str = ""
+    ) -> Response:
         """Return a page in its frame: the position in the log, the user, and the menu."""
         is_answer = request.method == "POST"  # the answer to a form, whose address has no page to reload
         path = page.path or ("/" if is_answer else request.url.path)
@@ -218,13 +223,16 @@ class Dashboard:
             "title": page.title,
             "name": name,
             "path": path,
+            "parent": next((route.name for route in self._pages if route.group and route.group == group), ""),
             "human": context and context.human,
             "why_unusable": why_unusable(self.ledger, context.human) if context and context.human else "",
             "why_not": context.account.why_not if context else "",
             "waits": 0,
             "query": {},
             "is_answer": is_answer,
-            "menu": [{"path": route.path, "name": route.name, "title": route.menu} for route in ROUTES if route.menu],
+            "menu": [
+                {"path": route.path, "name": route.name, "title": route.menu} for route in self._pages if route.menu
+            ],
             "now_ms": self.clock_ms(),
             "head": None,
             "as_of": None,
@@ -270,7 +278,8 @@ class Dashboard:
     def _context(self, request: Request, session: Session, account: Account, route: Route) -> PageContext:
         size, now_ms = self.ledger.client.head().size, self.clock_ms()
         if self._rebuild is not None:
-            self._rebuild.demand(size, searches=route.searches and bool(request.query_params.get("text")))
+            is_needed = route.group != SEARCH or request.query_params.get("text")
+            self._rebuild.demand(size, route.group if is_needed else "")
         query, as_of = dict(request.query_params), None
         if instant := query.pop("as_of", None) or None:
             instant = parse_moment(instant)  # so that "yesterday" stays the same day in every link of the page

@@ -7,7 +7,7 @@ the form, and may return a ``Redirect``. A ``DeedbookError`` becomes an error pa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import jinja2
 import msgspec
 
-from deedbook.consumers.interfaces.dashboard.address import path_to
+from deedbook.consumers.interfaces.dashboard.address import has_page, path_to
 from deedbook.consumers.interfaces.dashboard.differences import folded, word_changes
 from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.consumers.interfaces.dashboard.text_links import link_pieces, place_pieces
@@ -24,6 +24,7 @@ from deedbook.consumers.sdk.sealer import named
 from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.families import file_of, installed
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.query import age_of
@@ -126,22 +127,23 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
 class Route(NamedTuple):
     """A page or form: its path, its name (the ``kind`` of its JSON) and its function, which gets the fields of a form.
 
-    A route with a ``menu`` text is in the menu. A route that ``searches`` needs the full-text views if a request has a
-    ``text``; they are built only for such requests.
+    A route with a ``menu`` text is in the menu. It needs the views of its ``group`` (``views.registry``); those of
+    full-text search only if a request has a ``text``.
     """
 
     path: str
     name: str
     show: Callable[..., Page | Redirect | Download]
     menu: str = ""
-    searches: bool = False
+    group: str = ""
 
 
 @cache  # compiled once a process
 def templates() -> jinja2.Environment:
     """Return the template environment: it always escapes, and a missing value is an error, not empty text."""
+    own = jinja2.PackageLoader("deedbook.consumers.interfaces.dashboard")
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("deedbook.consumers.interfaces.dashboard"),
+        loader=jinja2.ChoiceLoader([own, jinja2.PrefixLoader(dict(_template_folders()))]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -150,7 +152,7 @@ def templates() -> jinja2.Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    environment.globals |= {"path_to": path_to, "address": address, "state_marks": MARKS}
+    environment.globals |= {"path_to": path_to, "has_page": has_page, "address": address, "state_marks": MARKS}
     environment.filters |= {
         "ago": ago,
         "counted": counted,
@@ -168,9 +170,16 @@ def templates() -> jinja2.Environment:
         "word_changes": word_changes,
         "words": lambda text: text.replace("_", " "),
     }
-    for name in environment.list_templates():  # load all now: after an upgrade new templates must not meet old data
+    for name in own.list_templates():  # load all now: after an upgrade new templates must not meet old data
         environment.get_template(name)
     return environment
+
+
+def _template_folders() -> Iterator[tuple[str, jinja2.BaseLoader]]:
+    """Yield the folders of the families' templates, which are named ``FAMILY/FILE``."""
+    for family in installed():
+        if family.templates:
+            yield family.name, jinja2.FileSystemLoader(file_of(family.templates))
 
 
 def address(path: str, query: Mapping[str, object] = MappingProxyType({}), **changed: object) -> str:

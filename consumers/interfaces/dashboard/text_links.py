@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from deedbook.consumers.interfaces.dashboard.address import has_page
+
 _NAME: Final = r"[A-Za-z0-9](?:[\w.@+-]*\w)?"
 _THING: Final = re.compile(
-    rf"(?<![\w/.:-])(?P<stream>(?P<family>handoff|reasoning|session|tot)/(?P<id>{_NAME}))(?![\w/])"
+    rf"(?<![\w/.:-])(?P<stream>(?P<family>[a-z][a-z0-9_]+)/(?P<id>{_NAME}))(?![\w/])"
     rf"|(?<=\(handoff )(?P<handoff>{_NAME})(?=\))"
     r"|(?P<hash>(?:event|sha256|blake3):[0-9a-f]{12,64})(?![0-9a-f])"
 )
@@ -57,6 +59,8 @@ def link_pieces(text: str) -> list[TextPiece]:
     """
     pieces, end = [], 0
     for match in _THING.finditer(text):
+        if match["family"] in ("agent", "review") or (match["family"] and not has_page(match["family"])):
+            continue
         pieces.append(TextPiece(text[end : match.start()]))
         end = match.end()
         if match["hash"]:

@@ -11,7 +11,7 @@ A text of a line's data that begins with ``@`` is resolved when the line is play
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -19,18 +19,15 @@ from typing import Any, Final
 
 import msgspec
 
+from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.reasoning.workers import CompressorWorker, ValidatorWorker
 from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sessions.report import publish_report
-from deedbook.consumers.thoughts.agents import Agent
-from deedbook.consumers.thoughts.run import prepare
-from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
-from deedbook.consumers.thoughts.task import AGENTS
-from deedbook.consumers.thoughts.thinkers.registry import thinker_named
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Author, Draft, draft_and_sign
 from deedbook.ledger.client.creation import create_ledger
 from deedbook.ledger.client.local import LocalClient, now_ms
+from deedbook.ledger.events.authority import Role
 from deedbook.ledger.format.envelope import Submission
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.home.config import Settings
@@ -68,7 +65,7 @@ class Life:
     """
 
     def __init__(self, settings: Settings, tree: Path, passphrases: dict[str, str], *, has_past: bool = True) -> None:
-        self._settings, self._home, self._tree = settings, Home(settings.home), tree
+        self.settings, self._home, self._tree = settings, Home(settings.home), tree
         self._passphrases = passphrases
         self._keys: dict[str, Key] = {}
         self._named: dict[str, Any] = {}
@@ -85,20 +82,25 @@ class Life:
         create_ledger(
             self._home, origin=origin, map_size=map_size_bytes, is_trial=True, clock_ms=lambda: self._begin_ms
         )
-        with _Client(self._settings, self._begin_ms) as self._client:
+        with _Client(self.settings, self._begin_ms) as self.client:
             keys = {}
             for name, (roles, label) in self._story["people"].items():
-                secret = self._passphrases.get(name)
-                author = self._author(ROOT)
-                registered, _ = register_agent(author, self._home, name, roles, ai_id=label, passphrase=secret)
+                key = self.register(name, roles, label)
                 if "service" not in roles:
-                    keys[name] = registered.key
+                    keys[name] = key
             if self._story["lines"]:
                 self._judge({})  # a validator that starts for the first time begins at the end of the log
             for line in self._story["lines"]:
-                self._client.at_ms = self._begin_ms + round(line["at"] * minute_ms)
+                self.client.at_ms = self._begin_ms + round(line["at"] * minute_ms)
                 getattr(self, f"_{line.get('act', 'event')}")(line)
         return keys
+
+    def register(self, name: str, roles: Sequence[Role], label: str = "") -> str:
+        """Register an agent, and return its key (hex)."""
+        secret = self._passphrases.get(name)
+        author = self.author(ROOT)
+        registered, _ = register_agent(author, self._home, name, roles, ai_id=label, passphrase=secret)
+        return registered.key
 
     def _key(self, name: str) -> Key:
         if name not in self._keys:
@@ -106,32 +108,29 @@ class Life:
             self._keys[name] = self._home.open(name, self._passphrases.get(name)) if is_own else Key.generate()
         return self._keys[name]
 
-    def _author(self, name: str, key: str = "") -> Author:
-        return _Author(self._client, name, lambda _: self._key(key or name))
+    def author(self, name: str, key: str = "") -> Author:
+        """Return an agent of the story, who signs with their own key or the named one, at the time of the story."""
+        return _Author(self.client, name, lambda _: self._key(key or name))
 
     def _event(self, line: dict[str, Any]) -> None:
         draft = Draft(stream=line["on"], kind=line["kind"], data=self._resolved(line["data"], line))
-        [self._named[line.get("name", "")]] = self._author(line["by"], line.get("key", "")).emit(draft)
+        [self._named[line.get("name", "")]] = self.author(line["by"], line.get("key", "")).emit(draft)
 
     def _report(self, line: dict[str, Any]) -> None:
-        publish_report(self._author(line["by"]), self._client.view, line["on"].partition("/")[2])
+        publish_report(self.author(line["by"]), self.client.view, line["on"].partition("/")[2])
 
     def _judge(self, _: dict[str, Any]) -> None:
         """Let the services brief and validate the reasonings that were concluded since their last run."""
-        path, size, stop = self._home.path, self._client.head().size, threading.Event()
-        with closing(Reader(self._client, self._settings)) as reader:
-            worker = CompressorWorker(self._author("compressor"), reader, path / "compressor.db")
+        path, size, stop = self._home.path, self.client.head().size, threading.Event()
+        with closing(Reader(self.client, self.settings)) as reader:
+            worker = CompressorWorker(self.author("compressor"), reader, path / "compressor.db")
             worker.run(stop, until=size)
-            ValidatorWorker(self._author("validator"), reader, path / "validator.db", self._tree).run(stop, until=size)
+            ValidatorWorker(self.author("validator"), reader, path / "validator.db", self._tree).run(stop, until=size)
 
-    def _search(self, line: dict[str, Any]) -> None:
-        """Let six agents search a tree of thoughts; here they are threads, because their clock is in the past, too."""
-        options = TaskOptions(line["task_type"], Overrides(**line["search"]))
-        task = prepare(self._settings, self._client, line["problem"], options, line["task"])
-        thinker, stop = thinker_named(task.thinker, task.actions), threading.Event()
-        with ThreadPoolExecutor(len(AGENTS)) as pool:
-            agents = [Agent(role, self._author(name), thinker, task.opening) for role, name in AGENTS.items()]
-            list(pool.map(lambda agent: agent.run(stop, task.start), agents))
+    def _families(self, _: dict[str, Any]) -> None:
+        """Let each family play its part of the story."""
+        for _name, play in family_hooks("demo"):
+            play(self)
 
     def _resolved(self, value: Any, line: dict[str, Any]) -> Any:
         if isinstance(value, dict):
@@ -143,15 +142,15 @@ class Life:
         what, _, name = value[1:].partition(" ")
         match what:
             case "version" | "result":  # of the handoff of the line
-                return self._client.view("handoffs.show", {"id": line["on"].partition("/")[2]})[what]
+                return self.client.view("handoffs.show", {"id": line["on"].partition("/")[2]})[what]
             case "ref":  # of a reasoning in its present state
-                return self._client.view("reasoning.show", {"id": name})["ref"]
+                return self.client.view("reasoning.show", {"id": name})["ref"]
             case "id" | "index":  # of the event of a named line
                 return getattr(self._named[name], what)
             case "key":
                 return self._key(name).public.hex()
             case "proof":  # that the author holds this key
-                return self._key(name).prove_possession(self._client.ledger, line["by"])
+                return self._key(name).prove_possession(self.client.ledger, line["by"])
             case "minute":  # a time of the story
                 return clock_text(self._begin_ms + int(name) * minute_ms)
             case _:  # a mistake in the story's data

@@ -15,8 +15,9 @@ Read from their documentation, November 2026:
   are milliseconds. Standard output is one JSON object or nothing. If it is empty, Gemini reads standard error
   instead, so a hook is silent on both. The settings may hold comments. A resumed session keeps its history.
 
-The command `/tot` is Markdown in .claude/commands for Claude Code, TOML in .gemini/commands for Gemini CLI. Codex reads
-no prompts of users since 0.117 (April 2026): there the command is a skill in .agents/skills, called by `$tot`.
+The command of a family, `/NAME`, is Markdown in .claude/commands for Claude Code, TOML in .gemini/commands for Gemini
+CLI. Codex reads no prompts of users since 0.117 (April 2026): there the command is a skill in .agents/skills, called
+by `$NAME`.
 
 All three call the same command with one JSON object on standard input: ``session_id``, ``cwd``, ``hook_event_name``,
 and ``source`` at SessionStart. All three read ``hookSpecificOutput.additionalContext`` there; hooks print nothing else,
@@ -61,6 +62,11 @@ class Files(NamedTuple):
     servers: Path
     page: Path
     command: Path
+
+    def command_of(self, family: str) -> Path:
+        """Return the file of a family's command."""
+        parts = [part.replace("NAME", family) for part in self.command.parts[-2:]]
+        return self.command.parents[1].joinpath(*parts)
 
 
 _FOUR_EVENTS: Final[Mapping[str, Does]] = MappingProxyType(
@@ -126,27 +132,30 @@ class Harness(NamedTuple):
 
 
 _GEMINI: Final = Path(".gemini/settings.json")
-_TOT: Final = Path("commands/tot.md")
-_TOT_TOML: Final = Path("commands/tot.toml")
-_TOT_SKILL: Final = Path(".agents/skills/tot/SKILL.md")
+_COMMAND: Final = Path("commands/NAME.md")
+_TOML_COMMAND: Final = Path("commands/NAME.toml")
+_SKILL: Final = Path(".agents/skills/NAME/SKILL.md")
 
 
 def _claude_user(home: Path) -> Files:
     configured = environment_variable("CLAUDE_CONFIG_DIR")
     folder = Path(configured) if configured else home / ".claude"
     return Files(
-        folder / "settings.json", (folder if configured else home) / ".claude.json", folder / "CLAUDE.md", folder / _TOT
+        folder / "settings.json",
+        (folder if configured else home) / ".claude.json",
+        folder / "CLAUDE.md",
+        folder / _COMMAND,
     )
 
 
 def _codex_user(home: Path) -> Files:
     folder = Path(environment_variable("CODEX_HOME") or home / ".codex")
-    return Files(folder / "hooks.json", folder / "config.toml", folder / "AGENTS.md", home / _TOT_SKILL)
+    return Files(folder / "hooks.json", folder / "config.toml", folder / "AGENTS.md", home / _SKILL)
 
 
 def _gemini_user(home: Path) -> Files:
     folder = home / ".gemini"
-    return Files(folder / "settings.json", folder / "settings.json", folder / "GEMINI.md", folder / _TOT_TOML)
+    return Files(folder / "settings.json", folder / "settings.json", folder / "GEMINI.md", folder / _TOML_COMMAND)
 
 
 _USER: Final = {"claude-code": _claude_user, "codex": _codex_user, "gemini": _gemini_user}
@@ -158,7 +167,7 @@ HARNESSES: Final = {
             name="claude-code",
             title="Claude Code",
             program="claude",
-            project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md"), ".claude" / _TOT),
+            project=Files(Path(".claude/settings.json"), Path(".mcp.json"), Path("CLAUDE.md"), ".claude" / _COMMAND),
             server_fields={"type": "stdio"},
             has_env_file=True,
             events={**_FOUR_EVENTS, "PreToolUse": "edit"},
@@ -170,7 +179,7 @@ HARNESSES: Final = {
             title="Codex CLI",
             program="codex",
             servers_format="toml",
-            project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md"), _TOT_SKILL),
+            project=Files(Path(".codex/hooks.json"), Path(".codex/config.toml"), Path("AGENTS.md"), _SKILL),
             advice="Trust the new hooks in Codex with /hooks, and trust the project: Codex runs them only then.",
         ),
         Harness(
@@ -179,7 +188,7 @@ HARNESSES: Final = {
             program="gemini",
             timeout_units_per_s=1000,
             events={"SessionStart": "start", "PreCompress": "save", "AfterAgent": "save", "SessionEnd": "end"},
-            project=Files(_GEMINI, _GEMINI, Path("GEMINI.md"), ".gemini" / _TOT_TOML),
+            project=Files(_GEMINI, _GEMINI, Path("GEMINI.md"), ".gemini" / _TOML_COMMAND),
             advice="Gemini CLI shows one warning about the new hooks.",
         ),
     )

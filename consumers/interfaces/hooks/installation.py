@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.interfaces.hooks import record as records
 from deedbook.consumers.interfaces.hooks.harnesses import ASK_AT_STOP, COMMAND, Harness, Scope
 from deedbook.consumers.interfaces.hooks.page import agents_page
@@ -309,19 +310,25 @@ def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -
         parts |= {files.settings: Settings(hooks), files.servers: Block(TOML, "\n".join(lines) + "\n", note)}
     if not (harness.is_apart(scope) and harness.is_shared(folder)):  # otherwise the team's files hold the page
         parts[files.page] = Block(MARKDOWN, agents_page(), note)
-        parts[files.command] = Whole(tot_command(files.command))
+        for name, source in family_hooks("slash_command"):
+            path = files.command_of(name)
+            parts[path] = Whole(slash_command(name, source, path))
     return parts
 
 
-def tot_command(path: Path) -> str:
-    """Return the text of the command `/tot` for the file at ``path``: TOML, a skill, or a command in Markdown."""
-    about, _, text = Path(__file__).with_name("tot_command.md").read_text("utf-8").partition("\n\n")
-    match path.name:
-        case "tot.toml":
+def slash_command(name: str, source: Path, path: Path) -> str:
+    """Return the text of a family's command `/NAME` for the file at ``path``: TOML, a skill, or a command in Markdown.
+
+    ``source`` has one line about it, an empty line, and the text for the agent.
+    """
+    about, _, text = source.read_text("utf-8").partition("\n\n")
+    match path.suffix, path.name:
+        case ".toml", _:
             text = text.replace("$ARGUMENTS", "{{args}}")
             return f"description = {_toml_value(about)}\nprompt = '''\n{text}'''\n"
-        case "SKILL.md":
-            head, text = f"name: tot\ndescription: {about}", text.replace("$ARGUMENTS", "what the user wrote with $tot")
+        case _, "SKILL.md":
+            text = text.replace("$ARGUMENTS", f"what the user wrote with ${name}")
+            head = f"name: {name}\ndescription: {about}"
         case _:  # the file of Claude Code
             head = f"description: {about}\nargument-hint: [problem]"
     return f"---\n{head}\n---\n\n{text}"

@@ -6,21 +6,29 @@ fields are refused, because signed events can never be changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.interfaces.mcp.arguments import text_of
+from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning import operations as of_reasoning
 from deedbook.consumers.reasoning.operations import NewStep
 from deedbook.consumers.sdk.operations import Argument, Operation, operation_on, read_values, with_lists
 from deedbook.consumers.sessions import operations as of_session
 from deedbook.consumers.sessions.operations import Resolution, Retraction
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.events.fields import EventData, Line, Passage, Unit
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.fields import EventData, Label, Line, Passage, Unit
 from deedbook.ledger.events.reasoning import ReasoningConcluded, StepType
+from deedbook.ledger.families import Family, installed
 from deedbook.ledger.format.codec import converted
+from deedbook.projections.answers.answer import Answer
 from deedbook.projections.snapshots.vectors import read_vectors
 
 STEPS: Final[tuple[StepType, ...]] = get_args(StepType)
@@ -73,28 +81,54 @@ class NewDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     supersedes: list[Line] = []
 
 
-class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tree-of-thoughts search for ``problem`` (minutes), or the state of the search ``ref``.
+class FamilyEntry(msgspec.Struct, frozen=True):
+    """A type of entries that a family adds (hook ``entry``): its fields, and the function that answers it.
 
-    Without a program or model that can think about the problem, you think: answer each ``question``.
+    ``answer`` gets the ledger and the entry, and returns the fields of ``result``. ``words`` tell an agent when to
+    use it.
     """
 
-    problem: Annotated[str, msgspec.Meta(description="The problem.")] = ""
-    task_type: Annotated[
-        str,
-        msgspec.Meta(description="math_reasoning, creative_writing, planning, debugging or architecture_design."),
-    ] = "math_reasoning"
-    ref: Annotated[str, msgspec.Meta(description="The task_id of a search.")] = ""
-    criteria: list[str] = []
-    question: Annotated[str, msgspec.Meta(description="The id of what you answer.")] = ""
-    answer: dict[str, Any] | None = None
-    best_path: Annotated[bool, msgspec.Meta(description="With resume: it is the answer.")] = False
-    resume: Annotated[bool, msgspec.Meta(description="Continue a paused search.")] = False
-    after: Annotated[int, msgspec.Meta(ge=0, description="Only later log lines.")] = 0
+    name: str
+    form: type[msgspec.Struct]
+    answer: Callable[[ToolLedger, Any], dict[str, Any]]
+    words: str
+    result: type[Answer] | None = None
 
 
-Alone: TypeAlias = Retraction | Resolution | Judgement | NewDecision | Thoughts
-"""An entry that must be the only one of its call."""
+class FamilyEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event of a family that has no entry of its own."""
+
+    kind: Annotated[Label, msgspec.Meta(description="The second part of the kind.")]
+    id: Annotated[Line, msgspec.Meta(description="The stream is FAMILY/ID.")]
+    data: dict[str, Any] = {}
+
+
+def _event_entry(family: Family) -> FamilyEntry:
+    """Return the entry of a family that has none of its own: one event, whose fields are in ``data``."""
+    name = family.name
+    form = msgspec.defstruct(
+        f"{name.title()}Event", [], bases=(FamilyEvent,), frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+    named = [(kind.partition(".")[2], msgspec.structs.fields(KINDS[kind].data)) for kind in family.kinds]
+    kinds = "; ".join(f"{kind} ({', '.join(field.encode_name for field in of)})" for kind, of in named)
+
+    def answer(ledger: ToolLedger, entry: FamilyEvent) -> dict[str, Any]:
+        draft = Draft(stream=f"{name}/{entry.id}", kind=f"{name}.{entry.kind}", data=entry.data)
+        (accepted,) = ledger.author().emit(draft)
+        return {"first_index": accepted.index, "last_index": accepted.index}
+
+    return FamilyEntry(name, form, answer, f"An entry of type {name} records an event of these kinds: {kinds}.")
+
+
+def _entries_of_families() -> Iterator[FamilyEntry]:
+    own = dict[str, FamilyEntry](family_hooks("entry"))
+    for family in installed():
+        with suppress(Refused):  # `deed doctor` says why a family cannot be used
+            yield own.get(family.name) or _event_entry(family)
+
+
+Alone: TypeAlias = Retraction | Resolution | Judgement | NewDecision
+"""An entry that must be the only one of its call, as all those of families."""
 
 Work: TypeAlias = EventData | StepEntry
 """An entry that is signed together with others: of the session, or of the reasoning."""
@@ -114,7 +148,7 @@ _STEP: Final = operation_on(
 _JUDGE: Final = operation_on(Judgement, "", ("ref", "context"))
 _SESSION: Final = of_session.OPERATIONS
 
-OPERATIONS: Final[dict[str, Operation]] = {
+_OF_CORE: Final[dict[str, Operation]] = {
     "assessment": _SESSION["assess"],
     **{verb: _SESSION[verb] for verb in of_session.RECORDED},
     "session_end": _SESSION["end"],
@@ -126,17 +160,39 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "snapshot": _JUDGE,
     "validation": _JUDGE,
     "review": _JUDGE,
-    "thoughts": operation_on(Thoughts, ""),
 }
 
 
-ALONE: Final = [name for name, operation in OPERATIONS.items() if operation.form in get_args(Alone)]
+@cache
+def of_families() -> dict[type[msgspec.Struct], FamilyEntry]:
+    """Return the entries of families, by the types of their fields."""
+    return {entry.form: entry for entry in _entries_of_families() if entry.name not in _OF_CORE}
 
 
-def read_entry(number: int, entry: Mapping[str, Any]) -> Work | Alone:
-    """Return an entry of a call; ``number`` counts from 1. Raises Refused: ``INVALID_FIELD``, ``UNKNOWN_FIELD``."""
+@cache
+def operations() -> dict[str, Operation]:
+    """Return what an entry of each type does."""
+    return _OF_CORE | {entry.name: operation_on(entry.form, "") for entry in of_families().values()}
+
+
+def alone_types() -> list[str]:
+    """Return the types of entries that must be the only one of their call."""
+    forms = {*get_args(Alone), *of_families()}
+    return [name for name, operation in operations().items() if operation.form in forms]
+
+
+def is_alone(entry: Any) -> bool:
+    """Return whether an entry must be the only one of its call."""
+    return isinstance(entry, Alone) or type(entry) in of_families()
+
+
+def read_entry(number: int, entry: Mapping[str, Any]) -> Any:
+    """Return an entry of a call, which is ``Work``, ``Alone`` or of a family; ``number`` counts from 1.
+
+    Raises Refused: ``INVALID_FIELD``, ``UNKNOWN_FIELD``.
+    """
     try:
-        work: Work | Alone = _read(dict(entry))
+        work = _read(dict(entry))
     except Refused as refusal:
         details = refusal.details | {"entries": [number]}
         raise Refused(refusal.code, f"entry {number}: {refusal.message}", **details) from refusal
@@ -145,9 +201,9 @@ def read_entry(number: int, entry: Mapping[str, Any]) -> Work | Alone:
 
 def _read(values: dict[str, Any]) -> Any:
     kind = values.pop("type", None)
-    operation = OPERATIONS.get(kind) if isinstance(kind, str) else None
+    operation = operations().get(kind) if isinstance(kind, str) else None
     if operation is None or operation.form is None:
-        rest = did_you_mean(near(str(kind), OPERATIONS)) or f": the types are {', '.join(OPERATIONS)}"
+        rest = did_you_mean(near(str(kind), operations())) or f": the types are {', '.join(operations())}"
         raise Refused("INVALID_FIELD", f"there is no type {str(kind)[:80]!r}{rest}", field="type")
     values = with_lists(operation.arguments, values)
     if operation in (_STEP, _JUDGE):
@@ -161,7 +217,7 @@ def _read(values: dict[str, Any]) -> Any:
 def entries_schema() -> dict[str, Any]:
     """Return the schema of the list of entries. Its text describes their fields, in a third of a schema's tokens."""
     types: dict[tuple[Argument, ...], list[str]] = {}
-    for name, operation in OPERATIONS.items():
+    for name, operation in operations().items():
         types.setdefault(operation.arguments, []).append(name)
     lines = text_of({", ".join(names): arguments for arguments, names in types.items()})
     return {

@@ -10,7 +10,7 @@ because new step numbers would make the second call a different one; new names a
 crash after the submission, the events are in the log and the repeated call returns them; a missing report is made by
 ``deed session sweep``.
 
-Snapshots, validations, reviews and tree-of-thoughts searches are entries, too, each alone in its call. So there are
+Snapshots, validations, reviews and the entries of families are entries, too, each alone in its call. So there are
 only eight tools, and `fetch_reasoning` only reads.
 """
 
@@ -29,19 +29,18 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from deedbook.consumers.interfaces.mcp.answers import fitting, time_text
 from deedbook.consumers.interfaces.mcp.arguments import as_list
 from deedbook.consumers.interfaces.mcp.entries import (
-    ALONE,
-    Alone,
     NewDecision,
     StepEntry,
-    Thoughts,
     Work,
+    alone_types,
     entries_schema,
+    is_alone,
+    of_families,
     read_entry,
 )
-from deedbook.consumers.interfaces.mcp.fence import Own
 from deedbook.consumers.interfaces.mcp.judgement import decided, judged
+from deedbook.consumers.interfaces.mcp.recorded import Recorded
 from deedbook.consumers.interfaces.mcp.reports import Id
-from deedbook.consumers.interfaces.mcp.thoughts import search_thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
 from deedbook.consumers.reasoning.links import check_drafts
 from deedbook.consumers.reasoning.operations import check_assumption, following_number
@@ -57,9 +56,7 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.reasoning import AssumptionSettled, ReasoningExtended, ReasoningStarted
 from deedbook.ledger.events.session import AssessmentRecorded, SessionEnded, SessionStarted
 from deedbook.ledger.home.environment import present_session, wants_traceback
-from deedbook.projections.answers.answer import Answer, Untrusted
-from deedbook.projections.search.answers import RelatedDeadEnd
-from deedbook.projections.thoughts.answers import ShownFailure, ShownVerification
+from deedbook.projections.answers.answer import Answer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -70,36 +67,6 @@ warnings_max: Final = 8
 _dead_ends_max: Final = 3
 _digest_digits: Final = 40
 _AGAIN: Final = frozenset({"IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY"})
-
-
-class AskedQuestion(Answer, frozen=True, kw_only=True):
-    """A question of a search to the calling agent, whose data ``about`` is JSON."""
-
-    id: str
-    text: Own
-    about: Untrusted
-
-
-class Recorded(Answer, frozen=True, kw_only=True):
-    """The recorded events, the ids for the next call, and the results of an entry that is the only one of its call.
-
-    ``report_id`` is the report that a POSTFLIGHT made; ``dead_ends`` failed in sessions with a similar task;
-    ``is_repeat``: an earlier call with this key recorded this, and nothing was added.
-    """
-
-    dead_ends: list[RelatedDeadEnd]
-    warnings: list[Own]
-    problems: list[Untrusted]
-    problem: Untrusted
-    answer: Untrusted
-    message: Untrusted
-    reasoning_trace: list[Untrusted]
-    validation_errors: list[Untrusted]
-    alternative_solutions: list[Untrusted]
-    timeline: list[Untrusted]
-    verification: ShownVerification
-    error: ShownFailure
-    question: AskedQuestion
 
 
 class RecordTool(Tools):
@@ -134,10 +101,10 @@ class RecordTool(Tools):
         """Record assessments, findings, failed approaches and reasoning steps."""
         author = self._ledger.author()
         read = [read_entry(number, entry) for number, entry in enumerate(entries, 1)]
-        work = [entry for entry in read if not isinstance(entry, Alone)]
-        if alone := [entry for entry in read if isinstance(entry, Alone)]:
+        work: list[Work] = [entry for entry in read if not is_alone(entry)]
+        if alone := [entry for entry in read if is_alone(entry)]:
             if len(read) > 1 or idempotency_key is not None:
-                message = f"{', '.join(ALONE)} must be the only entry of a call, and take no idempotency_key"
+                message = f"{', '.join(alone_types())} must be the only entry of a call, and take no idempotency_key"
                 raise Refused("USAGE", message, field="entries")
             return self._record_alone(author, alone[0], session_id, task)
         content = {"entries": entries, "session_id": session_id, "reasoning_id": reasoning_id, "task": task}
@@ -179,11 +146,12 @@ class RecordTool(Tools):
         is_repeat = any(event.is_repeat for event in accepted)
         return self._answer(events, report, dead_ends=dead_ends, is_repeat=is_repeat, warnings=warnings)
 
-    def _record_alone(self, author: Author, entry: Alone, session_id: str | None, task: str) -> CallToolResult:
-        """Record an entry that is the only one of its call: a judgement, a decision, or thoughts to search."""
-        if isinstance(entry, Thoughts):
-            judgement = search_thoughts(self._ledger, entry)
-        elif isinstance(entry, NewDecision):
+    def _record_alone(self, author: Author, entry: Any, session_id: str | None, task: str) -> CallToolResult:
+        """Record an entry that is the only one of its call: a judgement, a decision, or an entry of a family."""
+        if (of_family := of_families().get(type(entry))) is not None:
+            answer = of_family.answer(self._ledger, entry)
+            return self._answer([], None, is_repeat=False, judgement=answer, form=of_family.result or Recorded)
+        if isinstance(entry, NewDecision):
             judgement = decided(author, self._ledger, entry)
         else:
             judgement = judged(author, self._ledger, entry, session_id, task)
@@ -244,6 +212,7 @@ class RecordTool(Tools):
         dead_ends: list[dict[str, Any]] | None = None,
         judgement: dict[str, Any] | None = None,
         warnings: Sequence[str] = (),
+        form: type[Answer] = Recorded,
     ) -> CallToolResult:
         streams = [event["stream"].partition("/") for event in events]
         handoff_report = {} if report is None else report.get("handoff_report") or {}
@@ -268,7 +237,7 @@ class RecordTool(Tools):
             )
         count = fitting(rows, answer)
         rest = {"events_left_out": len(rows) - count} if count < len(rows) else {}
-        return self._answered(answer | {"events": rows[:count]} | rest | (judgement or {}), Recorded)
+        return self._answered(answer | {"events": rows[:count]} | rest | (judgement or {}), form)
 
 
 def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> tuple[Batch, list[Accepted]]:

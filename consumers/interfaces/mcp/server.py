@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 from deedbook.consumers.handoffs.operations import REVIEWS, ToolVerb
 from deedbook.consumers.interfaces.followed_redactions import follow_redactions
 from deedbook.consumers.interfaces.mcp.answers import check_arguments, error_dict, failed, fault_of
-from deedbook.consumers.interfaces.mcp.entries import ALONE
+from deedbook.consumers.interfaces.mcp.entries import alone_types, of_families
 from deedbook.consumers.interfaces.mcp.handoffs import OF_MOST, HandoffTools
 from deedbook.consumers.interfaces.mcp.lookup import LookupTools
 from deedbook.consumers.interfaces.mcp.record import RecordTool
@@ -52,7 +52,7 @@ _SIZES: Final = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "m
 """The bounds that schemas do not have: a call that breaks one is refused with the reason."""
 
 INSTRUCTIONS: Final = Path(__file__).with_name("instructions.md").read_text("utf-8")
-"""The instructions for agents, sent when a client connects."""
+"""The instructions for agents, sent when a client connects, with those of families after them."""
 
 
 class ToolText(NamedTuple):
@@ -79,7 +79,7 @@ TEXTS: Final[dict[str, ToolText]] = {
     "record_reasoning": ToolText(
         "Record work and reasoning",
         "Sign all entries together, or none. `task` starts a session or reasoning that does not exist. A"
-        f" POSTFLIGHT assessment makes the session's report. Alone in a call: {', '.join(ALONE)}.",
+        f" POSTFLIGHT assessment makes the session's report. Alone in a call: {', '.join(alone_types())}.",
         reads=False,
         repeatable=False,
     ),
@@ -120,7 +120,7 @@ class DeedbookServer(MCPServer[Any]):
             NAME,
             title="Deedbook",
             description="A signed, append-only ledger of what agents learn and hand over.",
-            instructions=INSTRUCTIONS,
+            instructions=" ".join([INSTRUCTIONS.rstrip(), *(entry.words for entry in of_families().values())]),
             version=version("deedbook"),
             tools=tools,
             auth=auth,

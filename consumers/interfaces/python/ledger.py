@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 
-class Ledger(Spelled, QueryingLedger):
+class Ledger(QueryingLedger, Spelled):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
     def handoff(self, id: str) -> Handoff:  # noqa: A002 - the word that all use

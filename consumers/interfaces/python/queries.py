@@ -2,7 +2,8 @@
 
 The first part of a query's name is the attribute, the second the method: ``ledger.handoffs.next(agent="kuro")`` asks
 ``handoffs.next``. Only ``reasoning`` has another attribute, ``reasonings``. Each query also takes ``as_of``: then its
-answer is as of a past entry (its index) or time (ISO 8601).
+answer is as of a past entry (its index) or time (ISO 8601). The queries of a family of a package are methods, too,
+with the same arguments and answers, but a type checker does not know them (``family.PackageQueries``).
 """
 
 # mypy: disable-error-code="empty-body"
@@ -13,7 +14,13 @@ import builtins
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from deedbook.consumers.interfaces.python.family import AsyncFamily, QueryFamily, asks
+from deedbook.consumers.interfaces.python.family import (
+    AsyncFamily,
+    AsyncPackageFamilies,
+    PackageFamilies,
+    QueryFamily,
+    asks,
+)
 from deedbook.consumers.interfaces.python.pages import AsyncPaging, Pages, Paging, awaited_pages
 from deedbook.consumers.interfaces.python.proxy import AsyncProxy, awaited
 from deedbook.consumers.sdk.reactions import ReactingLedger
@@ -77,7 +84,6 @@ if TYPE_CHECKING:
     from deedbook.projections.search.answers import Overlaps, RelatedWork, SearchHit, SearchPage, SimilarSessions
     from deedbook.projections.sessions.answers import SessionLine, ShownSession, StatementLine, Trajectory
     from deedbook.projections.snapshots.answers import GraphDomains, ShownSnapshot, SnapshotLine
-    from deedbook.projections.thoughts.answers import ShownTree, TaskProof, ThoughtTask
     from deedbook.projections.validations.answers import LatestVerdict, ValidationLine, Validations
 
     class DecisionPages(Paging[Decision, "AsyncDecisionPages"], DecisionPage, frozen=True, kw_only=True):
@@ -1179,23 +1185,7 @@ class SearchQueries(QueryFamily):
         agent: str | None = None,
         type: str | None = None,
         tag: str | None = None,
-        sort: builtins.list[
-            Literal[
-                "decision",
-                "handoff",
-                "kind",
-                "question",
-                "reasoning",
-                "record",
-                "review",
-                "session",
-                "snapshot",
-                "subject",
-                "tot",
-                "x",
-            ]
-        ]
-        | None = None,
+        sort: builtins.list[str] | None = None,
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
         domain: str | None = None,
@@ -1227,23 +1217,7 @@ class SearchQueries(QueryFamily):
         agent: str | None = None,
         type: str | None = None,
         tag: str | None = None,
-        sort: builtins.list[
-            Literal[
-                "decision",
-                "handoff",
-                "kind",
-                "question",
-                "reasoning",
-                "record",
-                "review",
-                "session",
-                "snapshot",
-                "subject",
-                "tot",
-                "x",
-            ]
-        ]
-        | None = None,
+        sort: builtins.list[str] | None = None,
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
         domain: str | None = None,
@@ -1439,58 +1413,6 @@ class AsyncSnapshotsQueries(AsyncFamily):
     show = awaited(SnapshotsQueries.show)
 
 
-class TotQueries(QueryFamily):
-    """The queries ``tot.…``."""
-
-    @asks("tot.list")
-    def list(
-        self,
-        *,
-        after: int | None = None,
-        limit: int = 50,
-        status: Literal["started", "searching", "paused", "solved", "failed", "unverified"] | None = None,
-        task_type: str | None = None,
-        as_of: int | str | None = None,
-    ) -> Pages[ThoughtTask]:
-        """Return tasks, newest first.
-
-        Filters of a list, newest first.
-
-        ``limit``: Rows of a page.
-        """
-
-    @asks("tot.prove")
-    def prove(self, *, id: str, as_of: int | str | None = None) -> TaskProof:
-        """Return for each answer its request and signer, for each node its origin, and whether six agents really ran.
-
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
-        """
-
-    @asks("tot.show")
-    def show(self, *, id: str, as_of: int | str | None = None) -> ThoughtTask:
-        """Return a task.
-
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
-        """
-
-    @asks("tot.tree")
-    def tree(self, *, id: str, as_of: int | str | None = None) -> ShownTree:
-        """Return the whole tree of a task.
-
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
-        """
-
-
-class AsyncTotQueries(AsyncFamily):
-    """The queries ``tot.…``, awaited."""
-
-    _family = TotQueries
-    list = awaited_pages(TotQueries.list)
-    prove = awaited(TotQueries.prove)
-    show = awaited(TotQueries.show)
-    tree = awaited(TotQueries.tree)
-
-
 class ValidationsQueries(QueryFamily):
     """The queries ``validations.…``."""
 
@@ -1528,7 +1450,7 @@ class AsyncValidationsQueries(AsyncFamily):
     list = awaited_pages(ValidationsQueries.list)
 
 
-class QueryingLedger(ReactingLedger):
+class QueryingLedger(PackageFamilies, ReactingLedger):
     """A ledger with all queries as methods."""
 
     agents = cached_property(AgentsQueries)
@@ -1547,7 +1469,6 @@ class QueryingLedger(ReactingLedger):
     search = cached_property(SearchQueries)
     sessions = cached_property(SessionsQueries)
     snapshots = cached_property(SnapshotsQueries)
-    tot = cached_property(TotQueries)
     validations = cached_property(ValidationsQueries)
 
     @asks("resolve")
@@ -1561,7 +1482,7 @@ class QueryingLedger(ReactingLedger):
         """
 
 
-class AsyncQueries(AsyncProxy):
+class AsyncQueries(AsyncPackageFamilies, AsyncProxy):
     """All queries as methods that are awaited."""
 
     agents = cached_property(AsyncAgentsQueries)
@@ -1580,6 +1501,5 @@ class AsyncQueries(AsyncProxy):
     search = cached_property(AsyncSearchQueries)
     sessions = cached_property(AsyncSessionsQueries)
     snapshots = cached_property(AsyncSnapshotsQueries)
-    tot = cached_property(AsyncTotQueries)
     validations = cached_property(AsyncValidationsQueries)
     resolve = awaited(QueryingLedger.resolve)

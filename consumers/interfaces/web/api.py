@@ -65,7 +65,7 @@ from deedbook.projections.answers.answer import Answer, Index
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.answers.query import Arguments, Limit
 from deedbook.projections.answers.reader import Reader
-from deedbook.projections.views.registry import ON_DEMAND, QUERIES, kind_of
+from deedbook.projections.views.registry import QUERIES, group_of, kind_of
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event
@@ -239,7 +239,7 @@ class Api:
         return request.answer(body, JSON, of=at if is_past else "")
 
     def _answer(self, question: Question, size: int) -> dict[str, Any]:
-        self.rebuild.demand(size, searches=question.query.partition(".")[0] in ON_DEMAND)
+        self.rebuild.demand(size, group_of(question.query))
         return ask(self._client, question.query, question.arguments, question.as_of)
 
     def _ask(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.projections.answers.reader import Reader
-from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
+from deedbook.projections.views.registry import versions_for
 from deedbook.projections.views.runner import Progress
 
 if TYPE_CHECKING:
@@ -33,26 +33,28 @@ class Rebuild:
         self._thread: threading.Thread | None = None
         self._error: DeedbookError | None = None
         self._reached = Progress(0, 0)
-        self._known = {False: -behind_max, True: -behind_max}
+        self._known: dict[str, int] = {}
 
-    def position(self, *, searches: bool = False) -> int:
-        """Return the position of the view that is furthest behind; ``searches`` includes the full-text views."""
+    def position(self, group: str = "") -> int:
+        """Return the position of the view that is furthest behind, of those that queries of a group need."""
+        versions = versions_for(group)
         with self.reader.store.reading() as reading:
             ends = {
                 version.view: version.position
                 for version in reading.view_versions()
-                if VIEW_VERSIONS.get(version.view) == version.version
+                if versions.get(version.view) == version.version
             }
-        return min(ends.get(name, 0) for name in VIEW_VERSIONS if searches or name not in ON_DEMAND)
+        return min(ends.get(name, 0) for name in versions)
 
-    def demand(self, size: int, *, searches: bool) -> None:
+    def demand(self, size: int, group: str) -> None:
         """Return if the views are near the end of the log; otherwise start to build them.
 
         Raises Unavailable: ``BUSY``, with the ``position`` of the views and the log's ``size``; the error of the build.
         """
-        if size - self._known[searches] > behind_max:  # a position decreases only if the views are rebuilt while we run
-            self._known[searches] = self.position(searches=searches)
-        if size - self._known[searches] <= behind_max:
+        # A position decreases only if the views are rebuilt while we run.
+        if size - self._known.get(group, -behind_max) > behind_max:
+            self._known[group] = self.position(group)
+        if size - self._known[group] <= behind_max:
             return
         with self._lock:
             error, self._error = self._error, None

@@ -43,6 +43,7 @@ from deedbook.ledger.events.reasoning import (
     excerpt_max_chars,
 )
 from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.families import sources
 from deedbook.projections.reasoning.memory import ReasoningStep
 
 T = TypeVar("T")
@@ -65,9 +66,8 @@ telling_chars_min: Final = 8
 
 _LINE: Final = re.compile(r":([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?(?=:|\Z)")
 _URL: Final = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
-_REF: Final = re.compile(
-    r"(?:(?:event|sha256|blake3):[0-9a-f]{12,64}|(?:session|reasoning|handoff|snapshot|tot)/[^\s/:]+)(?:#\d+)?"
-)
+_REF: Final = re.compile(r"(?:(?:event|sha256|blake3):[0-9a-f]{12,64}|(?P<stream>[a-z][a-z0-9_]*)/[^\s/:]+)(?:#\d+)?")
+_STREAMS: Final = frozenset({"session", "reasoning", "handoff", "snapshot"})
 _HASH: Final = re.compile(r"sha256:([0-9a-fA-F]*)")
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _VERIFIED_IN: Final = re.compile(r"\(verified (?:in|at) ([^()]+)\)", re.IGNORECASE)
@@ -113,7 +113,8 @@ def parse_evidence(reference: str) -> list[Evidence]:
         return []
     if _URL.fullmatch(reference.strip()):
         return [Evidence(reference.strip(), 0, "url")]
-    if _REF.fullmatch(reference.strip()):
+    match = _REF.fullmatch(reference.strip())
+    if match and (match["stream"] is None or match["stream"] in _STREAMS or match["stream"] in sources()):
         return [Evidence(reference.strip(), 0, "ref")]
     lines = (
         (reference[: at.start()].strip(), int(at[1]), int(at[2] or 0), reference[at.end() + 1 :])

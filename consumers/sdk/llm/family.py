@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
+from deedbook.consumers.sdk.llm.usage import Usage
 from deedbook.consumers.sdk.text import sanitize_line, shorten
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.tot import Usage
 from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.secrets.scanner import scan
 

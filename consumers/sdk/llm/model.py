@@ -22,9 +22,9 @@ from deedbook.consumers.sdk.llm import family as families
 from deedbook.consumers.sdk.llm.family import Completion
 from deedbook.consumers.sdk.llm.reader import read_answer
 from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
+from deedbook.consumers.sdk.llm.usage import Usage
 from deedbook.consumers.sdk.loopback import is_loopback
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events.tot import Usage
 from deedbook.ledger.format.codec import UNREADABLE, check_depth, convert, encode_sorted
 from deedbook.ledger.format.identity import read_private
 from deedbook.ledger.home.config import Actions

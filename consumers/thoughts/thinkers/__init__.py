@@ -1,7 +1,7 @@
 """Thinkers: the programs or models behind the decomposer, the generator, the evaluator and the synthesizer.
 
     >>> from deedbook.consumers.thoughts.thinkers.game24 import Game24
-    >>> from deedbook.ledger.events.tot import GeneratePayload, ThoughtContext, ThoughtNode
+    >>> from deedbook.consumers.thoughts.events import GeneratePayload, ThoughtContext, ThoughtNode
     >>> problem = "4 9 10 13"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
     >>> context = ThoughtContext(problem=problem, current_depth=1, max_depth=3)
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from deedbook.ledger.events import tot as kinds
+from deedbook.consumers.thoughts import events as kinds
 
 Path: TypeAlias = Sequence[kinds.ThoughtNode]
 

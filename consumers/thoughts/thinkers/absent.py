@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.thinkers import Path, claims_solution
-from deedbook.ledger.events import tot as kinds
 
 NOBODY: Final = "nobody"
 

@@ -13,9 +13,9 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from deedbook.consumers.sdk.llm.reader import fit
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.thinkers import Path
 from deedbook.consumers.thoughts.thinkers.llm import MISSING, MOVED, Question, QuestionThinker, storable
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.codec import convert, schema_error
 
 AGENT: Final = "agent"

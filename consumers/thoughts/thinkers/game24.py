@@ -22,6 +22,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.thinkers import Path, arithmetic, candidates_max, ranked
 from deedbook.consumers.thoughts.thinkers.arithmetic import (
@@ -33,7 +34,6 @@ from deedbook.consumers.thoughts.thinkers.arithmetic import (
     replay,
     steps,
 )
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.chinese import both_scripts
 
 PAIR: Final = 2

@@ -31,6 +31,7 @@ from deedbook.consumers.sdk.llm.reader import read_answer
 from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import data_block
 from deedbook.consumers.sdk.text import sanitize_line, shorten
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.task import fitting
 from deedbook.consumers.thoughts.thinkers import (
     ModelAnswer,
@@ -41,7 +42,6 @@ from deedbook.consumers.thoughts.thinkers import (
     ranked,
 )
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.codec import convert
 from deedbook.ledger.secrets.scanner import scan
 

@@ -292,7 +292,7 @@ class Kinds:
         self.mapped: dict[str, list[str]] = tables["mapped"]
         self.ids: dict[str, Any] = tables["ids"]
         self.rules: dict[str, Any] = tables["rules"]
-        self.core = {family for family, _ in self.kinds.values()} | {kind.partition(".")[0] for kind in self.kinds}
+        self.reserved: list[str] = tables["reserved"]
 
     def is_of_package(self, kind: str, stream: str) -> bool:
         """Return whether an event is of a family that a package brings, whose fields and rules are not known here.
@@ -300,7 +300,7 @@ class Kinds:
         All names of such a family begin with its own, and it has no name of the core.
         """
         family, _, name = stream.partition("/")
-        is_family = PACKAGE_FAMILY.fullmatch(family) is not None and family not in self.core
+        is_family = PACKAGE_FAMILY.fullmatch(family) is not None and family not in self.reserved
         return is_family and bool(name) and kind.startswith(f"{family}.")
 
     def read(self, index: int, entry: Entry) -> Event:

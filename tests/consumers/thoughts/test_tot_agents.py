@@ -15,17 +15,17 @@ from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solv
 from deedbook.consumers.interfaces.node.node import Node
 from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
 from deedbook.consumers.sdk.llm.settings import LlmSettings
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.processes import author_of
 from deedbook.consumers.thoughts.run import prepare, role_keys, run_task
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
 from deedbook.consumers.thoughts.task import AGENTS
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
+from deedbook.consumers.thoughts.transition import node_states, tree_digest
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
-from deedbook.ledger.lifecycle.tot import node_states, tree_digest
 from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from building import ROOT, Ledger
 from tot_playing import ANSWER, PROBLEM, check, events, play, play_part, read, resume, solve
 
 from deedbook.consumers.thoughts import answers
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.agents import _Recorder
 from deedbook.consumers.thoughts.run import prepare
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
@@ -21,7 +22,6 @@ from deedbook.consumers.thoughts.thinkers.game24 import Game24
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.authority import AgentRemoved, KeyRevoked
 
 if TYPE_CHECKING:

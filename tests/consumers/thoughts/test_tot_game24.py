@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tot_driver import answer_to, judged_by, solve, wanted
 
+from deedbook.consumers.thoughts.events import Failure, ThoughtContext, ThoughtNode
 from deedbook.consumers.thoughts.settings import Overrides, search_config
 from deedbook.consumers.thoughts.thinkers import game24
 from deedbook.consumers.thoughts.thinkers.game24 import ExhaustiveGame24, Game24, read_game
-from deedbook.ledger.events.tot import Failure, ThoughtContext, ThoughtNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

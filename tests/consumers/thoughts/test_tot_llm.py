@@ -13,10 +13,10 @@ from tot_playing import check, events
 
 from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
 from deedbook.consumers.sdk.llm.settings import LlmSettings
+from deedbook.consumers.thoughts.events import Decomposition
 from deedbook.consumers.thoughts.run import run_task
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, search_config
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
-from deedbook.ledger.events.tot import Decomposition
 from deedbook.ledger.home.config import Actions
 
 if TYPE_CHECKING:

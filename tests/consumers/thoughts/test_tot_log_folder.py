@@ -9,9 +9,9 @@ import pytest
 import tot_story
 from tot_story import N11, N12, ROOT, STORY, TASK, Said
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.logs import log_files, write_logs
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import pytest
 import tot_story
 from tot_story import BEST, N11, N12, N21, N22, ROOT, STORY, TASK, Said
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.logs import log_files
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event

@@ -11,8 +11,8 @@ from thinking_model import data_of, text_of
 from tot_asked import PATHS, PROBLEM, evaluate, generate, mended, thinking, with_fields
 from tot_driver import answer_to
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
-from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

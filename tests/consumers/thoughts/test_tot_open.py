@@ -10,11 +10,11 @@ import pytest
 from test_tot_search import Costly, actions_of, admit
 from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, criteria_of, search_config
+from deedbook.consumers.thoughts.transition import tree_digest
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF
-from deedbook.ledger.events import tot as kinds
-from deedbook.ledger.lifecycle.tot import tree_digest
 from deedbook.ledger.limits import data_size_max_bytes
 
 BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=7)

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.search import next_step
 from deedbook.consumers.thoughts.settings import Overrides, search_config
 from deedbook.consumers.thoughts.task import Task
-from deedbook.ledger.events import tot as kinds
 
 # Thought → (thought, score) …; the solution is the one called "goal".
 TREE = {

@@ -10,12 +10,12 @@ import pytest
 from tot_mind import Mind
 from tot_playing import check, events, play_part, read
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.processes import Processes
 from deedbook.consumers.thoughts.run import prepare, resume_task, stop_task
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
 from deedbook.consumers.thoughts.thinkers.registry import thinker_named
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from tot_asked import PATHS, PROBLEM, ROOT, evaluate, generate, mended, thinking
 from tot_driver import answer_to, judged_by, wanted
 
 from deedbook.consumers.sdk.llm.model import prompt_digest
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.thinkers import ModelAnswer
-from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from llm_stub import Received

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.search import next_step
 from deedbook.consumers.thoughts.settings import Overrides, search_config
 from deedbook.consumers.thoughts.task import Task
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
-from deedbook.ledger.events import tot as kinds
+from deedbook.consumers.thoughts.transition import TotState, node_states, transition
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.tot import TotState, node_states, transition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
+from deedbook.consumers.thoughts.events import Decomposition
 from deedbook.consumers.thoughts.settings import TASK_TYPES, Overrides, read_name, read_task_type, search_config
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.tot import Decomposition
 
 
 @pytest.mark.parametrize(

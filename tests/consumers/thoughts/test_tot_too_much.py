@@ -10,12 +10,12 @@ from test_tot_order import Written
 from tot_driver import solve
 from tot_playing import check, events, play
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts import task
 from deedbook.consumers.thoughts.conclusion import remembered
 from deedbook.consumers.thoughts.settings import Overrides, search_config
 from deedbook.consumers.thoughts.task import Task
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.limits import batch_size_max_bytes, entry_size_max_bytes

@@ -11,8 +11,8 @@ from tot_driver import judged_by, wanted
 
 from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
 from deedbook.consumers.sdk.llm.settings import LlmSettings
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
-from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

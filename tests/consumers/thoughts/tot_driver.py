@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from deedbook.consumers.thoughts import answers, task
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.search import next_step
 from deedbook.consumers.thoughts.settings import search_config
 from deedbook.ledger.events import KIND_OF
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.fields import EventData
 
 if TYPE_CHECKING:

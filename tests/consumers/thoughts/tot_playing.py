@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.agents import Agent
 from deedbook.consumers.thoughts.processes import author_of
 from deedbook.consumers.thoughts.run import outcome, prepare, resume_task, run_task
 from deedbook.consumers.thoughts.settings import TaskOptions
 from deedbook.consumers.thoughts.task import AGENTS, Task
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.entries import read_event
 from deedbook.projections.answers.reader import Reader
 

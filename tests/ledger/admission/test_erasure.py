@@ -13,6 +13,7 @@ import pytest
 import tot_story
 from building import Ledger, key_named
 from checking import check_log
+from deedbook.ledger.events.tot import DecomposeTask
 from erasing import SECRET, files_with
 from event_examples import EXAMPLES, PROTO
 from msgspec.structs import replace
@@ -39,7 +40,6 @@ from deedbook.ledger.events.handoff import HandoffCancelled
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.remnant import ERASED, _erased_body, read_stored
 from deedbook.ledger.events.session import FindingLogged, SessionStarted, ToolUsed
-from deedbook.ledger.events.tot import DecomposeTask
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
 from deedbook.ledger.home.quota import Quota
 from deedbook.ledger.lifecycle.authority import ROOT

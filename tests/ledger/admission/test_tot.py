@@ -9,10 +9,11 @@ import pytest
 import tot_story as story
 from building import Ledger, body_fields, key_named
 
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.transition import RULES, TotState, tree_digest
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.codec import encode_canonical
-from deedbook.ledger.lifecycle.tot import TotState, tree_digest
+from deedbook.ledger.lifecycle.machine import FamilyState
 from deedbook.ledger.log.keys import stream_key
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def life(ledger: Ledger) -> TotState:
     with ledger.log.snapshot() as snapshot:
         record = snapshot.record(stream_key(STREAM))
     assert record is not None
-    assert isinstance(record.state, TotState)
-    return record.state
+    assert isinstance(record.state, FamilyState)
+    return RULES.unpack(record.state)
 
 
 def test_whole_story_is_accepted_and_remembered(ledger: Ledger) -> None:

@@ -10,9 +10,9 @@ import tot_story as story
 from given import fold, refusal
 from tot_story import N11, N12, N21, N32, NODES, ROOT, TASK, spoken
 
-from deedbook.ledger.events import tot as kinds
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.transition import TotState, node_states, transition, tree_digest
 from deedbook.ledger.format.codec import decode_packed, encode_packed
-from deedbook.ledger.lifecycle.tot import TotState, node_states, transition, tree_digest
 
 if TYPE_CHECKING:
     from deedbook.ledger.errors import Refused

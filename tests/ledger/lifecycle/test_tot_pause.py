@@ -10,10 +10,10 @@ import tot_story as story
 from given import fold, refusal
 from tot_story import N11, N12, TASK, spoken
 
-from deedbook.ledger.events import tot as kinds
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts import transition as tot
+from deedbook.consumers.thoughts.transition import TotState, transition
 from deedbook.ledger.format.codec import decode_packed, encode_packed
-from deedbook.ledger.lifecycle import tot
-from deedbook.ledger.lifecycle.tot import TotState, transition
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData

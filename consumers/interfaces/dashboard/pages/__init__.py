@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from deedbook.consumers.interfaces.dashboard.page import Route
+from deedbook.consumers.interfaces.dashboard.page import Download, Page, PageContext, Redirect, Route
 from deedbook.consumers.interfaces.dashboard.pages.acceptance import PATH, acceptance, accepted
 from deedbook.consumers.interfaces.dashboard.pages.agents import agent, agents
 from deedbook.consumers.interfaces.dashboard.pages.audit import VERIFY, audit, verify
@@ -20,20 +20,23 @@ from deedbook.consumers.interfaces.dashboard.pages.me import logout, logout_othe
 from deedbook.consumers.interfaces.dashboard.pages.proof import proof, receipt
 from deedbook.consumers.interfaces.dashboard.pages.reasoning import reasoning
 from deedbook.consumers.interfaces.dashboard.pages.session import session
-from deedbook.consumers.interfaces.dashboard.pages.thoughts import tasks, thoughts
 from deedbook.consumers.interfaces.dashboard.pages.timeline import timeline
 from deedbook.consumers.interfaces.dashboard.pages.week import week
+from deedbook.ledger.events import part_of
+from deedbook.ledger.families import Family, installed
+from deedbook.ledger.families import Page as FamilyPage
+from deedbook.projections.views.registry import SEARCH
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route("/", "home", home, "Needs you"),
     Route(PATH, "acceptance", acceptance),
-    Route("/week", "week", week, "Week", searches=True),
+    Route("/week", "week", week, "Week", group=SEARCH),
     Route("/graph", "graph", graph, "Graph"),
     Route("/timeline", "timeline", timeline, "Timeline"),
     Route("/events", "events", events, "Events"),
     Route("/e/{ref:path}", "event", event),
     Route("/proof/{ref:path}", "proof", proof),
-    Route("/search", "search", search, searches=True),
+    Route("/search", "search", search, group=SEARCH),
     *(Route(listed.path, name, partial(list_page, name)) for name, listed in LISTS.items()),
     Route("/h/{id}", "handoff", handoff),
     Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
@@ -42,13 +45,37 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/r/{ref:path}", "reasoning", reasoning),
     Route("/s/{id:path}", "session", session),
     Route("/k", "knowledge", knowledge, "Knowledge"),
-    Route("/t", "tasks", tasks, "Thinking"),
-    Route("/t/{id:path}", "thoughts", thoughts),
     Route("/agents", "agents", agents, "Agents"),
     Route("/a/{name:path}", "agent", agent),
     Route("/audit", "audit", audit, "Audit"),
     Route("/me", "me", me),
 )
+
+
+def page_routes() -> list[Route]:
+    """Return the pages, those of families last."""
+    return [*ROUTES, *(_page_of(family, page) for family in installed() for page in family.pages)]
+
+
+def _page_of(family: Family, page: FamilyPage) -> Route:
+    """Return the route of a page of a family, which is loaded when somebody opens it."""
+
+    def show(context: PageContext) -> Page | Redirect | Download:
+        if not page.page:
+            return _table_of(context, family, page)
+        made: Page | Redirect | Download = part_of(family, page.page)(context)
+        return made
+
+    name = page.page.rpartition(":")[2] or page.query.rpartition(".")[2]
+    return Route(f"/{family.name}{page.path}", f"{family.name}_{name}", show, page.menu, family.name)
+
+
+def _table_of(context: PageContext, family: Family, page: FamilyPage) -> Page:
+    """Return a page with the rows of a list, newest first; ``after`` is the previous page's ``next``."""
+    answer = context.ask(page.query, after=context.number("after"))
+    columns = [*dict.fromkeys(name for row in answer["items"] for name in row)]
+    return Page("family.html", page.menu or family.name, answer | {"family": family.name, "columns": columns})
+
 
 DOWNLOADS: Final[tuple[Route, ...]] = (Route("/receipts/{ref:path}", "receipt", receipt),)
 

@@ -69,10 +69,10 @@ def test_show_prints_the_address_of_its_page(shown: Shown, capsys: pytest.Captur
         (("handoff", "why", "x"), "/h/x"),
         (("session", "show", "s"), "/s/s"),
         (("reasoning", "show", "r/1"), "/r/r%2F1"),
-        (("tot", "show", "t"), "/t/t"),
+        (("tot", "show", "t"), "/tot/t"),
         (("show", "3"), "/e/3"),
         (("why", "handoff/x"), "/e/handoff%2Fx"),
-        (("tot", "show", "t", "--as-of", 4), "/t/t?as_of=4"),
+        (("tot", "show", "t", "--as-of", 4), "/tot/t?as_of=4"),
     ):
         assert deed(*verb, "--web").strip() == url + path
     assert deed.data("show", 3, "--web") == {"url": f"{url}/e/3"}

@@ -14,8 +14,8 @@ import pytest
 import tot_story
 from calling import Deed, Place, Running, Serving, call, wait_until
 
-from deedbook.consumers.interfaces.cli.commands import tot as commands
-from deedbook.consumers.interfaces.cli.tot_text import mermaid_text, print_end, tree_text
+from deedbook.consumers.thoughts.interfaces import command as commands
+from deedbook.consumers.thoughts.interfaces.text import mermaid_text, print_end, tree_text
 from deedbook.consumers.thoughts.logs import log_files
 from deedbook.consumers.thoughts.run import read_task, run_task
 from deedbook.ledger.client.factory import open_client

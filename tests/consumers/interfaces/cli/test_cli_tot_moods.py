@@ -9,9 +9,9 @@ import pytest
 from moods import HEALTHY, MOODS, OFTEN, OPTIONS, Mood, digest_of, kind_of
 from thinking_model import ThinkingModel, text_of
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.run import read_task
 from deedbook.ledger.client.factory import open_client
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.home.location import CONFIG_FILE
 from deedbook.ledger.home.settings import read_settings
 

@@ -14,9 +14,9 @@ from building import trusted
 from calling import Deed, Place, Running, wait_until
 
 from deedbook.consumers.interfaces.cli.program import deed
-from deedbook.consumers.interfaces.cli.tot_text import EventLines
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.interfaces.text import EventLines
 from deedbook.consumers.thoughts.task import AGENTS
-from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

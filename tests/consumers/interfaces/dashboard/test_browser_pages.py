@@ -14,7 +14,7 @@ from building import MAP_SIZE
 from faults import is_long_run, metrics
 from story_pages import live_copy, project_of, shown
 
-from deedbook.consumers.interfaces.dashboard.pages import ROUTES
+from deedbook.consumers.interfaces.dashboard.pages import page_routes
 from deedbook.ledger.client.creation import create_ledger
 from deedbook.ledger.home.home import Home
 
@@ -57,7 +57,7 @@ def browser(story: Settings, chromium: Browser) -> Iterator[Browser]:
 
 
 def test_every_page_is_looked_at(story: Settings) -> None:
-    assert {name for name, _ in shown(story)} == {route.name for route in ROUTES}
+    assert {name for name, _ in shown(story)} == {route.name for route in page_routes()}
 
 
 def faults_of_pages(browser: PageChecks, story: Settings) -> list[str]:
@@ -157,7 +157,7 @@ def test_enter_opens_the_step_of_a_box(browser: Browser) -> None:
 
 def test_pages_of_an_empty_ledger_and_errors_have_no_fault_either(tmp_path: Path, browser: Browser) -> None:
     create_ledger(Home(tmp_path / ".deedbook"), origin="test/empty", map_size=MAP_SIZE)
-    menu = [route.path for route in ROUTES if route.menu]
+    menu = [route.path for route in page_routes() if route.menu]
     faults: list[str] = []
     with Shown(tmp_path / ".deedbook") as dashboard:
         browser.open(dashboard.link)

@@ -219,7 +219,7 @@ def test_a_page_that_fails_says_so_and_tells_the_terminal(
     def fails(_):
         raise ZeroDivisionError("a secret of ours")
 
-    monkeypatch.setattr(app, "ROUTES", (Route("/fails", "fails", fails),))
+    monkeypatch.setattr(app, "page_routes", lambda: [Route("/fails", "fails", fails)])
     viewer.open()
     answer = viewer.get("/fails")
     assert answer.status_code == 500

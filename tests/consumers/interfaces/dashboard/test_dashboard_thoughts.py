@@ -7,12 +7,12 @@ import pytest
 import tot_story as told
 from tot_story import BEST, NODES, STORY, TASK
 
-from deedbook.ledger.events import tot as kinds
+from deedbook.consumers.thoughts import events as kinds
 
 if TYPE_CHECKING:
     from looking import Viewer
 
-PATH = f"/t/{TASK}"
+PATH = f"/tot/{TASK}"
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_steps_are_links_and_a_form_that_need_no_script(viewer: Viewer, start: i
     assert viewer.get(PATH, at=start - 1).status_code == 404
     assert viewer.get(PATH, at=10**9).status_code == 404
     assert viewer.get(PATH, at="now").status_code == 400
-    assert viewer.get("/t/tot-none").status_code == 404
+    assert viewer.get("/tot/tot-none").status_code == 404
 
 
 def test_the_past_of_a_tree_is_scrubbed_within_the_moment_that_is_looked_at(viewer: Viewer, start: int) -> None:
@@ -72,10 +72,10 @@ def test_the_past_of_a_tree_is_scrubbed_within_the_moment_that_is_looked_at(view
 
 
 def test_problems_that_are_searched_are_listed(viewer: Viewer) -> None:
-    assert "deed tot run" in viewer.page("/t")
+    assert "deed tot run" in viewer.page("/tot")
     told.register(viewer.ledger)
     told.play(viewer.ledger)
-    assert f'href="{PATH}"' in viewer.page("/t")
+    assert f'href="{PATH}"' in viewer.page("/tot")
 
 
 def test_a_thought_opens_to_its_proposer_its_score_and_its_entries(viewer: Viewer, start: int) -> None:

@@ -207,7 +207,7 @@ def test_an_edit_of_our_hook_is_refused_and_kept_when_forced(harness: str, proje
 
 def test_the_command_tot_is_in_the_form_that_the_harness_reads(harness: str, project: Path) -> None:
     installation(harness, project).install()
-    path = HARNESSES[harness].files(project, "local").command
+    path = HARNESSES[harness].files(project, "local").command_of("tot")
     text = path.read_text("utf-8")
     places = {"tot.md": "$ARGUMENTS", "tot.toml": "{{args}}", "SKILL.md": "$tot"}
     assert text.count(places[path.name]) == 1
@@ -224,7 +224,7 @@ def test_the_command_tot_is_in_the_form_that_the_harness_reads(harness: str, pro
 
 
 def test_command_of_an_earlier_version_is_updated_and_somebodys_own_is_left_alone(harness: str, project: Path) -> None:
-    path = HARNESSES[harness].files(project, "local").command
+    path = HARNESSES[harness].files(project, "local").command_of("tot")
     found = installation(harness, project)
     found.parts[path] = Whole("an earlier version\n")
     found.install()

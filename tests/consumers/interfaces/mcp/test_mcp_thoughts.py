@@ -10,7 +10,7 @@ import pytest
 from building import Ledger
 from mcp_clients import Called, Caller, call_tools, over_stdio
 
-from deedbook.consumers.interfaces.mcp import thoughts
+from deedbook.consumers.thoughts.interfaces import tool as thoughts
 from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec.structs import astuple
 
 from deedbook.ledger.events.fields import Count, EventData, Label, Text, Time, Unit
-from deedbook.ledger.limits import json_integer_max
 
 Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer"]
 Strategy = Literal["BFS", "DFS"]
@@ -43,19 +41,6 @@ class Failure(EventData, frozen=True):
     message: Text
     recoverable: bool
     retry_after_s: Seconds | None = None
-
-
-class Usage(EventData, frozen=True):
-    """The costs at a model: the requests sent, failed ones included, and tokens. A program costs nothing."""
-
-    requests: Count = 0
-    tokens_in: Count = 0
-    tokens_out: Count = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        """Return the sum, limited to the largest JSON integer, so that false claims cannot make it unreadable."""
-        sums = (mine + others for mine, others in zip(astuple(self), astuple(other), strict=True))
-        return Usage(*(min(total, json_integer_max) for total in sums))
 
 
 class Evaluation(EventData, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from deedbook.ledger.events import tot as kinds
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.projections.answers.answer import Answer, Index, Marked, Ms, Untrusted
 
 TaskStatus: TypeAlias = Literal["started", "searching", "paused", "solved", "failed", "unverified"]

@@ -19,11 +19,11 @@ from deedbook.consumers.interfaces.cli.output import print_fields, print_table, 
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.mermaid import Flowchart, Style
 from deedbook.consumers.sdk.text import cut, quote_text, sanitize_line
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.logs import ends, entries_of
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.run import resumptions
 from deedbook.consumers.thoughts.thinkers.registry import is_program
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 

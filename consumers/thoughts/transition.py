@@ -14,8 +14,8 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
+from deedbook.consumers.thoughts import events as kinds
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.lifecycle.machine import WORKING, Transition

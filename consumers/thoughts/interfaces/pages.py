@@ -1,4 +1,4 @@
-"""`/t`: problems searched as trees of thoughts; `/t/ID`: one of them, after any entry of the log."""
+"""`/tot`: problems searched as trees of thoughts; `/tot/ID`: one of them, after any entry of the log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.layout import Box, Drawing, Edge, Node, layered
 from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.consumers.thoughts.transition import parties_of
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.lifecycle.tot import parties_of
 
 tasks_shown_max: Final = 50
 nodes_drawn_max: Final = 200
@@ -23,7 +23,9 @@ short_max: Final = 36
 
 def tasks(context: PageContext) -> Page:
     """Return the answer of `tot.list`; ``after`` is the previous page's ``next``."""
-    return Page("tasks.html", "Thinking", context.ask("tot.list", after=context.number("after"), limit=tasks_shown_max))
+    return Page(
+        "tot/tasks.html", "Thinking", context.ask("tot.list", after=context.number("after"), limit=tasks_shown_max)
+    )
 
 
 def thoughts(context: PageContext) -> Page:
@@ -62,7 +64,7 @@ def thoughts(context: PageContext) -> Page:
     query = {"at": context.query.get("at", "")}
     data = {"task": task, "at": at, "steps": steps, "waits": _waits(task), "opened": opened, "nodes": drawn}
     data |= {"drawing": _drawing(drawn, path_to("tot", task["id"]), query, opened)}
-    return Page("thoughts.html", f"Thoughts of {task['id']}", data | {"left_out": len(nodes) - len(drawn)})
+    return Page("tot/thoughts.html", f"Thoughts of {task['id']}", data | {"left_out": len(nodes) - len(drawn)})
 
 
 def _nodes(answer: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli import tot_text
 from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_lines, when
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.text import sanitize_line
+from deedbook.consumers.thoughts.interfaces import text as tot_text
 from deedbook.consumers.thoughts.logs import write_logs
 from deedbook.consumers.thoughts.run import new_task_id, read_task, resume_task, run_task, stop_task
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.ledger.events import tot as kinds
+from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.family import FAMILY
+from deedbook.consumers.thoughts.transition import TotState, transition, tree_digest
+from deedbook.consumers.thoughts.views.tree import Costs, costs_after, root_of, search_state, stats_of, with_children
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.tot import TotState, transition, tree_digest
-from deedbook.projections.thoughts.tree import Costs, costs_after, root_of, search_state, stats_of, with_children
 from deedbook.projections.views.projection import (
     Logged,
     Projection,
@@ -25,7 +26,6 @@ from deedbook.projections.views.projection import (
     names_of,
     row_of,
 )
-from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class TaskRow(Row, frozen=True):
@@ -312,8 +312,8 @@ def _plain(value: Any) -> Any:
 
 
 VIEW: Final = Projection(
-    name="thoughts",
-    version=VIEW_VERSIONS["thoughts"],
+    name="tot",
+    version=FAMILY.views["tot"],
     state=TaskRecord,
     tables=(TASKS, NODES, MESSAGES),
     handles=kinds_of("tot"),

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import astuple
 
-from deedbook.ledger.events.body import Event
-from deedbook.ledger.events.tot import (
+from deedbook.consumers.thoughts.events import (
     Reply,
     SearchConfig,
     SearchState,
@@ -24,6 +23,7 @@ from deedbook.ledger.events.tot import (
     TotModelAnswered,
     Usage,
 )
+from deedbook.ledger.events.body import Event
 
 
 class Costs(msgspec.Struct, frozen=True, array_like=True):

@@ -12,10 +12,14 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from deedbook.consumers.interfaces.mcp.answers import shorten_list, time_text
-from deedbook.consumers.interfaces.mcp.entries import Thoughts
+from deedbook.consumers.interfaces.mcp.entries import FamilyEntry
+from deedbook.consumers.interfaces.mcp.fence import Own
+from deedbook.consumers.interfaces.mcp.recorded import Recorded
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.sdk.text import json_text, shorten
 from deedbook.consumers.sdk.tokens import cut_to_tokens
@@ -26,8 +30,10 @@ from deedbook.consumers.thoughts.settings import TaskOptions
 from deedbook.consumers.thoughts.task import Task
 from deedbook.consumers.thoughts.thinkers.calling_agent import AGENT
 from deedbook.consumers.thoughts.thinkers.registry import has_thinker
+from deedbook.consumers.thoughts.views.answers import ShownFailure, ShownVerification
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.trust import actions_of
+from deedbook.projections.answers.answer import Answer, Untrusted
 
 _log: Final = logging.getLogger(__name__)
 
@@ -39,6 +45,49 @@ _texts: Final = {"problem": 100, "answer": 400, "message": 100}
 _lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "alternative_solutions": 100, "timeline": 300}
 """The most tokens of each in an answer."""
 _NAME: Final = "thoughts of "
+
+
+class Thoughts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tree-of-thoughts search for ``problem`` (minutes), or the state of the search ``ref``.
+
+    Without a program or model that can think about the problem, you think: answer each ``question``.
+    """
+
+    problem: Annotated[str, msgspec.Meta(description="The problem.")] = ""
+    task_type: Annotated[
+        str,
+        msgspec.Meta(description="math_reasoning, creative_writing, planning, debugging or architecture_design."),
+    ] = "math_reasoning"
+    ref: Annotated[str, msgspec.Meta(description="The task_id of a search.")] = ""
+    criteria: list[str] = []
+    question: Annotated[str, msgspec.Meta(description="The id of what you answer.")] = ""
+    answer: dict[str, Any] | None = None
+    best_path: Annotated[bool, msgspec.Meta(description="With resume: it is the answer.")] = False
+    resume: Annotated[bool, msgspec.Meta(description="Continue a paused search.")] = False
+    after: Annotated[int, msgspec.Meta(ge=0, description="Only later log lines.")] = 0
+
+
+class AskedQuestion(Answer, frozen=True, kw_only=True):
+    """A question of a search to the calling agent, whose data ``about`` is JSON."""
+
+    id: str
+    text: Own
+    about: Untrusted
+
+
+class SearchReport(Recorded, frozen=True, kw_only=True):
+    """The state of a search, and its result."""
+
+    problem: Untrusted
+    answer: Untrusted
+    message: Untrusted
+    reasoning_trace: list[Untrusted]
+    validation_errors: list[Untrusted]
+    alternative_solutions: list[Untrusted]
+    timeline: list[Untrusted]
+    verification: ShownVerification
+    error: ShownFailure
+    question: AskedQuestion
 
 
 def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
@@ -125,3 +174,12 @@ def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
         report["verification"] = {name: verification[name] for name in ("is_valid", "by")}
     report |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
     return report
+
+
+ENTRY: Final = FamilyEntry(
+    "thoughts",
+    Thoughts,
+    search_thoughts,
+    "An entry of type thoughts starts a search for a hard problem.",
+    SearchReport,
+)

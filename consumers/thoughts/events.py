@@ -11,19 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from deedbook.ledger.events.fields import (
-    Count,
-    EventData,
-    Label,
-    Name,
-    OptionalText,
-    Passage,
-    PublicKey,
-    Ref,
-    Text,
-    Unit,
-)
-from deedbook.ledger.events.thought import (
+from deedbook.consumers.sdk.llm.usage import Usage
+from deedbook.consumers.thoughts.nodes import (
     Depth,
     Evaluation,
     EvaluationStrategy,
@@ -42,8 +31,19 @@ from deedbook.ledger.events.thought import (
     TaskId,
     ThoughtNode,
     ThoughtTree,
-    Usage,
     Verifier,
+)
+from deedbook.ledger.events.fields import (
+    Count,
+    EventData,
+    Label,
+    Name,
+    OptionalText,
+    Passage,
+    PublicKey,
+    Ref,
+    Text,
+    Unit,
 )
 
 # The parts of messages are re-exported here.

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from deedbook.consumers.thoughts.views.answers import (
+    ProvenAnswer,
+    ShownEvaluation,
+    ShownNode,
+    ShownTree,
+    TaskProof,
+    TaskStatus,
+    ThoughtOrigin,
+    ThoughtTask,
+    UnansweredRequest,
+)
 from deedbook.ledger.format.codec import convert
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
@@ -15,17 +26,6 @@ from deedbook.projections.answers.query import (
     list_of,
     row_of_id,
     with_json,
-)
-from deedbook.projections.thoughts.answers import (
-    ProvenAnswer,
-    ShownEvaluation,
-    ShownNode,
-    ShownTree,
-    TaskProof,
-    TaskStatus,
-    ThoughtOrigin,
-    ThoughtTask,
-    UnansweredRequest,
 )
 
 LISTING: Final = Listing("SELECT * FROM tot_tasks", "tot_tasks", "started_index")
