@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[1]
 wait_max_s: Final = 120.0
-FOLDER_ON_PAGES: Final = "/home/alex/project"
+HOME_ON_PAGES: Final = "/home/alex"
 PORTS: Final = ("4222", "8080", "4280")
 """Ports on pages; each page of a test has its own."""
 
@@ -62,12 +62,13 @@ class ReaderShell:
     """A shell in an empty folder of a user who has nothing else."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "project"
-        self.folder.mkdir()
-        (folder / "home").mkdir()
+        self._home = folder / "home"
+        self.folder = self._home / "project"
+        self.folder.mkdir(parents=True)
         self._ports = {port: str(free_port()) for port in PORTS}
         self._background: list[subprocess.Popen[bytes]] = []
-        self._variables = {"HOME": str(folder / "home"), "COLUMNS": "100"}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._variables = {"HOME": str(self._home), "COLUMNS": "100", "PATH": path}
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +118,7 @@ class ReaderShell:
         command = self._here(command)
         if assigned := _VARIABLE.fullmatch(command):
             name, value = assigned.groups()
-            self._variables[name] = self._bash(f'printf %s "{value.strip(chr(34))}"').text
+            self._variables[name] = self._bash(f'printf %s "{value.strip(chr(34))}"', errors=subprocess.DEVNULL).text
             return Answer("", 0)
         if command.endswith(" &"):
             return self._start(command.removesuffix(" &"))
@@ -130,14 +131,14 @@ class ReaderShell:
         said = inside.deed(*words[1:], cwd=self.folder, **self._variables)
         return Answer(said.out + said.err, said.code)
 
-    def _bash(self, command: str) -> Answer:
+    def _bash(self, command: str, *, errors: int = subprocess.STDOUT) -> Answer:
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             text=True,
             check=False,
             timeout=wait_max_s,
@@ -146,7 +147,7 @@ class ReaderShell:
 
     def _start(self, command: str) -> Answer:
         """Start a command that runs until the page ends; wait for its first line."""
-        output = self.folder.parent / f"background-{len(self._background)}"
+        output = self._home.parent / f"background-{len(self._background)}"
         with output.open("wb") as file:
             arguments = ["bash", "-c", f"exec {command}"]
             process = subprocess.Popen(
@@ -166,19 +167,18 @@ class ReaderShell:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return kept | {"PATH": path} | self._variables
+        return kept | self._variables
 
     def _here(self, text: str) -> str:
         """Return a text of a page with the folder and the ports of this test."""
         for port, free in self._ports.items():
             text = re.sub(rf"\b{port}\b", free, text)
-        return text.replace(FOLDER_ON_PAGES, str(self.folder))
+        return text.replace(HOME_ON_PAGES, str(self._home))
 
     def _there(self, text: str) -> str:
         for port, free in self._ports.items():
             text = re.sub(rf"\b{free}\b", port, text)
-        return text.replace(str(self.folder), FOLDER_ON_PAGES)
+        return text.replace(str(self._home), HOME_ON_PAGES)
 
     def _normalized(self, text: str) -> str:
         text = re.sub(r"\+[0-9a-f]{8}\+[\w+/=]{40,}", "+KEY", self._here(text))
