@@ -81,6 +81,14 @@ request_timeout_s: Final = 10.0
 # A request waits this long for a server or node that was reachable before and is not now.
 reconnect_wait_max_s: Final = 2.0
 discovery_answers_per_s_max: Final = 100
+
+# A client stores so many learned addresses of nodes, and asks for them again after this time.
+addresses_max: Final = 8
+address_size_max: Final = 200
+addresses_interval_s: Final = 600.0
+addresses_wait_s: Final = 1.0
+addresses_close_wait_s: Final = 0.05
+"""A short command waits so long for the answers before it closes its connection."""
 spool_events_max: Final = 10_000
 spool_size_max_bytes: Final = 64 * 1024**2  # The spool of one agent while its ledger is unreachable, refused ones too.
 retry_attempts_max: Final = 5

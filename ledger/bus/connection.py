@@ -17,7 +17,7 @@ import contextlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import nats.errors
 import nats.js.errors
@@ -27,7 +27,7 @@ from nats.aio.subscription import Subscription
 
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
-from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.codec import read_json
 
 connect_timeout_s: Final = 3.0
@@ -52,6 +52,24 @@ class _AbsentServer(Unavailable):
     """No ledger can be reached there, which is certain and not guessed from a missing answer."""
 
 
+class Addresses(Protocol):
+    """The learned addresses of a ledger's nodes, for use after the configured ones (``client.addresses``)."""
+
+    @property
+    def others(self) -> list[str]:
+        """The addresses that may be tried."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to ask nodes for their addresses."""
+
+    def learn(self, answer: bytes) -> None:
+        """Store the address in the answer of a node."""
+
+    def used(self, url: str) -> None:
+        """Say that a learned address is used."""
+
+
 # Sends one request once and returns the answer's bytes.
 Exchange: TypeAlias = Callable[[str, bytes], Coroutine[Any, Any, bytes]]
 Greet: TypeAlias = Callable[[Exchange], Awaitable[None]]
@@ -71,6 +89,7 @@ class AsyncConnection:
         *,
         may_be_absent: bool = False,
         read_seeds: ReadSeeds = list,
+        addresses: Addresses | None = None,
     ) -> None:
         """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
 
@@ -78,12 +97,17 @@ class AsyncConnection:
         for the next. ``greet`` is awaited on each new connection before its first request, because another node may
         answer there. With ``may_be_absent`` the client does not wait for servers that have not answered yet, or that
         one request already waited for in vain. When the server does not admit ``seed``, the client tries the seeds
-        that ``read_seeds`` returns then: a rotation may have replaced the key.
+        that ``read_seeds`` returns then: a rotation may have replaced the key. When no server admits the client, it
+        tries the learned ``addresses``; a node there must pass ``greet``, too.
         """
         self._greet = greet
         self._is_greeted = False
         self._servers = server.split(",")
         self._server_index = 0
+        self._addresses = addresses
+        self._learned = ""
+        self._doubtful = set[str]()
+        self._learning: asyncio.Task[None] | None = None
         self._may_be_absent = may_be_absent
         self._is_abandoned = may_be_absent
         self._agent = agent
@@ -99,7 +123,7 @@ class AsyncConnection:
     @property
     def _server(self) -> str:
         """The server in use."""
-        return self._servers[self._server_index]
+        return self._learned or self._servers[self._server_index]
 
     @property
     def server(self) -> str:
@@ -152,9 +176,38 @@ class AsyncConnection:
                 await self._discard()
                 await self._connect()
             if self._greet is not None and not self._is_greeted and self._nats.is_connected:
-                await self._greet(self._exchange)
-                self._is_greeted = True
+                await self._check_node(self._greet)
         return await self._exchange(subject, payload, headers, timeout_s)
+
+    async def _check_node(self, greet: Greet) -> None:
+        """Greet the node. At a learned address, another ledger is as good as nobody."""
+        try:
+            await greet(self._exchange)
+        except (Refused, Corrupted) as error:
+            if not self._learned:
+                raise
+            self._doubtful.add(self._learned)
+            await self._discard()
+            raise Unavailable("BUS_UNAVAILABLE", f"the node at {self._learned}: {error.message}") from error
+        self._is_greeted = True
+        if self._addresses is not None:
+            if self._learned:
+                self._addresses.used(self._learned)
+            if self._addresses.is_due:
+                self._learning = asyncio.create_task(self._learn(self._addresses, self._nats))
+
+    @staticmethod
+    async def _learn(addresses: Addresses, client: NatsClient) -> None:
+        """Ask all nodes for their addresses; hear some answers while other requests go on."""
+        inbox = client.new_inbox()
+        with contextlib.suppress(nats.errors.Error, OSError):  # the next connection asks again
+            answers = await client.subscribe(inbox)
+            await answers.unsubscribe(2 * limits.addresses_max)
+            await client.publish(subjects.DISCOVERY_PING, b"", reply=inbox)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limits.addresses_wait_s):
+                    for _ in range(2 * limits.addresses_max):
+                        addresses.learn((await answers.next_msg(limits.addresses_wait_s)).data)
 
     async def greet_again(self) -> None:
         """Greet the server again if it was greeted before; wait at most ``close_wait_max_s``."""
@@ -171,7 +224,7 @@ class AsyncConnection:
         try:
             answer = await self._race(subject.lower(), request, f"the ledger at {self._server} does not answer")
         except Unavailable:
-            if len(self._servers) > 1 and client is self._nats:
+            if (self._learned or len(self._servers) > 1) and client is self._nats:
                 self._next_server()  # this server runs, but no ledger answers there
                 await self._discard()
             raise
@@ -224,6 +277,27 @@ class AsyncConnection:
         return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
 
     async def _connect(self) -> None:
+        """Connect to a configured server; if none admits this agent, to one at a learned address."""
+        self._learned = ""
+        try:
+            await self._connect_as_configured()
+        except (Refused, Unavailable):
+            refusal = self._refusal, self._is_absent
+            for url in [] if self._addresses is None else self._addresses.others:
+                if url in self._doubtful:
+                    continue
+                self._learned = url
+                try:
+                    await self._connect_once()
+                except Unavailable:
+                    await self._discard()
+                else:
+                    return
+            self._learned = ""
+            self._refusal, self._is_absent = refusal
+            raise
+
+    async def _connect_as_configured(self) -> None:
         """Connect with the agent's key, or with one that replaced it.
 
         If a rotation crashed after the ledger accepted it, the server knows only the new key, which is not yet in the
@@ -334,6 +408,9 @@ class AsyncConnection:
     async def close(self) -> None:
         """Close the connection; pending requests fail."""
         self._is_closing = True
+        if self._learning is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._learning, limits.addresses_close_wait_s)
         await self._discard()
 
 

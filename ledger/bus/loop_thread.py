@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from deedbook.ledger.bus.connection import AsyncConnection, Greet, ReadSeeds, close_wait_max_s
+from deedbook.ledger.bus.connection import Addresses, AsyncConnection, Greet, ReadSeeds, close_wait_max_s
 from deedbook.ledger.errors import Unavailable
 
 
@@ -23,6 +23,7 @@ class Connection:
         *,
         may_be_absent: bool = False,
         read_seeds: ReadSeeds = list,
+        addresses: Addresses | None = None,
     ) -> None:
         """Connect to ``server`` as ``agent``. The arguments are those of ``AsyncConnection``.
 
@@ -34,7 +35,9 @@ class Connection:
         self._is_closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="deedbook-bus", daemon=True)
         self._thread.start()
-        self._inner = AsyncConnection(server, agent, seed, greet, may_be_absent=may_be_absent, read_seeds=read_seeds)
+        self._inner = AsyncConnection(
+            server, agent, seed, greet, may_be_absent=may_be_absent, read_seeds=read_seeds, addresses=addresses
+        )
         try:
             self._run(self._inner.open())
         except BaseException:

@@ -18,6 +18,7 @@ from deedbook.ledger.format.forms import OWN_KIND_PATTERN
 # The inbox prefix of nodes. An agent of the same name is in another account, so the two never collide.
 INBOX_OF_NODES: Final = "_INBOX_node"
 DISCOVERY: Final = "$SRV.>"  # NATS tools look for services here (NATS ADR-32).
+DISCOVERY_PING: Final = "$SRV.PING.deedbook"
 _LEDGER: Final = re.compile(r"[0-9a-f]{32}")
 _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")

@@ -31,6 +31,7 @@ from deedbook.ledger.proof.checkpoint import (
     Checkpoint,
     StreamHeads,
     note_size_max_bytes,
+    sign_address,
     sign_checkpoint,
     sign_stream_heads,
     verify_checkpoint,
@@ -173,6 +174,11 @@ class LocalClient(LocalReader):
             if snapshot.frontier(checkpoint.size).root() == checkpoint.root:
                 return note, checkpoint.size
         return "", 0  # the file is damaged, signed by a replaced key, or of a history that was abandoned: ignore it
+
+    def sign_address(self, url: str) -> str:
+        """Return the signed note of the address of the node in whose process this client runs. Raises as ``prove``."""
+        with self.log.snapshot() as snapshot:
+            return sign_address(url, self._checkpoint_key(snapshot))
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         with self.log.snapshot() as snapshot:

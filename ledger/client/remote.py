@@ -23,6 +23,7 @@ from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import AsyncConnection, Exchange, decode_answer, readable
 from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT
+from deedbook.ledger.client.addresses import KnownAddresses
 from deedbook.ledger.client.client import Progress, When, open_content
 from deedbook.ledger.client.reads import HeadView, Page
 from deedbook.ledger.client.remote_history import RemoteHistory
@@ -113,6 +114,8 @@ class RemoteClient(RemoteReads, Resource):
         self.spool = Spool(settings.home, agent)
         self._has_submitted = False
         self._uploading = threading.Lock()
+        verifiers = self._greeter.history.verifiers
+        addresses = KnownAddresses(self.ledger, settings.server or "", verifiers) if not settings.only_looks else None
         self._connection = Connection(
             settings.server or "",
             agent,
@@ -120,6 +123,7 @@ class RemoteClient(RemoteReads, Resource):
             self._greeter.greet,
             may_be_absent=settings.spool,
             read_seeds=partial(self._home.bus_seeds, agent),  # a rotation may replace the key while this is open
+            addresses=addresses,
         )
 
     @property

@@ -84,6 +84,10 @@ class RemoteHistory:
         for reset in begun:
             log_notice(str(reset))
 
+    def verifiers(self) -> list[CheckpointVerifier]:
+        """Return the verifiers of the ledger's checkpoint keys, as far as answers were verified with them."""
+        return active_verifiers(self.trust_store.checkpoint_keys)
+
     def _verify_signed(self, consistency_proof: ConsistencyProof, chain: Chain) -> ConsistencyProof:
         known = self.trust_store.checkpoint_keys
         try:

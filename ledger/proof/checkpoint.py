@@ -11,6 +11,8 @@ claims our key and does not verify invalidates the note. A log signs under its o
 ``STREAM_HEADS_TYPE``, and in a second line the fields of ``StreamHeads`` in RFC 8785 form. A tree proves that entries
 are in the log, never that there are no others. If a ledger signs wrong stream heads, the hidden entries convict it.
 
+An *address* is a signed note, too: ``ADDRESS_TYPE``, and the URL at which agents reach the node that signs it.
+
 Left out: ECDSA and ML-DSA. ``ledger.proof.policy`` handles the lines of witnesses, which sign more than the text.
 """
 
@@ -285,6 +287,7 @@ def _check_line(line: str, what: str) -> None:
 
 
 STREAM_HEADS_TYPE: Final = "application/vnd.deedbook.ends.v1"
+ADDRESS_TYPE: Final = "application/vnd.deedbook.address.v1"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -322,3 +325,20 @@ def open_stream_heads(note: str, *verifiers: CheckpointVerifier) -> StreamHeads:
     if heads.text() != text:
         raise Refused("INVALID_FORMAT", "the note of stream heads is not in canonical form")
     return heads
+
+
+def sign_address(url: str, key: CheckpointKey) -> str:
+    """Return the signed note of a node's address."""
+    return sign_note(f"{ADDRESS_TYPE}\n{url}\n", key)
+
+
+def open_address(note: str, *verifiers: CheckpointVerifier) -> str:
+    """Return the address that one of the verifiers' keys signed.
+
+    Raises Corrupted: none of them signed this note. Refused: it is not such a note.
+    """
+    text, _ = open_note(note, *verifiers)
+    url = text.partition("\n")[2].removesuffix("\n")
+    if text != f"{ADDRESS_TYPE}\n{url}\n" or "\n" in url:
+        raise Refused("INVALID_FORMAT", "the note is not that of an address")
+    return url

@@ -25,6 +25,7 @@ from nats.micro.service import EndpointInfo, EndpointStats, ServiceInfo, Service
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import NodeClient
+from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.service.intake import QUEUE
 from deedbook.ledger.system.metrics import Metrics
 
@@ -34,11 +35,16 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 class Discovery:
-    """Answers requests for services on behalf of one node; ``role`` returns the present role of the node."""
+    """Answers requests for services on behalf of one node.
 
-    def __init__(self, ledger: str, role: Callable[[], str], metrics: Metrics) -> None:
+    ``role`` returns the present role of the node, ``address`` the signed note of its address (``proof.checkpoint``).
+    """
+
+    def __init__(
+        self, ledger: str, role: Callable[[], str], metrics: Metrics, address: Callable[[], str] = lambda: ""
+    ) -> None:
         self.id = token_hex(11)
-        self._ledger, self._role, self._metrics = ledger, role, metrics
+        self._ledger, self._role, self._metrics, self._address = ledger, role, metrics, address
         self._started = datetime.now(UTC)
         self._heard = 0
         self._first_s = 0.0
@@ -79,11 +85,14 @@ class Discovery:
         verb, *target = subject.split(".")[1:]
         if target != [NAME, self.id][: len(target)]:
             return None
+        metadata = {"ledger": self._ledger, "role": self._role()}
+        with contextlib.suppress(DeedbookError):  # a node that may sign nothing has no address
+            metadata |= {"address": address} if (address := self._address()) else {}
         own: dict[str, Any] = {
             "name": NAME,
             "id": self.id,
             "version": self._version,
-            "metadata": {"ledger": self._ledger, "role": self._role()},
+            "metadata": metadata,
         }
         patterns = {"submit": subjects.submit_pattern(self._ledger), "read": subjects.read_pattern(self._ledger)}
         match verb:

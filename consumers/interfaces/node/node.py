@@ -189,7 +189,8 @@ class Node(AsyncResource):
         self._watcher = LogWatcher(self.client.log)
         self._start_threads({"erased bodies": partial(erase_bodies, self.client, reader)}, self._parts)
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
-        discovery = Discovery(ledger, lambda: self._service.role, self.metrics)
+        address = partial(self.client.sign_address, self.url)
+        discovery = Discovery(ledger, lambda: self._service.role, self.metrics, address)
         self._start_tasks(
             {  # The first two update the service.
                 "users": self._follow_users,

@@ -30,6 +30,7 @@ from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.text import escape_text
+from deedbook.ledger.client.addresses import KnownAddresses
 from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
@@ -283,6 +284,8 @@ def _remote_checks(settings: Settings) -> Iterator[Check]:
         yield Check("server", ok=False, found=f"{asking}: {error.code}", fix=error.message)
         return
     yield Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
+    if others := KnownAddresses(head.ledger, settings.server or "").others:
+        yield Check("addresses", ok=True, found=f"if no server answers there: {', '.join(others)}, which nodes announced")
     none = "none is pinned here, so this ledger vouches for itself: `deed trust --root FINGERPRINT` pins it"
     yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
     yield gate

@@ -1,0 +1,94 @@
+"""A client that knows one node of three learns the addresses of the others, and uses them when that node is gone."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from three_nodes import Nodes, eventually
+
+from deedbook.ledger.client import addresses
+from deedbook.ledger.client.addresses import KnownAddresses
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    """Three nodes that serve."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    nodes = Nodes(tmp_path)
+    try:
+        nodes.start()
+        nodes.whole()
+        yield nodes
+    finally:
+        nodes.end()
+
+
+def test_client_reaches_another_node_when_the_only_one_that_it_knew_is_gone(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notices: list[str] = []
+    monkeypatch.setattr(addresses, "log_notice", notices.append)
+    (agent, *_), (gone, *left) = nodes.scene.agents, nodes.names
+    first, others = nodes.url_by_node[gone], {nodes.url_by_node[name] for name in left}
+    home = Home(nodes.folder / "clients")
+    key = open_key(home.key_file(agent))
+    settings = Settings(home=home.path, server=first, agent=agent)
+
+    def has_learned() -> bool:
+        with RemoteClient(settings) as client:
+            client.head()
+        return set(KnownAddresses(client.ledger, first).others) == others
+
+    eventually(has_learned, "the client knows the other nodes")
+    nodes.kill(gone)
+
+    # A report goes to the spool while nobody is reached, and from there to the node that is.
+    learned = KnownAddresses.others
+    monkeypatch.setattr(KnownAddresses, "others", [])
+    spooling = Settings(home=home.path, server=first, agent=agent, spool=True)
+    with RemoteClient(spooling) as client:
+        drafts = [
+            Draft(stream="session/s", data=SessionStarted()),
+            Draft(stream="session/s", data=FindingLogged(finding="x")),
+        ]
+        for draft in drafts:
+            with pytest.raises(Unavailable, match="SPOOLED"):
+                Author(client, agent, lambda _: key).emit(draft)
+    monkeypatch.setattr(KnownAddresses, "others", learned)
+
+    def writes() -> bool:
+        """Whether the other nodes have noticed that one is gone."""
+        with contextlib.suppress(Unavailable), RemoteClient(settings) as client:
+            finding = FindingLogged(finding=f"later {len(notices)}")
+            Author(client, agent, lambda _: key).emit(Draft(stream="session/s", data=finding))
+            return True
+        return False
+
+    for _ in range(2):
+        eventually(writes, "another node takes what this agent writes")
+    with RemoteClient(settings) as client:
+        entries = client.entries(0, kinds=["finding.logged"], stream="session/s").entries
+        findings = [read_event(index, decode_entry(data)).data for index, data in entries]
+    assert findings[0] == FindingLogged(finding="x")
+    assert len(findings) >= 3
+    (notice,) = notices
+    assert any(url in notice for url in others)
+    assert f"{first} does not let this agent in" in notice
