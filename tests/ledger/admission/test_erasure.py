@@ -13,11 +13,11 @@ import pytest
 import tot_story
 from building import Ledger, key_named
 from checking import check_log
-from deedbook.ledger.events.tot import DecomposeTask
 from erasing import SECRET, files_with
 from event_examples import EXAMPLES, PROTO
 from msgspec.structs import replace
 
+from deedbook.consumers.thoughts.events import DecomposeTask
 from deedbook.ledger import limits
 from deedbook.ledger.admission import rewriter
 from deedbook.ledger.admission.check import check

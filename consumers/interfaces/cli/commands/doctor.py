@@ -285,7 +285,8 @@ def _remote_checks(settings: Settings) -> Iterator[Check]:
         return
     yield Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
     if others := KnownAddresses(head.ledger, settings.server or "").others:
-        yield Check("addresses", ok=True, found=f"if no server answers there: {', '.join(others)}, which nodes announced")
+        found = f"if no server answers there: {', '.join(others)}, which nodes announced"
+        yield Check("addresses", ok=True, found=found)
     none = "none is pinned here, so this ledger vouches for itself: `deed trust --root FINGERPRINT` pins it"
     yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
     yield gate
