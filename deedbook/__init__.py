@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from deedbook.consumers.interfaces.python.async_ledger import AsyncLedger
     from deedbook.consumers.interfaces.python.ledger import Ledger
-    from deedbook.consumers.sdk.declared import OwnEvent, OwnKind
+    from deedbook.consumers.sdk.own_event import OwnEvent, OwnKind
     from deedbook.consumers.sessions.api import (
         generate_handoff_report,
         query_handoff_reports,
@@ -41,8 +41,8 @@ else:
         "DeedbookError": "ledger.errors",
         "Event": "ledger.events.body",
         "Ledger": "consumers.interfaces.python.ledger",
-        "OwnEvent": "consumers.sdk.declared",
-        "OwnKind": "consumers.sdk.declared",
+        "OwnEvent": "consumers.sdk.own_event",
+        "OwnKind": "consumers.sdk.own_event",
         "Page": "projections.answers.answer",
         "Receipt": "ledger.proof.receipt",
         "Refused": "ledger.errors",

@@ -226,7 +226,7 @@ def kind_names() -> str:
 
 from typing import Literal, TypeAlias
 
-from deedbook.consumers.sdk.declared import OwnKind
+from deedbook.consumers.sdk.own_event import OwnKind
 
 KindName: TypeAlias = OwnKind | Literal[{names}]
 ''')

@@ -81,10 +81,11 @@ def programs(tmp_path: Path) -> Path:
     """The Python programs of the pages as files, in a folder that is not ours."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    for program in blocks("python", "docs/how-to/python-agent.md", "docs/how-to/audit.md", "consumers/sdk/README.md"):
+    pages = [f"docs/how-to/{name}.md" for name in ("python-agent", "own-events", "audit")]
+    for program in blocks("python", *pages, "consumers/sdk/README.md"):
         name = program.splitlines()[0].removeprefix("# ")
         (folder / name).write_text(program)
-    assert len(list(folder.glob("*.py"))) == 7
+    assert len(list(folder.glob("*.py"))) == 9
     return folder
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from deedbook.consumers.sdk.declared import OwnEvent, only_kind_on, plain_values
+from deedbook.consumers.sdk.declared import only_kind_on, plain_values
 from deedbook.consumers.sdk.kinds import check_kinds
+from deedbook.consumers.sdk.own_event import OwnEvent
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.declared import is_own
+from deedbook.ledger.format.forms import is_own
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted

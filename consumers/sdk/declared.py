@@ -1,40 +1,20 @@
-"""Events of declared kinds for programs: which kind an event is of, and its data as a type of the program.
-
-class DeployFinished(OwnEvent, frozen=True):
-    kind = OwnKind("x.deploy.finished")
-    service: str
-    version: int
-
-ledger.publish("x.deploy/42", DeployFinished(service="api", version=7))
-for event in ledger.events(DeployFinished): ...
-"""
+"""Events of declared kinds for programs: which kind an event is of, and its data as a type of the program."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NewType
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from deedbook.consumers.sdk.own_event import OwnEvent
 from deedbook.ledger.client.client import Ask, every_row
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.events.declared import DeclaredData, is_own
-from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.declared import DeclaredData
 from deedbook.ledger.format.codec import check_strict, converted
-
-OwnKind = NewType("OwnKind", str)
-"""The name of a declared kind, for type checkers: they know the names of all other kinds."""
-
-
-class OwnEvent(EventData, frozen=True):
-    """The base of a program's type for the data of a declared kind; ``kind`` is the kind's name.
-
-    The ledger checks events by the declared schema, not by this type.
-    """
-
-    kind: ClassVar[OwnKind]
+from deedbook.ledger.format.forms import is_own
 
 
 def plain_values(data: msgspec.Struct | dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from deedbook.consumers.sdk.declared import OwnKind
+from deedbook.consumers.sdk.own_event import OwnKind
 
 KindName: TypeAlias = (
     OwnKind

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from deedbook.consumers.sdk.declared import OwnEvent
+from deedbook.consumers.sdk.own_event import OwnEvent
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.format.forms import OWN_KIND_PATTERN

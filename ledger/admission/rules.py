@@ -16,8 +16,8 @@ from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import CORE_KINDS, families_cached_max, family_of, part_of
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.events.declared import is_own
 from deedbook.ledger.families import Family
+from deedbook.ledger.format.forms import is_own
 from deedbook.ledger.lifecycle import (
     decision,
     handoff,

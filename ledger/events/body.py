@@ -16,7 +16,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near, refuse_name
 from deedbook.ledger.events import KINDS, family_missing
-from deedbook.ledger.events.declared import DeclaredData, KindDeclared, check_schema, is_own
+from deedbook.ledger.events.declared import DeclaredData, KindDeclared, check_schema
 from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time, UnreadData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.families import is_of_package
@@ -30,7 +30,7 @@ from deedbook.ledger.format.codec import (
     msgpack_decoder,
     schema_error,
 )
-from deedbook.ledger.format.forms import OWN_KIND_PATTERN, OWN_STREAM_PATTERN, SALT_PATTERN, STREAM_PATTERN
+from deedbook.ledger.format.forms import OWN_KIND_PATTERN, OWN_STREAM_PATTERN, SALT_PATTERN, STREAM_PATTERN, is_own
 from deedbook.ledger.limits import causes_max, kind_name_max_chars, stream_name_max_bytes
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import encode_sorted
-from deedbook.ledger.format.forms import LINE_PATTERN, OWN_KIND_PATTERN, OWN_STREAM_PATTERN, PROPERTY_PATTERN
+from deedbook.ledger.format.forms import LINE_PATTERN, OWN, OWN_KIND_PATTERN, OWN_STREAM_PATTERN, PROPERTY_PATTERN
 from deedbook.ledger.limits import (
     json_integer_max,
     kind_choice_max_chars,
@@ -34,9 +34,6 @@ from deedbook.ledger.limits import (
     kind_title_max_chars,
     sealable_text_min_chars,
 )
-
-OWN: Final = "x."
-"""The beginning of the name of each declared kind, and of the type of its stream."""
 
 OwnKind = Annotated[
     str,
@@ -89,11 +86,6 @@ class DeclaredData(EventData, frozen=True):
 
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
-
-
-def is_own(kind: str) -> bool:
-    """Return whether a kind is a declared one, by its name."""
-    return kind.startswith(OWN)
 
 
 def phrase_of(kind: str) -> str:

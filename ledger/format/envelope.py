@@ -360,13 +360,25 @@ def to_dsse(entry: Entry, path: list[bytes]) -> dict[str, Any]:
     root = root_of_path(entry.commitment, entry.batch_index, entry.batch_size, path)
     if root is None:
         raise Refused("INVALID_FORMAT", "the path does not fit the position of the event in its batch")
+    index = entry.batch_index if entry.batch_size > 1 else None
+    siblings = [encode_base64(sibling) for sibling in path] or None
+    submission = Submission(1, entry.key, entry.sig, (entry.body,))
+    return _dsse_of(submission, entry.batch_size, root, index=index, path=siblings)
+
+
+def submission_dsse(submission: Submission) -> dict[str, Any]:
+    """Return a submission as a DSSE JSON envelope."""
+    root = root_of([commitment_to(body) for body in submission.bodies])
+    return _dsse_of(submission, len(submission.bodies), root)
+
+
+def _dsse_of(submission: Submission, count: int, root: bytes, **place: Any) -> dict[str, Any]:
     envelope = DsseEnvelope(
         payload_type=BATCH_TYPE,
-        payload=encode_base64(entry.batch_size.to_bytes(8, "big") + root),
-        signatures=[DsseSignature("ed25519:" + entry.key.hex(), encode_base64(entry.sig))],
-        bodies=[encode_base64(entry.body)],
-        index=entry.batch_index if entry.batch_size > 1 else None,
-        path=[encode_base64(sibling) for sibling in path] or None,
+        payload=encode_base64(count.to_bytes(8, "big") + root),
+        signatures=[DsseSignature("ed25519:" + submission.key.hex(), encode_base64(submission.sig))],
+        bodies=[encode_base64(body) for body in submission.bodies],
+        **place,
     )
     plain: dict[str, Any] = msgspec.to_builtins(envelope)
     return plain

@@ -66,7 +66,9 @@ LABEL_PATTERN: Final = rf"^[^{BREAKS}{_UNSEEN}]*\Z"
 ID: Final = rf"[^\- {NOT_IN_IDS}](?: ?[^ {NOT_IN_IDS}])*"
 STATEMENT_PATTERN: Final = rf"[^ {BREAKS}{_UNSEEN}\t\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]"
 STORE_PATTERN: Final = r"^postgres(ql)?://(?![^/?#]*:[^/?#]*@)(?!.*[?&](ssl)?password=)[!-~]+\Z"
-# The parts of the names of declared kinds and of their streams' types, after ``x``.
+OWN: Final = "x."
+"""The beginning of the name of each declared kind, and of the type of its streams."""
+# The parts of these names after ``x``.
 _OWN_PART: Final = r"\.[a-z][a-z0-9_]{0,31}"
 OWN_KIND_PATTERN: Final = rf"^x({_OWN_PART}){{2,5}}\Z"
 OWN_STREAM_PATTERN: Final = rf"^x({_OWN_PART}){{1,4}}\Z"
@@ -96,6 +98,11 @@ _WORDS: Final = {
 }
 # Texts that a refusal shows instead of a pattern. The keys are patterns as msgspec names them.
 WORDS: Final = {repr(pattern): text for pattern, text in _WORDS.items()}
+
+
+def is_own(kind: str) -> bool:
+    """Return whether a kind is a declared one, by its name."""
+    return kind.startswith(OWN)
 
 
 def in_one_script(text: str) -> str:

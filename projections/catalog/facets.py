@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from deedbook.ledger.events.declared import OWN
+from deedbook.ledger.format.forms import OWN
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.catalog.answers import Facets, FacetValue

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.families import installed
+from deedbook.ledger.format.forms import OWN
 from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import UNDATED_MS

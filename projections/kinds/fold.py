@@ -8,7 +8,8 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.events.declared import OWN, DeclaredData, KindDeclared, is_own
+from deedbook.ledger.events.declared import DeclaredData, KindDeclared
+from deedbook.ledger.format.forms import OWN, is_own
 from deedbook.ledger.lifecycle.declared import KindRecord, check_published, schema_of
 from deedbook.projections.kinds.words import line_of
 from deedbook.projections.views.projection import Logged, Projection, Row, Rows, Table, json_text

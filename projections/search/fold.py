@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from deedbook.ledger.events import CORE_KINDS, KIND_OF
-from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.families import installed
+from deedbook.ledger.format.forms import OWN
 from deedbook.projections.search.texts import TEXTS_OF, texts_of, texts_of_family
 from deedbook.projections.search.words import words_of
 from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from deedbook.ledger.events import kinds_on
-from deedbook.ledger.events.declared import OWN, is_own
 from deedbook.ledger.format.codec import encode_sorted
+from deedbook.ledger.format.forms import OWN, is_own
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event

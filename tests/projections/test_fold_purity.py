@@ -18,8 +18,8 @@ from folding import digests_of
 from deedbook import projections
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.authority import RoleGranted
-from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.families import find, sources
+from deedbook.ledger.format.forms import OWN
 from deedbook.projections.answers.query import Arguments
 from deedbook.projections.views.projection import NoState, row_of
 from deedbook.projections.views.registry import QUERIES, VIEWS

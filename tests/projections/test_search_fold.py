@@ -8,8 +8,8 @@ from given import fact
 
 from deedbook.consumers.thoughts import events as tot
 from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot
-from deedbook.ledger.events.declared import OWN
 from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
+from deedbook.ledger.format.forms import OWN
 from deedbook.projections.handoffs.fold import LogRow
 from deedbook.projections.search.fold import HANDLED, WordsRow
 from deedbook.projections.search.fold import VIEW as SEARCH_VIEW

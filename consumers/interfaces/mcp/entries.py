@@ -81,6 +81,14 @@ class NewDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     supersedes: list[Line] = []
 
 
+class NewEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event of a declared kind, on a stream ``x.TYPE/ID``. Without a ``kind``, the only one on such streams."""
+
+    stream: Annotated[str, msgspec.Meta(description="x.TYPE/ID.")]
+    data: dict[str, Any]
+    kind: str = ""
+
+
 class FamilyEntry(msgspec.Struct, frozen=True):
     """A type of entries that a family adds (hook ``entry``): its fields, and the function that answers it.
 
@@ -127,7 +135,7 @@ def _entries_of_families() -> Iterator[FamilyEntry]:
             yield own.get(family.name) or _event_entry(family)
 
 
-Alone: TypeAlias = Retraction | Resolution | Judgement | NewDecision
+Alone: TypeAlias = Retraction | Resolution | Judgement | NewDecision | NewEvent
 """An entry that must be the only one of its call, as all those of families."""
 
 Work: TypeAlias = EventData | StepEntry
@@ -157,6 +165,7 @@ _OF_CORE: Final[dict[str, Operation]] = {
     "retraction": _SESSION["retract"],
     "resolution": _SESSION["resolve"],
     "decision": operation_on(NewDecision, ""),
+    "event": operation_on(NewEvent, ""),
     "snapshot": _JUDGE,
     "validation": _JUDGE,
     "review": _JUDGE,

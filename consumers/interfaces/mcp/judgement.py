@@ -8,16 +8,19 @@ from typing import Any, Final
 import msgspec
 
 from deedbook.consumers.handoffs.decisions import drafts_of
-from deedbook.consumers.interfaces.mcp.entries import Judgement, NewDecision
+from deedbook.consumers.interfaces.mcp.entries import Judgement, NewDecision, NewEvent
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.snapshots.act import act_on
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import tree_of, work_tree
+from deedbook.consumers.sdk.declared import check_declared, only_kind_on
 from deedbook.consumers.sessions.operations import Resolution, Retraction
 from deedbook.consumers.sessions.report import correct
-from deedbook.ledger.client.author import Author
+from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.forms import is_own
 
 problems_max: Final = 5
 
@@ -48,6 +51,18 @@ def decided(author: Author, ledger: ToolLedger, entry: NewDecision) -> dict[str,
     name, drafts = drafts_of(ledger.query_with, made.pop("text"), **made)
     accepted = author.emit(*drafts)
     return {"decision_id": name, "first_index": accepted[0].index, "last_index": accepted[-1].index}
+
+
+def published(author: Author, ledger: ToolLedger, entry: NewEvent) -> dict[str, Any]:
+    """Publish an event of a declared kind; return the fields of the answer. Raises Refused: it does not fit."""
+    ask = ledger.query_with
+    kind = entry.kind or only_kind_on(ask, entry.stream)
+    if not is_own(kind):
+        message = f"an entry of type event publishes a declared kind, not {kind}: its own type records it"
+        raise Refused("INVALID_FIELD", message, field="kind")
+    check_declared(ask, kind)
+    (accepted,) = author.emit(Draft(kind=kind, stream=entry.stream, data=entry.data))
+    return {"kind": kind, "first_index": accepted.index, "last_index": accepted.index}
 
 
 def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:

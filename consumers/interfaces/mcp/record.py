@@ -30,6 +30,7 @@ from deedbook.consumers.interfaces.mcp.answers import fitting, time_text
 from deedbook.consumers.interfaces.mcp.arguments import as_list
 from deedbook.consumers.interfaces.mcp.entries import (
     NewDecision,
+    NewEvent,
     StepEntry,
     Work,
     alone_types,
@@ -38,7 +39,7 @@ from deedbook.consumers.interfaces.mcp.entries import (
     of_families,
     read_entry,
 )
-from deedbook.consumers.interfaces.mcp.judgement import decided, judged
+from deedbook.consumers.interfaces.mcp.judgement import decided, judged, published
 from deedbook.consumers.interfaces.mcp.recorded import Recorded
 from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
@@ -153,6 +154,8 @@ class RecordTool(Tools):
             return self._answer([], None, is_repeat=False, judgement=answer, form=of_family.result or Recorded)
         if isinstance(entry, NewDecision):
             judgement = decided(author, self._ledger, entry)
+        elif isinstance(entry, NewEvent):
+            judgement = published(author, self._ledger, entry)
         else:
             judgement = judged(author, self._ledger, entry, session_id, task)
         return self._answer([], None, is_repeat=False, judgement=judgement)

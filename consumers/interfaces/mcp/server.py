@@ -101,7 +101,7 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "search": ToolText(
         "Search the ledger",
-        "Find events by their text: findings, reasoning steps, handoffs, reports.",
+        "Find events by their text.",
     ),
 }
 

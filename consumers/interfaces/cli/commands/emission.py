@@ -20,9 +20,9 @@ from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import KINDS
-from deedbook.ledger.events.declared import is_own
 from deedbook.ledger.format.codec import converted, decode_strict, json_decoder
-from deedbook.ledger.format.envelope import decode_submission
+from deedbook.ledger.format.envelope import decode_submission, submission_dsse
+from deedbook.ledger.format.forms import is_own
 from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes
 
 batch_text_max_bytes: Final = 8 * batch_size_max_bytes
@@ -42,6 +42,7 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 @click.option(
     "--receipt", type=click.Path(path_type=Path, dir_okay=False), help="Write the event's receipt to this file."
 )
+@click.option("--dsse", is_flag=True, help="Print the signed event for POST /v1/entries or `deed submit` instead.")
 @force_option
 def emit(app: App, /, kind: str, **options: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
@@ -61,6 +62,28 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
         return
     check_kinds((kind,))
     fields, subject = list(options.pop("words")), options.pop("seal")
+    path, force, is_printed = options.pop("receipt"), options.pop("force"), options.pop("dsse")
+    draft = _draft_of(app, kind, fields, subject, options)
+    if is_printed:
+        if path is not None:
+            raise Refused("USAGE", "--dsse appends nothing, so there is no receipt yet: choose one of the two")
+        signed = submission_dsse(app.author().sign(draft))
+        app.show("dsse", signed, lambda: app.line(signed))
+        return
+    if path is not None:
+        check_free(path, force=force)
+    accepted = app.author().emit(draft)[0]
+    if path is not None:
+        try:
+            write_receipt(app, accepted.index, path, force=force)
+        except DeedbookError as error:  # the event is in the log, and stays there: only the file is missing
+            error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
+            raise
+    app.show("accepted", asdict(accepted), output.accepted_line(accepted))
+
+
+def _draft_of(app: App, kind: str, fields: list[str], subject: str | None, options: dict[str, Any]) -> Draft:
+    """Return the event that the words and options of a call describe."""
     if options["stream"] is None and fields and _is_stream(fields[0]):
         options["stream"] = fields.pop(0)
     if options["stream"] is None or not (fields or options["data"]):
@@ -70,18 +93,7 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
     data = _data_of(options["data"], fields, kind, schema)
     if subject is not None:
         data = _sealed(app, data, schema, subject)
-    options |= {"data": data, "causes": list(options["causes"])}
-    path, force = options.pop("receipt"), options.pop("force")
-    if path is not None:
-        check_free(path, force=force)
-    accepted = app.author().emit(Draft(kind=kind, **options))[0]
-    if path is not None:
-        try:
-            write_receipt(app, accepted.index, path, force=force)
-        except DeedbookError as error:  # the event is in the log, and stays there: only the file is missing
-            error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
-            raise
-    app.show("accepted", asdict(accepted), output.accepted_line(accepted))
+    return Draft(kind=kind, **options | {"data": data, "causes": list(options["causes"])})
 
 
 def _stream_for(kind: str) -> str:

@@ -8,7 +8,9 @@ import click
 
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
+from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.sdk.kinds import check_kinds
+from deedbook.ledger.format.forms import is_own
 
 rows_max: Final = 500
 
@@ -30,6 +32,8 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
     """List the last 50 events, newest first; with --after or --reverse in the order of the log."""
     if kind:
         check_kinds((kind,))
+        if is_own(kind):
+            load("..sdk.declared:check_declared")(app.query_with, kind)
     before, is_newest = filters.pop("before"), not filters.pop("reverse") and after is None
     if before is not None and not (is_newest and not is_following):
         raise click.UsageError("--before lists older entries: omit --after, --reverse and --follow")
@@ -50,7 +54,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
             event["author"],
             event["kind"],
             event["stream"],
-            " ".join(filter(None, (_marks(event), event["text"] or event["did"]))),
+            " ".join(filter(None, (_marks(event), _words(event)))),
         )
         for event in answer["items"]
     ]
@@ -60,6 +64,12 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
     output.show_page(
         app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
     )
+
+
+def _words(event: dict[str, Any]) -> str:
+    """Return the text of an event; that of a declared kind is in the words of its schema."""
+    words: str = event["did"] if is_own(event["kind"]) else event["text"] or event["did"]
+    return words
 
 
 def _marks(event: dict[str, Any]) -> str:

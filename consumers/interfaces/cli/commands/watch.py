@@ -20,6 +20,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.cloud_events import binary, cloud_event
 from deedbook.consumers.sdk.command import run_command
+from deedbook.consumers.sdk.declared import unknown_kinds
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.http import request
 from deedbook.consumers.sdk.kinds import check_kinds
@@ -27,7 +28,7 @@ from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
 from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
 from deedbook.consumers.sdk.text import counted, json_text
-from deedbook.ledger.errors import Exit, Refused, Unavailable
+from deedbook.ledger.errors import Exit, Refused, Unavailable, did_you_mean
 from deedbook.ledger.home import trust
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def watch(
     check_kinds(kinds)
     configure_logging(verbose=False)
     client = app.client()
+    for kind, alike in unknown_kinds(app.query_with, kinds).items():
+        echo(f"nobody has declared {kind} yet{did_you_mean(alike)}", err=True)
     if command is not None and url is not None:
         raise Refused("USAGE", "choose one of --exec and --post")
     if command is not None or url is not None:

@@ -8,7 +8,9 @@ from deedbook.consumers.interfaces.dashboard.facets import read
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.proof import inclusion
 from deedbook.consumers.sdk.events import whole_event
-from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.format.forms import is_own
+from deedbook.projections.kinds.words import labelled
 
 rows_max: Final = 50
 neighbours_max: Final = 50
@@ -34,8 +36,20 @@ def event(context: PageContext) -> Page:
     entry = whole_event(context.client, index, context.view)
     walk = context.ask("catalog.why", id=row["id"], depth=1, limit=neighbours_max)
     signed = _signed(context, index, entry["stream"], entry["key"])
-    data = {"row": row, "signed": signed, "proof": inclusion(context, index), **walk, "event": entry}
+    fields = _fields(context, entry)
+    data = {"row": row, "signed": signed, "proof": inclusion(context, index), **walk, "event": entry, "fields": fields}
     return Page("event.html", f"#{index} {row['author']} {row['did']}", data)
+
+
+def _fields(context: PageContext, entry: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the labels and values of an event of a declared kind, by its schema; none for other events."""
+    if not is_own(entry["kind"]) or entry.get("erased"):
+        return []
+    try:
+        schema = context.ask("kinds.show", id=entry["kind"])["schema"]
+    except Refused:  # the rules refuse the event, and so no view knows its kind
+        return []
+    return list(labelled(entry["data"], schema))
 
 
 def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str, Any]:
