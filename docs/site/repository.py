@@ -96,7 +96,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return match[0]  # MkDocs says that it leads nowhere
         name = target.relative_to(ROOT).as_posix()
         if target.is_dir():
-            return match[1]
+            page_there = files.get_file_from_path(f"{name}/README.md")
+            return match[1] if page_there is None else match[0].replace(match[2], f"{match[2]}/README.md")
         if files.get_file_from_path(name) is None:
             files.append(_file(target, config))
         return match[0]
