@@ -109,15 +109,23 @@ def move(home: Home, servers: list[str]) -> Membership:
         except Refused:
             trust.check_client(home.path, after)  # an earlier call crashed between the two writes
         for server in servers:
-            settings = Settings(home=home.path.resolve(), server=server, agent=before.agent)
-            with RemoteClient(settings) as client:  # it verifies the history
-                root = trust.root_in(client.entry(0))
-            if root != before.root:
-                message = f"the root key of the ledger at {server} has the fingerprint {root}, not {before.root}"
-                raise Corrupted("VERIFICATION_FAILED", f"{message}: it is another ledger", root=root)
+            _prove(home, before, server)
         trust.move_client(home.path, after)
         write_membership(home.path, after)
     return after
+
+
+def _prove(home: Home, membership: Membership, server: str) -> None:
+    """Check that the ledger that a folder joined is at ``server``. Raises as ``move``."""
+    settings = Settings(home=home.path.resolve(), server=server, agent=membership.agent)
+    with RemoteClient(settings) as client:  # it verifies the history
+        root, answering = trust.root_in(client.entry(0)), client.server
+    if answering != server:  # an address that was learned
+        message = f"no node of this ledger lets {membership.agent} in at {server}, but one does at {answering}"
+        raise Unavailable("BUS_UNAVAILABLE", message, server=server)
+    if root != membership.root:
+        message = f"the root key of the ledger at {server} has the fingerprint {root}, not {membership.root}"
+        raise Corrupted("VERIFICATION_FAILED", f"{message}: it is another ledger", root=root)
 
 
 def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:

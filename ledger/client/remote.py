@@ -134,6 +134,11 @@ class RemoteClient(RemoteReads, Resource):
     def disagreement(self) -> Corrupted | None:
         return self._greeter.history.disagreement
 
+    @property
+    def server(self) -> str:
+        """The address of the node that answers now: a configured one, or one that was learned."""
+        return self._connection.server
+
     def close(self) -> None:
         """Trust the head that includes everything submitted or read here, and close the connection."""
         if self._has_submitted or self._greeter.history.has_followed:

@@ -389,3 +389,19 @@ def test_changed_client_file_is_not_trusted_by_a_move(moved: tuple[Place, Shell]
     file.write_bytes(file.read_bytes().replace(b"127.0.0.1", b"127.0.0.9"))
     with Serving(place.home, "--port", free_port()) as serving:
         shell.refuses("NOT_TRUSTED", "join", "--address", serving.place.server)
+
+
+def test_doctor_lists_the_address_that_a_node_announced_and_no_other_is_stored_for_it(
+    alone: Deed, elsewhere: Shell
+) -> None:
+    with Serving(alone.home, "--port", free_port()) as serving:
+        announced = serving.place.server or ""
+        code = alone.data("agent", "invite", "bob", "--address", announced.replace("127.0.0.1", "localhost"))["code"]
+        elsewhere("join", code)
+        checks = {row["name"]: row["found"] for row in elsewhere("doctor")["checks"]}
+        assert announced in checks["addresses"]
+        nowhere = f"nats://127.0.0.1:{free_port()}"
+        error = elsewhere.refuses("BUS_UNAVAILABLE", "join", "--address", nowhere)  # although the learned one answers
+        assert f"but one does at {announced}" in error["message"]
+        elsewhere("join", "--address", announced)
+        assert "addresses" not in {row["name"] for row in elsewhere("doctor")["checks"]}
