@@ -308,8 +308,8 @@ def check_value(value: Any, schema: dict[str, Any], path: str = "$.data") -> Non
         what = "characters" if wanted == "string" else "items"
         _need(least <= len(value) <= most, path, f"the {wanted} has {least} to {most} {what}, not {len(value)}")
     elif wanted in ("integer", "number"):
-        least, most = schema.get("minimum", value), schema.get("maximum", value)
-        _need(least <= value <= most, path, f"the {wanted} is from {least} to {most}")
+        _need(value >= schema.get("minimum", value), path, f"the {wanted} is at least {schema.get('minimum')}")
+        _need(value <= schema.get("maximum", value), path, f"the {wanted} is at most {schema.get('maximum')}")
     if wanted == "array":
         for position, item in enumerate(value):
             check_value(item, schema["items"], f"{path}[{position}]")

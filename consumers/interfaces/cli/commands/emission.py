@@ -136,7 +136,7 @@ def _sealed(app: App, data: dict[str, Any], schema: dict[str, Any] | None, subje
         raise Refused("USAGE", "--seal is for declared kinds: the verbs of sessions and handoffs have their own")
     texts = sealable_texts(data, schema)
     if not texts:
-        raise Refused("USAGE", 'no field of this event is sealable: its kind marks none of them "sealable": true')
+        raise Refused("USAGE", 'this event has no text in a field that its kind marks as "sealable": true')
     sealed = app.sealer(subject).texts(texts)
     changed: dict[str, Any] = with_sealed(data, schema, iter(sealed))
     return changed

@@ -50,7 +50,7 @@ def declare(app: App, name: str, *, schema: str, stream: str, roles: tuple[str, 
     check_schema(form)
     fields = {name: text or str(form.get(name, "")) for name, text in texts.items()}
     values = {"name": name, "stream": stream.removesuffix("/*"), "roles": sorted({*roles}), "schema": form}
-    data = converted(values | {name: text for name, text in fields.items() if text}, KindDeclared, "")
+    data = converted(values | {name: text for name, text in fields.items() if text}, KindDeclared, "$.data")
     # The same declaration again is a repeat; another one of this name is refused.
     draft = Draft(
         stream=f"kind/{name}", data=data, idem=f"declare:{blake3(encode_sorted(values | fields)).hexdigest()}"
