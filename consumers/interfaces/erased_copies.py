@@ -24,20 +24,28 @@ harness. Git's history has what was committed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from deedbook.consumers.handoffs.files.erasure import erase_handoff_files, handoff_folders
+from deedbook.consumers.handoffs.files.erasure import erase_handoff_files, handoff_folders, mark_handoff_file
 from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.interfaces.hooks.supervisor import LOG_NAME
 from deedbook.consumers.sdk.erasure import ErasedCopy, delete_caches, erase_from_database, erase_from_file, spellings
-from deedbook.consumers.sdk.redaction import ErasedEntries, repeated_min_chars, store_handled, unhandled_erasures
+from deedbook.consumers.sdk.redaction import (
+    ErasedEntries,
+    find_holders,
+    repeated_min_chars,
+    store_handled,
+    unhandled_erasures,
+)
 from deedbook.consumers.sessions.copies import erase_reports
 from deedbook.consumers.sessions.settings import StoredCopy, project_of
 from deedbook.ledger.bundle.restore import REPLACED
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.spool import FOLDER as SPOOL
 from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.location import GIT_FOLDER, HANDOFF_FILES, VIEWS_FILE
 from deedbook.ledger.system.files import files_that_hold
@@ -87,6 +95,26 @@ def erase_copies(
     copies += _erase_in_home(home, texts)
     copies += _left(home, [folder.path for folder in folders], texts)
     store_handled(client, home, erased.next_index)
+    return copies
+
+
+def mark_erased_subject(client: Client, settings: Settings, subject: str) -> list[ErasedCopy]:
+    """Let the handoff files, git notes and files of reports here say of sealed texts that their subject was erased.
+
+    They have only references. Other machines do it when they next write these files. Returns every place that changed.
+    """
+    holders = find_holders(client, [f"sealed:{subject}:"])[f"sealed:{subject}:"]
+    erased = ErasedEntries({index: read_event(index, client.entry(index)).stream for index in holders}, 0)
+    copies: list[ErasedCopy] = []
+    with suppress(
+        DeedbookError
+    ):  # reports of a folder that is not trusted, or has wrong settings, are left as they are
+        project = project_of(settings)
+        for name in _names(erased, "session"):
+            copies += map(_stored, erase_reports(client.view, project, name))
+    for folder in handoff_folders(settings.home, settings.home.parent / HANDOFF_FILES):
+        for name in _names(erased, "handoff"):
+            copies += mark_handoff_file(client, folder, name)
     return copies
 
 

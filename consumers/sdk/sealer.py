@@ -6,6 +6,7 @@ Sealed texts are opened only for display. Nothing here writes an opened text int
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -20,9 +21,8 @@ from msgspec.structs import replace
 from deedbook.ledger.client.client import Ask, every_row
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.blob import SEALABLE_FIELDS
-from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.subject import SubjectErased, SubjectName
+from deedbook.ledger.events.subject import SubjectName
 from deedbook.ledger.format.codec import convert
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
@@ -86,18 +86,17 @@ def check_subject(name: str) -> str:
         raise Refused("INVALID_FIELD", message, path="subject") from error
 
 
-def erasure_of(ask: Ask, client: Client, subject: str) -> Erasure | None:
+def erasure_of(ask: Ask, subject: str) -> Erasure | None:
     """Return when, by whom and why a subject was erased; None if it was not."""
-    return next(iter(erasures(ask, client, subject)), None)
+    return next(iter(erasures(ask, subject)), None)
 
 
-def erasures(ask: Ask, client: Client, subject: str | None = None) -> Iterator[Erasure]:
-    """Yield the erasures of all subjects, or of one, in the order of the log."""
+def erasures(ask: Ask, subject: str | None = None) -> Iterator[Erasure]:
+    """Yield the erasures of all subjects, or of one, in the order of the log. A long reason is shortened."""
     filters = {"kind": "subject.erased"} | ({} if subject is None else {"stream": f"subject/{subject}"})
     for row in every_row(ask, "catalog.find", "items", filters):
-        event = read_event(row["event_index"], client.entry(row["event_index"]))
-        if row["skipped"] is None and isinstance(event.data, SubjectErased):
-            yield Erasure(event.name, event.accepted_ms, event.author, event.data.reason)
+        if row["skipped"] is None:
+            yield Erasure(row["stream"].partition("/")[2], row["accepted_ms"], row["author"], row["text"])
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -109,12 +108,30 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return [map_texts(part, change) for part in value] if isinstance(value, list) else value
 
 
-def named(answer: dict[str, Any], ask: Ask, client: Client) -> dict[str, Any]:
+def named(answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
     """Return an answer in which each sealed reference says for whom it is sealed, or that the subject was erased."""
+    return _renamed(answer, ask, lambda reference, erasure: name_of(reference.subject, erasure))
+
+
+def with_erasures(answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
+    """Return an answer for programs: a reference stays, unless its subject was erased, so that nobody can open it."""
+    return _renamed(answer, ask, lambda reference, erasure: f"[{erasure}]" if erasure else str(reference))
+
+
+def _renamed(
+    answer: dict[str, Any], ask: Ask, name: Callable[[SealedReference, Erasure | None], str]
+) -> dict[str, Any]:
     if SEALED not in msgspec.json.encode(answer):
         return answer
-    name = cache(lambda subject: name_of(subject, erasure_of(ask, client, subject)))
-    changed: dict[str, Any] = map_texts(answer, lambda text: with_references(text, lambda each: name(each.subject)))
+    erasure = cache(lambda subject: erasure_of(ask, subject))
+
+    def shown(text: str) -> str:
+        # A report has its whole as JSON in a text: there, a name may not end the text that it stands in.
+        is_json = text.startswith(("{", "["))
+        names = (lambda each: json.dumps(name(each, erasure(each.subject)))[1:-1]) if is_json else None
+        return with_references(text, names or (lambda each: name(each, erasure(each.subject))))
+
+    changed: dict[str, Any] = map_texts(answer, shown)
     return changed
 
 
@@ -136,7 +153,7 @@ class Sealer:
         self._folder = folder
         self._keys = keys
         self._subject = check_subject(subject)
-        if erasure_of(ask, author.client, subject) is not None:
+        if erasure_of(ask, subject) is not None:
             raise sealed_too_late(subject)
 
     @property
@@ -232,7 +249,7 @@ class Opener:
     def erasure(self, subject: str) -> Erasure | None:
         """Return when, by whom and why a subject was erased; None if it was not."""
         if subject not in self._erased:
-            self._erased[subject] = erasure_of(self._ask, self._client, subject)
+            self._erased[subject] = erasure_of(self._ask, subject)
         return self._erased[subject]
 
     def _check_not_erased(self, subject: str) -> None:

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, get_args
 import msgspec
 
 from deedbook.consumers.sdk.files import read_file, write_file
+from deedbook.consumers.sdk.sealer import with_erasures
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, ReportVersion, encoded, report_in
 from deedbook.consumers.sessions.settings import Project, Status, Store, StoredCopy, name_of, project_of
 from deedbook.ledger.client.client import Ask
@@ -76,7 +77,7 @@ def with_copies(ask: Ask, settings: Settings, report: dict[str, Any]) -> dict[st
 
 def _with_versions(ask: Ask, session_id: str) -> tuple[dict[str, Any], set[str]]:
     """Return a session's latest report, and the ids of all its versions."""
-    answer = ask("reports.show", {"id": session_id})
+    answer = with_erasures(ask("reports.show", {"id": session_id}), ask)
     return answer["report"], {version["report_id"] for version in answer["versions"]}
 
 

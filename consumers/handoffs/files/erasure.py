@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.files.folder import CONFLICT
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now, template_of
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now, marked, template_of
+from deedbook.consumers.handoffs.files.signed import is_signed_folder
 from deedbook.consumers.handoffs.files.sync import FileState, SyncStore
-from deedbook.consumers.handoffs.files.syntax.refuted_mark import without_marks
+from deedbook.consumers.handoffs.files.syntax.marks import without_marks
 from deedbook.consumers.handoffs.files.syntax.remark import split_remark
 from deedbook.consumers.sdk.erasure import ErasedCopy, erase_from_file, erase_lines
 from deedbook.consumers.sdk.files import read_file, write_file
@@ -85,6 +87,20 @@ def erase_handoff_files(
     return ErasedFiles([copy for copy in copies if copy is not None], lines)
 
 
+def mark_handoff_file(client: Client, folder: HandoffFolder, id_: str) -> Iterator[ErasedCopy]:
+    """Mark in a handoff's file which sealed texts were erased; a file says only what is signed beside a signed file."""
+    path, query = folder.path / file_name(id_), partial(ask, client)
+    content = read_file(path)
+    if content is None or is_signed_folder(folder.path):
+        return
+    try:
+        new = marked(query, query("handoffs.show", {"id": id_}), without_marks(content))
+        if new != content and write_file(path, new, expected=content):
+            yield ErasedCopy(str(path), "rewritten")
+    except DeedbookError as error:
+        yield ErasedCopy(str(path), "left", error.message)
+
+
 def _names(id_: str) -> tuple[str, str]:
     return file_name(id_), f"{id_}{CONFLICT}"
 
@@ -100,7 +116,7 @@ def _erase_file(
     content = read_file(path)
     if content is not None and content != now:
         if now is not None and split_remark(without_marks(content))[0] in {state.base for state in states}:
-            yield _put(path, lambda: now)
+            yield _put(path, lambda: now)  # a watcher marks it anew
         elif states or texts:
             yield erase_lines(path, erased)
             yield erase_from_file(path, texts)

@@ -25,15 +25,15 @@ from deedbook.consumers.handoffs.files.mapping import (
     file_name,
     file_now,
     last_rendered,
-    refuted_reasonings,
+    marked,
     template_of,
 )
 from deedbook.consumers.handoffs.files.plan import APPROVES, EditedHandoff, HeldEdit, Plan, plan_edits, review_in
 from deedbook.consumers.handoffs.files.signed import signed_name, write_signed
 from deedbook.consumers.handoffs.files.syntax import active_table, comparison
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.marks import without_marks
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.refuted_mark import with_marks, without_marks
 from deedbook.consumers.handoffs.files.syntax.remark import split_remark, with_remark, with_status_of
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
 from deedbook.consumers.sdk.text import json_text
@@ -312,8 +312,8 @@ class Folder:
         return self._marked(handoff, remarked)
 
     def _marked(self, handoff: dict[str, Any], content: bytes) -> bytes:
-        """Return a file with marks of refuted reasonings; beside a signed file, a file says only what is signed."""
-        return content if self._context.is_signed else with_marks(content, refuted_reasonings(self._answer, handoff))
+        """Return a file with its marks; beside a signed file, a file says only what is signed."""
+        return content if self._context.is_signed else marked(self._answer, handoff, content)
 
     def _agree(self, handoff: dict[str, Any], now: bytes) -> None:
         agreed = sync.FileState(now, handoff["updated_index"])

@@ -20,11 +20,12 @@ from deedbook.consumers.handoffs.files.syntax.active_table import TableRow
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile, StatusText
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, text_of
+from deedbook.consumers.handoffs.files.syntax.marks import subjects_in, with_marks, without_marks
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.refuted_mark import without_marks
 from deedbook.consumers.handoffs.files.syntax.sections import cited_names, is_handoff_id
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from deedbook.consumers.handoffs.stored_content import content_from
+from deedbook.consumers.sdk.sealer import SEALED, erasure_of
 from deedbook.consumers.sdk.text import replace_line_breaks, shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, or_none
@@ -207,6 +208,13 @@ def refuted_reasonings(ask: Ask, handoff: Mapping[str, Any]) -> dict[str, str]:
             by = f"{row['by']} refuted (entry {row['event_index']})"
             refuted[ref] = f"{short_ref(ref)} rests on an assumption (step {row['step']}) that {by}"
     return refuted
+
+
+def marked(ask: Ask, handoff: Mapping[str, Any], content: bytes) -> bytes:
+    """Return a file with the marks of refuted reasonings and erased subjects. Raises as ``parse``."""
+    subjects = subjects_in(content.decode("utf-8", "replace")) if SEALED in content else ()
+    erased = {name: str(erasure) for name in subjects if (erasure := erasure_of(ask, name)) is not None}
+    return with_marks(content, refuted_reasonings(ask, handoff), erased)
 
 
 def fitting(wanted: HandoffContent, template: HandoffFile) -> HandoffFile:

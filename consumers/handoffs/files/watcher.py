@@ -38,7 +38,8 @@ _notify_timeout_ms: Final = 200
 _RESCAN: Final = "\0rescan"
 _REDACTION: Final = "\0redaction"
 
-_SETTLED: Final = "reasoning.assumption_settled"
+_MARKING: Final = frozenset({"reasoning.assumption_settled", "subject.erased"})
+"""Kinds after which files say of a reasoning that it was refuted, or of a sealed text that it was erased."""
 _REDACTED: Final = "entry.redacted"
 
 
@@ -183,7 +184,7 @@ class Watcher:
             self._tell(Notice("waiting", id_, text))
 
     def _follow_log(self, stop: threading.Event) -> None:
-        kinds = sorted({*HANDLED, _SETTLED, _REDACTED})
+        kinds = sorted({*HANDLED, *_MARKING, _REDACTED})
         for item in follow(self._client, self._position, kinds=kinds, stop=stop, wait_s=follow_wait_s):
             self._waiting.pop("log", None)
             if isinstance(item, int):
@@ -192,7 +193,7 @@ class Watcher:
                 self._queue.put((item.name, item.index))
             elif item.kind == _REDACTED:
                 self._queue.put((_REDACTION, None))
-            elif item.kind == _SETTLED:  # files say of a reasoning that its assumption was refuted
+            elif item.kind in _MARKING:
                 for id_ in self._store.ids():
                     self._queue.put((id_, item.index))
             self._position = item if isinstance(item, int) else item.index + 1

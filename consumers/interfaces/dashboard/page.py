@@ -110,7 +110,7 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
         Sealed texts are named and not opened: a page stays in the caches and the history of its browser.
         """
         answer = self.ledger.ask(query, as_of=self.instant, **arguments)
-        return named(answer, self.ledger.query_with, self.client)
+        return named(answer, self.ledger.query_with)
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the same answer as ``ask``, with the signature ``ledger.client.client.Ask``."""

@@ -38,6 +38,7 @@ from deedbook.consumers.interfaces.mcp.stdio import Answering
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.compressor.transfer import receive_brief
 from deedbook.consumers.sdk.quotation import is_plain
+from deedbook.consumers.sdk.sealer import named
 from deedbook.consumers.sessions.resume import whole
 from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
 from deedbook.projections.briefs.prompt import TransferLevel
@@ -223,7 +224,8 @@ def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
     def brief(ref: str) -> str:
         with _answered(ledger):
             received = receive_brief(ledger.query_with, ref, TransferLevel.STANDARD)
-            return ledger.quote(received.author, received.at_ms, received.prompt.prompt)
+            prompt = named({"prompt": received.prompt.prompt}, ledger.query_with)["prompt"]
+            return ledger.quote(received.author, received.at_ms, prompt)
 
     @server.resource(
         "deedbook://report/{session_id}",
@@ -240,7 +242,8 @@ def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
 def report_of(ledger: ToolLedger, session_id: str) -> str:
     """Return the Markdown of a session's latest report with full texts, marked as untrusted text of the author."""
     fields = ledger.ask("reports.show", id=session_id)["report"]
-    return ledger.quote(fields["author"], fields["timestamp"], whole(fields, ledger.client.get_blob)["markdown"])
+    report = named(whole(fields, ledger.client.get_blob), ledger.query_with)
+    return ledger.quote(fields["author"], fields["timestamp"], report["markdown"])
 
 
 def latest(ledger: ToolLedger) -> list[types.Resource]:

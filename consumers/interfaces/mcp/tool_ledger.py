@@ -109,4 +109,4 @@ class Tools:
 
     def _answered(self, answer: dict[str, Any], type_: type[Answer]) -> CallToolResult:
         """Return the result of a call. Sealed texts are named and not opened: a model would have read them."""
-        return answered(named(answer, self._ledger.query_with, self._ledger.client), type_, self._ledger.origin)
+        return answered(named(answer, self._ledger.query_with), type_, self._ledger.origin)

@@ -52,6 +52,7 @@ from deedbook.consumers.sdk.events import EventMarks, describe, whole_event
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.ledger import index_of
 from deedbook.consumers.sdk.receipts import take
+from deedbook.consumers.sdk.sealer import with_erasures
 from deedbook.consumers.sdk.text import document, json_text
 from deedbook.ledger import limits
 from deedbook.ledger.bundle.layout import join_tile, tile_name
@@ -240,7 +241,8 @@ class Api:
 
     def _answer(self, question: Question, size: int) -> dict[str, Any]:
         self.rebuild.demand(size, group_of(question.query))
-        return ask(self._client, question.query, question.arguments, question.as_of)
+        answer = ask(self._client, question.query, question.arguments, question.as_of)
+        return with_erasures(answer, self._client.view)
 
     def _ask(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._answer(Question(query, arguments), self.size)

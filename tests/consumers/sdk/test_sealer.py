@@ -116,18 +116,18 @@ def test_a_blob_that_is_not_sealed_or_not_of_texts_opens_nothing(setting: Settin
 def test_answers_name_the_subject_and_then_its_erasure(setting: Setting) -> None:
     (text,) = setting.sealer().texts(["carol's"])
     answer = {"text": text, "rows": [{"line": f"- {text}!"}], "number": 1, "none": None}
-    assert named(answer, setting.ask, setting.ledger.reads) == {
+    assert named(answer, setting.ask) == {
         "text": "[sealed for carol]",
         "rows": [{"line": "- [sealed for carol]!"}],
         "number": 1,
         "none": None,
     }
     setting.ledger.emit("root", "subject/carol", SubjectErased(reason="She asked for it"))
-    shown = named(answer, setting.ask, setting.ledger.reads)["text"]
+    shown = named(answer, setting.ask)["text"]
     assert shown.startswith("[erased on ")
     assert shown.endswith(" by root: She asked for it]")
     with pytest.raises(Refused, match="SUBJECT_ERASED"):
         opened(setting, text)
     with pytest.raises(Refused, match="SUBJECT_ERASED"):
         setting.sealer()
-    assert named({"text": "sealed: nothing"}, setting.ask, setting.ledger.reads) == {"text": "sealed: nothing"}
+    assert named({"text": "sealed: nothing"}, setting.ask) == {"text": "sealed: nothing"}

@@ -13,8 +13,8 @@ from typing import Final
 
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.lines import apply_edits, join_lines, text_of
+from deedbook.consumers.handoffs.files.syntax.marks import without_marks
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.refuted_mark import without_marks
 from deedbook.consumers.handoffs.files.syntax.writer import replace_at
 
 _MARK: Final = "← not signed: "

@@ -12,12 +12,11 @@ from typing import Any
 import click
 
 from deedbook.consumers.handoffs.files.folder import Folder
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now, refuted_reasonings, template_of
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now, marked, template_of
 from deedbook.consumers.handoffs.files.signed import ROOT_FILE, is_signed_folder, pin_root
 from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.refuted_mark import with_marks
 from deedbook.consumers.handoffs.files.watcher import Watcher
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.logs import configure_logging
@@ -49,7 +48,7 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
         content = file_now(handoff, template_of(handoff, app.client().get_blob))
         name = file_name(handoff["id"])
         if out is None or not is_signed_folder(out.parent):  # there, a file says only what is signed
-            content = with_marks(content, refuted_reasonings(app.query_with, handoff))
+            content = marked(app.query_with, handoff, content)
     if out is not None:
         if out.exists() and out.name != name and read_file(out) != content:
             raise Refused("FILE_EXISTS", f"{out} exists and is not {name}: name another file", path=str(out))

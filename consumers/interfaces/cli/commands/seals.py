@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.named_file import check_free, force_option, write_named
 from deedbook.consumers.interfaces.cli.output import print_table, warn
+from deedbook.consumers.interfaces.erased_copies import copy_lines, mark_erased_subject
 from deedbook.consumers.sdk.sealer import Erasure, check_subject, erasure_of, erasures
 from deedbook.ledger import limits
 from deedbook.ledger.bundle import Bundle
@@ -51,7 +52,7 @@ def create(app: App, subject: str) -> None:
     names. No backup of the ledger has it: if it is lost, all that is sealed for SUBJECT is lost.
     """
     name = check_subject(subject)
-    if erasure_of(app.query_with, app.client(), name) is not None:
+    if erasure_of(app.query_with, name) is not None:
         raise sealed_too_late(name)
     key = app.subject_keys().create(name)
     text = f"{name} has the key {key.key_id}: add `--seal {name}` to finding, handoff create, blob put"
@@ -61,7 +62,7 @@ def create(app: App, subject: str) -> None:
 @seal.command("list")
 def list_(app: App) -> None:
     """List the subjects that have a key here, and all that were erased."""
-    gone = {erasure.subject: erasure for erasure in erasures(app.query_with, app.client())}
+    gone = {erasure.subject: erasure for erasure in erasures(app.query_with)}
     here = {key.subject: key.key_id for key in app.subject_keys().subjects()}
     names = sorted({*gone, *here})
     rows = [{"subject": name, "key_id": here.get(name), "erased": gone.get(name)} for name in names]
@@ -142,7 +143,7 @@ def erase(app: App, subject: str, *, reason: str | None, yes: bool, without_key:
     name = check_subject(subject)
     keys = app.subject_keys()
     present = [key.subject for key in keys.subjects()]
-    erasure = erasure_of(app.query_with, app.client(), name)
+    erasure = erasure_of(app.query_with, name)
     index = None
     if erasure is None:
         if name not in present and not without_key:
@@ -157,9 +158,10 @@ def erase(app: App, subject: str, *, reason: str | None, yes: bool, without_key:
     is_destroyed = keys.destroy(name)
     what = "its key here is destroyed" if is_destroyed else "no key of it is here"
     at = "" if index is None else f" (entry {index})"
-    app.show(
-        "erasure", asdict(erasure) | {"index": index, "key_destroyed": is_destroyed}, f"{name} {erasure}{at}; {what}"
-    )
+    copies = mark_erased_subject(app.client(), app.settings(), name)
+    answer = asdict(erasure) | {"index": index, "key_destroyed": is_destroyed}
+    answer |= {"copies": [copy._asdict() for copy in copies]}
+    app.show("erasure", answer, [f"{name} {erasure}{at}; {what}", *copy_lines(copies)])
 
 
 def _confirm(app: App, subject: str, *, is_agreed: bool) -> None:

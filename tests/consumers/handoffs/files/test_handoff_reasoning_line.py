@@ -11,8 +11,8 @@ from syncing import NEW
 from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files.mapping import content_of_file
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
+from deedbook.consumers.handoffs.files.syntax.marks import with_marks, without_marks
 from deedbook.consumers.handoffs.files.syntax.parser import parse
-from deedbook.consumers.handoffs.files.syntax.refuted_mark import with_marks, without_marks
 from deedbook.consumers.handoffs.files.syntax.writer import Progress, render
 from deedbook.ledger.events import reasoning
 from deedbook.ledger.events.handoff import reasoning_refs_max
@@ -119,7 +119,7 @@ def test_who_hands_a_file_over_signs_its_reasoning_and_who_edits_it_amends(folde
 )
 def test_a_mark_is_no_part_of_the_line(line: str, marked: str, ending: str) -> None:
     content = with_line(line).replace(b"\n", ending.encode())
-    written = with_marks(content, {ONE: "one", OTHER: "other"})
+    written = with_marks(content, {ONE: "one", OTHER: "other"}, {})
     assert written == with_line(marked).replace(b"\n", ending.encode())
     assert without_marks(written) == content
     assert parse(written).reasoning_refs == parse(content).reasoning_refs

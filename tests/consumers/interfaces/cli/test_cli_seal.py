@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -15,13 +16,13 @@ from calling import Deed, Place, with_passphrase
 from erasing import files_with
 from note_repository import one_of_each, repository
 from soft_token import LABEL, make_soft_token
+from test_cli_notes import git, make_repository
 
 from deedbook.consumers.interfaces.cli.commands import seals
 from deedbook.ledger.seal.sealed_blob import message_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 CLEAR = ("Carol moved to Bergen", "Ring Carol at 0171 234", "Carol agreed in writing", "Carol is quite deaf")
 
@@ -219,6 +220,39 @@ def test_an_old_backup_does_not_bring_back_what_was_erased(own: Deed, tmp_path: 
     bundle = Deed(own._capsys, None)
     said = bundle.run("session", "show", "s", "--unseal", "--bundle", tmp_path / "old.tar")
     assert "SUBJECT_KEY_MISSING: " in said.err
+
+
+def test_files_notes_and_answers_say_that_sealed_texts_were_erased(own: Deed) -> None:
+    project = make_repository(own.home.parent)
+    for name in ("docs/handoffs", "docs/sessions/handoffs"):
+        (project / name).mkdir(parents=True)
+    file, watch = project / "docs/handoffs/h.md", ("handoff", "watch", project / "docs/handoffs", "--as", "a", "--once")
+    seal_everything(own)
+    own("session", "end", "s", "--as", "a", "--summary", "Called")
+    own.run(*watch)
+    before = file.read_text()
+    assert "sealed:carol:" in before
+    own("erase", "carol", "--reason", "She asked for it", "--yes", "--as", "rita")
+    said = re.compile(r"erased on \d{4}-\d\d-\d\d by rita: She asked for it")
+    lines = [line for line in file.read_text().splitlines() if "sealed:carol:" in line]
+    assert len(lines) == 4
+    assert all(said.search(line) for line in lines)
+    notes = git(project, "for-each-ref", "--format=%(refname)", "refs/notes").split()
+    reports = [*(project / "docs/sessions/handoffs").rglob("s.*")]
+    assert (len(notes), len(reports)) == (2, 2)
+    for text in (
+        *(git(project, "notes", "--ref", ref, "show", "HEAD") for ref in notes),
+        *map(Path.read_text, reports),
+    ):
+        assert said.search(text)
+        assert "sealed:carol:" not in text
+    size, marked = own.size(), file.read_text()
+    own(*watch)  # the marks are no edits
+    own("notes", "sync")
+    assert (own.size(), file.read_text()) == (size, marked)
+    assert own("handoff", "render", "h", "--as", "b") == marked
+    for verb in (("session", "show", "s"), ("handoff", "show", "h"), ("report", "show", "s"), ("log",)):
+        assert said.search(own(*verb, "--as", "b")), verb
 
 
 def test_an_erasure_that_was_interrupted_is_finished_by_the_next(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -13,6 +14,8 @@ from view_ledger import ARGUMENTS
 from deedbook.consumers.interfaces.web.questions import address, path_of
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import CODES
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.events.subject import SubjectErased
 from deedbook.projections.views.registry import QUERIES, kind_of
 
 if TYPE_CHECKING:
@@ -311,3 +314,18 @@ def test_a_list_of_numbers_is_a_name_that_is_repeated(reading: Reading, python: 
     assert [item["event_index"] for item in answer["items"]] == indexes
     assert reading.get(path_to("sessions.statements", entries=[0])).json()["data"]["items"] == []
     assert reading.get("/v1/sessions/statements?entries=first").status_code == 400
+
+
+def test_sealed_texts_of_an_erased_subject_are_named_and_others_stay_references(own: Own) -> None:
+    references = [f"sealed:{name}:blake3:{'0' * 64}/0" for name in ("carol", "dave")]
+    own.ledger.emit("alice", "session/s", SessionStarted(task=" and ".join(references)))
+    path = "/v1/sessions/show?id=s"
+    first = own.reading.get(path)
+    assert first.json()["data"]["task"] == " and ".join(references)
+    own.ledger.emit("root", "subject/carol", SubjectErased(reason="She asked"))
+    second = own.reading.get(path, **{"if-none-match": first.headers["etag"]})
+    assert re.fullmatch(
+        rf"\[erased on \d{{4}}-\d\d-\d\d by root: She asked\] and {references[1]}", second.json()["data"]["task"]
+    )
+    rows = own.reading.get("/v1/sessions/list", accept="application/x-ndjson").text
+    assert references[0] not in rows
