@@ -7,6 +7,7 @@ import doctest
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -64,6 +65,38 @@ def blocks(language: str, *pages: str) -> list[str]:
 def test_commands_on_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
     with ReaderShell(tmp_path) as shell:
         assert shell.read(page, is_writing=os.environ.get("DEEDBOOK_TRANSCRIPTS") == "write") > 0
+
+
+NOT_RUN = {
+    "pip": "it asks a package index",
+    "npm": "it asks a package index",
+    "make": "make test would run itself",
+    "export": "it changes the shell of the reader",
+    "python3": "verify.py runs in the test of bundles, and in a block of the same page",
+    "node": "tests/interop runs the agent in TypeScript",
+    "./http.sh": "tests/interop runs the agent in bash",
+    "backlog": "a tool of others",
+    "baton": "a tool of others",
+    "sed": "it changes a file of such a tool",
+    "echo": "its output goes to such a tool",
+    "deed": "it needs a terminal, a browser or a second machine: its options are checked",
+}
+"""The first words of the commands in blocks ``sh``, each with the reason why no test runs it from the page."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.is_relative_to(ROOT / "docs") or page.parent == ROOT])
+def test_commands_that_no_test_runs_have_a_reason_and_their_options(page: Path) -> None:
+    for block in blocks("sh", str(page.relative_to(ROOT))):
+        for line in block.strip().splitlines():
+            words = [word for word in shlex.split(line, comments=True) if not re.match(r"[A-Z_]+=", word)]
+            assert words[0] in NOT_RUN, (page, line)
+            if words[0] == "deed":
+                command, context = deed, click.Context(deed)
+                for word in words[1:]:
+                    if isinstance(command, click.Group) and (inner := command.get_command(context, word)):
+                        command = inner
+                names = {name for option in command.get_params(context) for name in option.opts}
+                assert {word for word in words if word.startswith("--")} <= names | {"--as", "--home"}, (page, line)
 
 
 @pytest.mark.parametrize(("page", "output"), [("ledger/README.md", "2 1\n"), ("projections/README.md", "2 0\n")])
