@@ -233,7 +233,7 @@ REMEDIES: dict[str, str] = {
     "STORE_FULL": "Free disk space, or raise `map_size_bytes`; the runbook has the steps.",
     "STORE_STOPPED": "Start the process again: it recovers by itself.",
     "STORE_IN_USE": "Wait until the other process ends, or stop it.",
-    "BUS_UNAVAILABLE": "Start `deed serve`, or correct the address. Reports can wait in a spool: `--spool`.",
+    "BUS_UNAVAILABLE": "Start `deed serve`, or give its address: `deed join --address URL`. `--spool` stores reports.",
     "SPOOLED": "Do not send it again: the next operation that reaches the ledger sends it first.",
     "SPOOL_FULL": "Publish again when a node answers and the spool has been sent.",
     "SPOOL_UNAVAILABLE": "Repair the spool's folder, then publish again.",

@@ -34,7 +34,7 @@ _ENCRYPTED: Final = ("tls://", "wss://")
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
-    """The content of the file: addresses, the last one first; when a node told one; the one whose use was reported."""
+    """The content of the file: addresses, the last one first; when a node answered; the one whose use was reported."""
 
     addresses: list[str] = []
     asked_ms: int = 0
@@ -42,7 +42,7 @@ class AddressRecord(msgspec.Struct, frozen=True):
 
 
 class _Ping(msgspec.Struct):
-    metadata: dict[str, Any]
+    metadata: dict[str, str]
 
 
 _decoder = json_decoder(AddressRecord)
@@ -76,12 +76,11 @@ class KnownAddresses:
     def learn(self, answer: bytes) -> None:
         """Store the address in the answer of a node, if a node of this ledger signed it; else do nothing."""
         with suppress(*UNREADABLE, DeedbookError):
-            note = convert(read_json(answer, dict[str, Any]), _Ping).metadata.get("address")
-            if isinstance(note, str):
-                url = open_address(note, *self._verifiers())
-                added = [url] if self._may_be_used(url) else []
-                others = [other for other in self._record.addresses if other != url]
-                self._store([*added, *others], asked_ms=time.time_ns() // 1_000_000)
+            note = convert(read_json(answer, dict[str, Any]), _Ping).metadata.get("address", "")
+            url = open_address(note, *self._verifiers()) if note else ""
+            added = [url] if self._may_be_used(url) else []
+            others = [other for other in self._record.addresses if other != url]
+            self._store([*added, *others], asked_ms=time.time_ns() // 1_000_000)
 
     def used(self, url: str) -> None:
         """Say once that a learned address is used, as none that is configured lets this agent in."""

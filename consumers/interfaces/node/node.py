@@ -189,7 +189,8 @@ class Node(AsyncResource):
         self._watcher = LogWatcher(self.client.log)
         self._start_threads({"erased bodies": partial(erase_bodies, self.client, reader)}, self._parts)
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
-        address = partial(self.client.sign_address, self.url)
+        # A single node is reached through a tunnel or a proxy, so only its operator knows its address.
+        address = (lambda: "") if cluster is None else partial(self.client.sign_address, self.url)
         discovery = Discovery(ledger, lambda: self._service.role, self.metrics, address)
         self._start_tasks(
             {  # The first two update the service.

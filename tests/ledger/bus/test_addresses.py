@@ -127,6 +127,11 @@ def test_address_that_no_node_of_this_ledger_signed_is_ignored(data: bytes) -> N
     assert known().is_due
 
 
+def test_node_without_an_address_is_not_asked_again_at_once() -> None:
+    assert learned(json.dumps({"metadata": {"ledger": LEDGER}}).encode()) == []
+    assert not known().is_due
+
+
 def test_note_of_another_type_is_no_address() -> None:
     with pytest.raises(Refused):
         open_address(sign_note("something else\nnats://a.example\n", OURS), OURS.verifier)

@@ -22,6 +22,7 @@ from calling import Deed, Place, Serving, call, wait_until
 from deedbook.consumers.sdk import join as joining
 from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.bus.subjects import read_subject, submit_subject
+from deedbook.ledger.client.addresses import KnownAddresses
 from deedbook.ledger.client.invitation import Invitation
 from deedbook.ledger.errors import CODES, DeedbookError, Refused
 
@@ -391,17 +392,19 @@ def test_changed_client_file_is_not_trusted_by_a_move(moved: tuple[Place, Shell]
         shell.refuses("NOT_TRUSTED", "join", "--address", serving.place.server)
 
 
-def test_doctor_lists_the_address_that_a_node_announced_and_no_other_is_stored_for_it(
-    alone: Deed, elsewhere: Shell
+def test_doctor_lists_learned_addresses_and_no_other_is_stored_because_one_of_them_answers(
+    alone: Deed, elsewhere: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Serving(alone.home, "--port", free_port()) as serving:
-        announced = serving.place.server or ""
-        code = alone.data("agent", "invite", "bob", "--address", announced.replace("127.0.0.1", "localhost"))["code"]
-        elsewhere("join", code)
+        learned = serving.place.server or ""
+        code = alone.data("agent", "invite", "bob", "--address", learned.replace("127.0.0.1", "localhost"))["code"]
+        ledger = elsewhere("join", code)["ledger"]
+        monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere.folder / "state"))
+        KnownAddresses(ledger, "").file.write_text(json.dumps({"addresses": [learned]}))
         checks = {row["name"]: row["found"] for row in elsewhere("doctor")["checks"]}
-        assert announced in checks["addresses"]
+        assert learned in checks["addresses"]
         nowhere = f"nats://127.0.0.1:{free_port()}"
-        error = elsewhere.refuses("BUS_UNAVAILABLE", "join", "--address", nowhere)  # although the learned one answers
-        assert f"but one does at {announced}" in error["message"]
-        elsewhere("join", "--address", announced)
+        error = elsewhere.refuses("BUS_UNAVAILABLE", "join", "--address", nowhere)
+        assert f"but one does at {learned}" in error["message"]
+        elsewhere("join", "--address", learned)
         assert "addresses" not in {row["name"] for row in elsewhere("doctor")["checks"]}

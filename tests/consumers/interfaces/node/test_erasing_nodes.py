@@ -13,6 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from building import key_named
 from erasing import SECRET, files_with, is_erased, redact, signed_redaction
 from faults import times
@@ -31,15 +32,18 @@ from serving import (
 
 from deedbook.consumers.interfaces.node.node import Node
 from deedbook.consumers.interfaces.node.recovery import Recovery
+from deedbook.consumers.interfaces.node.workers import erase_bodies
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscriptions import Subscriptions
-from deedbook.ledger.client.author import Draft
+from deedbook.ledger.admission import rewriter
+from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.remnant import ERASED
-from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,3 +169,33 @@ def test_node_goes_on_while_the_command_line_redacts_beside_it_and_a_lost_log_co
         assert snapshot.frontier(head.size).root().hex() == head.root
         assert is_erased(snapshot.entry(index))
     assert files_with(settings.home) == []
+
+
+def test_node_that_stops_does_not_wait_for_the_end_of_the_rewriting(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewriter, "range_events_max", 1)
+    stop = threading.Event()
+    with LocalClient(settings) as client, Reader(client, settings) as reader:
+        author = Author(client, "alice", lambda _: key_named("alice"))
+        (_, finding) = author.emit(
+            Draft(stream="session/s", data=SessionStarted()),
+            Draft(stream="session/s", data=FindingLogged(finding=SECRET)),
+        )
+        redact(client, finding.index, key_named(ROOT))
+        pages: list[int] = []
+        take = rewriter._Copy._take
+
+        def stop_at_first(copy: rewriter._Copy, page: list[bytes]) -> None:
+            take(copy, page)
+            pages.append(len(page))
+            stop.set()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(rewriter._Copy, "_take", stop_at_first)
+            erase_bodies(client, reader, stop)
+        assert pages == [1]
+        assert files_with(settings.home / "log")
+        assert not (settings.home / "log.rewritten").exists()
+        client.finish_erasures()
+        assert files_with(settings.home / "log") == []
