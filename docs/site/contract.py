@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +18,7 @@ from deedbook.consumers.interfaces.mcp.record import RecordTool
 from deedbook.consumers.interfaces.mcp.reports import ReportTools
 from deedbook.consumers.interfaces.mcp.server import TEXTS, make_tool
 from deedbook.ledger.errors import CODES, Exit, remedy_of
+from deedbook.ledger.home import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +125,15 @@ def settings_reference() -> Iterator[str]:
     yield "Generated from the types that read `config.toml`; `deed doctor --settings` prints the same. The file is in"
     yield "the ledger's folder, `.deedbook/config.toml`. After a change, run `deed trust`."
     yield from ("", "```toml", *settings_page(), "```")
+
+
+def files_page() -> Iterator[str]:
+    """Yield the lines of the page about the files of a ledger's folder."""
+    _, _, files = inspect.cleandoc(home.__doc__ or "").partition("\n\n")
+    yield from ("# Files", "")
+    yield "Generated from the module that reads and writes the folder. [Uninstall](../how-to/uninstall.md) lists the"
+    yield "files outside of it, and [Back up](../how-to/backup.md) says what a backup contains."
+    yield from ("", "```text", *files.strip("\n").split("\n"), "```")
 
 
 def mcp_page() -> Iterator[str]:

@@ -16,6 +16,7 @@ from command_line import pages as command_line_pages
 from contract import (
     errors_page,
     events_page,
+    files_page,
     http_page,
     http_types_page,
     limits_page,
@@ -59,6 +60,7 @@ REFERENCE: Final = {
     "errors": errors_page,
     "limits": limits_page,
     "settings": settings_reference,
+    "files": files_page,
 }
 """The generated pages, in docs/reference/."""
 
