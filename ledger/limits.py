@@ -130,13 +130,17 @@ subscription_pending_max: Final = 256 * 1024
 subscription_pending_max_bytes: Final = 64 * 1024**2
 
 # Several nodes.
-lease_renew_s: Final = 1.0
 heartbeat_s: Final = 0.5
 heartbeats_missed_s: Final = 2.5
-# A lease that is not renewed ends after this time. The streams of three servers elect leaders in 5 to 8 s (measured).
-lease_s: Final = 15.0
-# A node answers no reads while it lacks entries that its leader had this long ago.
+# A node that the stream has not answered for this long takes no requests. The servers elect a stream's leader in 5 to
+# 8 s (measured).
+stream_silent_max_s: Final = 15.0
+# A node takes no requests while it lacks entries that another node had this long ago.
 follower_lag_max_s: Final = 2.0
+# A node decides a submission so often while other nodes are faster. It waits for a random part of this time, times the
+# number of its attempts.
+publish_attempts_max: Final = 32
+publish_conflict_wait_s: Final = 0.002
 
 # The embedded server.
 payload_max_bytes: Final = 1024 * 1024

@@ -198,7 +198,6 @@ def _administer(ledger: ViewLedger) -> None:
     invite(ledger, "dora")
     emit(ROOT, "agent/dora", authority.AgentInvitationRevoked(name="dora"))
     join(ledger, invite(ledger, "n2", "node"))
-    emit("n2", "ledger", authority.TermStarted(term=1, node="n2"))
     fresh, checkpoint = key_named("alice anew"), key_named("checkpoint anew")
     proof = fresh.prove_possession(ledger.id, "alice")
     rotated = authority.KeyRotated(agent="alice", key=fresh.public.hex(), proof=proof)

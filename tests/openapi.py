@@ -69,8 +69,8 @@ _ERRORS: Final = {
     "415": "The body has another media type, or an encoding.",
     "422": "The content differs from what the signed intent names.",
     "500": "Data failed verification, or an unexpected error occurred.",
-    "503": "The node is busy, builds its views, has no leader, or does not know the result: send the same request "
-    "again after the time in `Retry-After`.",
+    "503": "The node is busy, builds its views, lacks entries of others, or does not know the result: send the same "
+    "request again after the time in `Retry-After`.",
 }
 _ALWAYS: Final = ("304", "405", "413", "414", "500", "503")
 _OF_WRITES: Final = ("400", "401", "403", "404", "405", "408", "409", "413", "415", "500", "503")

@@ -17,7 +17,6 @@ from deedbook.ledger.events.authority import (
     KeyRotated,
     RoleGranted,
     RoleRevoked,
-    TermStarted,
 )
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
@@ -109,11 +108,6 @@ def let_in(forge: Forge) -> None:
     join(forge, invite(forge, "n2", "node"))
 
 
-def term(author: str, number: int, name: str | None = None) -> Step:
-    """Return the step that begins a term."""
-    return lambda forge: forge.emit(author, "ledger", TermStarted(term=number, node=name or author))
-
-
 def key_of_node(forge: Forge, how: Any, **data: Any) -> None:
     """End the key of a node that is one."""
     let_in(forge)
@@ -121,7 +115,7 @@ def key_of_node(forge: Forge, how: Any, **data: Any) -> None:
 
 
 def takes_the_node_over(forge: Forge) -> None:
-    """Let an admin put a key of his own in the place of a node's, to lead in its name."""
+    """Let an admin put a key of his own in the place of a node's, to sign in its name."""
     let_in(forge)
     key = key_named("thief")
     data = KeyRotated(agent="n2", key=key.public.hex(), proof=key.prove_possession(forge.id, "n2"))
@@ -273,8 +267,4 @@ WHO_IS_A_NODE: Final = (
         lambda f: key_of_node(f, KeyCompromised, since=1),
     ),
     WrongLog("the lost key of a node is replaced by root", "NOT_AUTHORIZED", takes_the_node_over),
-    WrongLog("a term is begun by a node", "NOT_AUTHORIZED", term("ada", 1)),
-    WrongLog("a node begins a term in its own name", "NOT_AUTHORIZED", then(let_in, term("n2", 1, NODE))),
-    WrongLog("the first term is the first", "TRANSITION_NOT_ALLOWED", term(NODE, 2)),
-    WrongLog("no term is begun twice", "TRANSITION_NOT_ALLOWED", then(let_in, term("n2", 1), term(NODE, 1))),
 )

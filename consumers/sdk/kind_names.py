@@ -52,7 +52,6 @@ KindName: TypeAlias = (
         "ledger.clock_set",
         "ledger.created",
         "ledger.history_reset",
-        "ledger.term_started",
         "question.answered",
         "question.asked",
         "question.settled",

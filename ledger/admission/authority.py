@@ -92,18 +92,6 @@ def _clock_set(event: Event, _state: Layer) -> None:
         raise Refused("INVALID_FIELD", f"the entry's time is not the signed time {data.time}", path="$.data.time")
 
 
-def _term_started(event: Event, state: Layer) -> None:
-    """A node declares that it leads. Terms are numbered, so if two nodes declare it at once, one is refused."""
-    data = typed(event, authority.TermStarted)
-    if event.author != data.node or not registry.is_node(state, data.node):
-        raise Refused("NOT_AUTHORIZED", f"{event.author} is not the node {data.node} of the term", name=event.author)
-    before = state.record(keys.TERM_KEY)
-    number = 1 if before is None else before.number + 1
-    if data.term != number:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"the next term is {number}, not {data.term}", term=number)
-    state.put(keys.TERM_KEY, registry.Term(number, data.node, event.index))
-
-
 def _invited(event: Event, state: Layer) -> None:
     """An admin may invite the agents that they may register. The token's keys belong to that name for good."""
     data = typed(event, authority.AgentInvited)
@@ -369,7 +357,6 @@ OF_KIND: Final[dict[str, Rule]] = {
     "ledger.created": _rule(_created),
     "ledger.history_reset": _rule(_history_reset),
     "ledger.clock_set": _rule(_clock_set),
-    "ledger.term_started": _rule(_term_started),
     "agent.invited": _rule(_invited),
     "agent.invitation_revoked": _rule(_invitation_revoked),
     "agent.registered": _rule(_registered),

@@ -3,8 +3,8 @@
 The gate does not trust cached records, because anybody who can write to the folder can edit them. It verifies a record
 against the log the first time it reads it from disk, and again whenever the record has changed. The state machine
 recomputes a handoff, decision, question or review from its stream. An agent, its keys and its invitation are recomputed
-from the streams ``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of the authors). The last
-``ledger.term_started`` gives the term, and an idempotency key is compared with the entry that it names.
+from the streams ``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of the authors). An idempotency
+key is compared with the entry that it names.
 
 Not verified, because they are long and approve nothing: the events of sessions, reasonings and searches, and how often
 a session key was used. A consistent edit of several tables passes here; ``deed fsck`` detects it.
@@ -21,13 +21,15 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from deedbook.ledger import limits
 from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
 from deedbook.ledger.admission.erasure import check_confirmed, erase_as_named, rules_with_texts
+from deedbook.ledger.admission.order import Order, OvertakenError
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, MACHINES
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
-from deedbook.ledger.events.authority import EntryRedacted, Redaction, TermStarted
+from deedbook.ledger.events.authority import EntryRedacted, Redaction
 from deedbook.ledger.events.blob import blobs_of, sealed_in
 from deedbook.ledger.events.body import Event, make_event
 from deedbook.ledger.events.declared import KindDeclared
@@ -39,7 +41,7 @@ from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, eve
 from deedbook.ledger.format.merkle import Frontier
 from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle import redaction
-from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.authority import AgentRecord, AgentRecords, InvitationRecord, KeyRecord
 from deedbook.ledger.lifecycle.declared import KindRecord, record_of
 from deedbook.ledger.lifecycle.machine import StateMachine, Transition
 from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord
@@ -55,7 +57,6 @@ proven_max: Final = 50_000
 _VERIFIED: Final = frozenset({"decision", "handoff", "question", "review"})
 """The families whose records are recomputed from their streams."""
 AuthorityRecord: TypeAlias = AgentRecord | KeyRecord | InvitationRecord
-Publish: TypeAlias = Callable[[int, list[bytes]], None]
 
 
 class RecordVerifier:
@@ -80,9 +81,6 @@ class RecordVerifier:
         match key[:1]:
             case b"s":
                 record = self._check_stream(snapshot, key, record)
-            case keys.TERM_KEY:
-                if record != _last_term(snapshot):
-                    raise _differs("the term")
             case b"a" | b"k" | b"v" if record is not None:
                 record = self._check_agent(snapshot, key, record)
             case b"r" | b"y" if record is not None:
@@ -160,11 +158,6 @@ def _redaction_of(snapshot: Snapshot, key: bytes) -> RedactionRecord | None:
     return record
 
 
-def _last_term(snapshot: Snapshot) -> Term | None:
-    terms = [event for event in _events(snapshot, "ledger") if isinstance(event.data, TermStarted)]
-    return Term(terms[-1].data.term, terms[-1].data.node, terms[-1].index) if terms else None
-
-
 def _events(snapshot: Snapshot, stream: str, indexes: list[tuple[int, bytes]] | None = None) -> Iterator[Event]:
     for version, (index, digest) in enumerate(snapshot.stream_indexes(stream) if indexes is None else indexes, 1):
         event, entry = _read(snapshot, index)
@@ -227,18 +220,18 @@ class Gate:
         *,
         clock_ms: Callable[[], int] | None = None,
         quota: Quota | None = None,
-        publish: Publish | None = None,
+        order: Order | None = None,
     ) -> None:
         """Guard ``log``. ``clock_ms`` returns Unix milliseconds (default: the system's clock).
 
         ``quota`` limits what one agent may append, and the gate then also requires the blobs that an event needs.
-        Without it (creation, recovery) it checks neither. With several nodes, ``publish(start, entries)`` publishes the
-        decided entries before they are appended. If it raises, nothing is appended.
+        Without it (creation, recovery) it checks neither. With several nodes, ``order`` publishes the decided entries
+        before they are appended.
         """
         self._log = log
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
         self._quota = quota
-        self._publish = publish
+        self._order = order
         self._cache: dict[bytes, Any] = {}
         self._glanced: dict[bytes, Any] = {}
         self._cached_size = -1
@@ -258,10 +251,24 @@ class Gate:
         return answer
 
     def admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
-        """Admit a group of checked submissions in one commit, and return the answers in the same order."""
+        """Admit a group of checked submissions in one commit, and return the answers in the same order.
+
+        If other nodes were faster, catch up and decide again. Raises Unavailable: ``BUSY``: they were each time.
+        """
+        if self._order is None:
+            return self._admit(group)
+        for attempt in range(1, limits.publish_attempts_max + 1):
+            try:
+                return self._admit(group)
+            except OvertakenError:
+                self._order.catch_up(attempt)
+        message = f"other nodes were faster {limits.publish_attempts_max} times, and nothing was recorded: try again"
+        raise Unavailable("BUSY", message)
+
+    def _admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
         try:
             with self._log.writing() as (txn, snapshot):
-                if self._publish is None:
+                if self._order is None:
                     check_is_alone(snapshot)
                 base = Transaction(snapshot, self._usable_cache(snapshot), self._verifier, self._glanced)
                 self.is_unfinished = self._mark is not None and not _are_redactions(group)
@@ -269,15 +276,15 @@ class Gate:
                 pending, system_ms = PendingEntries(), self._clock_ms()
                 answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
                 if not pending.entries or layer.now_ms is None:
-                    if self._publish is not None and any(isinstance(answer, Refused) for answer in answers):
-                        # A node that was stopped may no longer lead and lack the latest entries: it must not refuse.
-                        self._publish(snapshot.size, [])
+                    if self._order is not None and any(isinstance(answer, Refused) for answer in answers):
+                        # This log may lack the latest entries of other nodes, which may allow the submission.
+                        self._order.publish(snapshot.size, [])
                     return answers
                 pending.accepted_ms = layer.now_ms
                 pending.state = {key: encode_packed(record) for key, record in layer.records.items()}
                 pending.authority_version = layer.authority_version
-                if self._publish is not None:
-                    self._publish(snapshot.size, pending.entries)
+                if self._order is not None:
+                    self._order.publish(snapshot.size, pending.entries)
                     # If we crash here, the stream is ahead of the log, which catches up at the next start. Nobody got
                     # an answer, and a caller that submits again gets the first answer.
                 new_head = self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
@@ -436,22 +443,15 @@ class Transaction(Base):
 
 
 def check_is_alone(snapshot: Snapshot) -> None:
-    """Refuse to append directly to a log that several nodes share, and name the leader's last known address.
+    """Refuse to append directly to a log that several nodes share, and name the address of its node.
 
-    Raises Unavailable: ``NOT_LEADER``.
+    Raises Unavailable: ``SHARED_LOG``.
     """
-    leader = known_leader(snapshot)
-    if leader is None:
-        return
-    where = f"use `--server {leader['url']}` to reach {leader['leader']}" if leader["url"] else "no leader is known yet"
-    message = f"several nodes share this ledger, and only the leader writes to it: {where}"
-    raise Unavailable("NOT_LEADER", message, **leader)
-
-
-def known_leader(snapshot: Snapshot) -> dict[str, str] | None:
-    """Return the ``leader`` of a shared log and the ``url`` of its bus as last heard; None if nobody shares the log."""
     shared = snapshot.record(keys.SHARED_KEY)
-    return None if shared is None else {"leader": shared.leader, "url": shared.url}
+    if shared is None:
+        return
+    message = f"several nodes share this ledger, and a running node writes to it: use `--server {shared.url}`"
+    raise Unavailable("SHARED_LOG", message, node=shared.node, url=shared.url)
 
 
 def state_of(snapshot: Snapshot) -> Layer:

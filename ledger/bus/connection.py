@@ -162,7 +162,7 @@ class AsyncConnection:
                 self._is_abandoned = False
                 return decode_answer(answer)
             except Unavailable as error:
-                is_transient = error.code in {"BUS_UNAVAILABLE", "BUSY", "NOT_LEADER"} and not self._is_closing
+                is_transient = error.code in {"BUS_UNAVAILABLE", "BUSY"} and not self._is_closing
                 time_limit = absent_deadline if isinstance(error, _AbsentServer) else deadline
                 if not is_transient or self._is_abandoned or time.monotonic() + pause > time_limit:
                     self._is_abandoned = self._may_be_absent and isinstance(error, _AbsentServer)
@@ -480,6 +480,15 @@ class NodeClient(NatsClient):
         another server, be refused these subscriptions, and stay there.
         """
         await super()._process_info(info | {"connect_urls": []}, initial_connection)
+
+    async def _attempt_reconnect(self) -> None:
+        """Connect again, without the messages that were not sent before the connection was lost.
+
+        The server may have lost entries meanwhile, and a publish of an entry must not follow them unseen.
+        """
+        self._pending.clear()
+        self._pending_data_size = 0
+        await super()._attempt_reconnect()
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         """Return the headers; None when they are too large or malformed."""

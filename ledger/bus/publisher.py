@@ -39,6 +39,8 @@ acknowledge_wait_max_s: Final = 2.0
 """A longer wait gains nothing: after a lost answer the publisher looks into the stream."""
 
 retry_wait_first_s: Final = 0.05
+WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
+"""The server's error codes for a stream, or a subject, that ends at another sequence than the publisher expects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,16 @@ class OutboundMessage:
         return len(self.payload) + sum(len(name) + len(value) + 4 for name, value in self.headers.items())
 
 
-class _Answer(msgspec.Struct):
-    # Unknown fields are allowed: a newer server may send more.
+class Answer(msgspec.Struct):
+    """The server's answer to a publish. A newer server may send more fields."""
+
     seq: int = 0
-    error: _AnswerError | None = None
+    error: AnswerError | None = None
 
 
-class _AnswerError(msgspec.Struct):
+class AnswerError(msgspec.Struct):
+    """The reason why the server stored nothing."""
+
     err_code: int = 0
     description: str = ""
 
@@ -203,7 +208,7 @@ class StreamPublisher:
         # From here until the answer it is unknown what the stream holds. A crash, a lost connection and a cancelled
         # task all leave it so, and the next call asks the stream.
         self._is_certain = False
-        answer = await self._send(group)
+        answer = await send_group(self.client, group)
         if answer.error is not None:
             message = f"the stream refused index {next_index}: {answer.error.description}"
             raise Unavailable("BUS_UNAVAILABLE", message, err_code=answer.error.err_code)
@@ -213,24 +218,29 @@ class StreamPublisher:
         self._last_seq, self._is_certain = answer.seq, True
         return len(group)
 
-    async def _send(self, group: Sequence[OutboundMessage]) -> _Answer:
-        *before, last = group
-        batch = f"{group[0].index}-{uuid.uuid4().hex}"
-        compare = {"Nats-Expected-Last-Sequence": str(group[0].index)}
-        with bus_errors(f"publishing index {group[0].index}"):
-            for number, message in enumerate(before, start=1):
-                control = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)} | compare
-                await self.client.publish(message.subject, message.payload, headers=message.headers | control)
-                compare = {}
-            if before:
-                compare = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(group)), "Nats-Batch-Commit": "1"}
-            answer = await self.client.request(
-                last.subject, last.payload, timeout=acknowledge_wait_max_s, headers=last.headers | compare
-            )
-        try:
-            return read_json(answer.data, _Answer)
-        except UNREADABLE as error:
-            raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer is not readable: {error}") from error
+
+async def send_group(
+    client: Client, group: Sequence[OutboundMessage], wait_s: float = acknowledge_wait_max_s
+) -> Answer:
+    """Publish a group of messages whole, if the stream ends before the first of them; return the server's answer.
+
+    Raises Unavailable: ``BUS_UNAVAILABLE``: the stream may hold the group or not.
+    """
+    *before, last = group
+    batch = f"{group[0].index}-{uuid.uuid4().hex}"
+    compare = {"Nats-Expected-Last-Sequence": str(group[0].index)}
+    with bus_errors(f"publishing index {group[0].index}"):
+        for number, message in enumerate(before, start=1):
+            control = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)} | compare
+            await client.publish(message.subject, message.payload, headers=message.headers | control)
+            compare = {}
+        if before:
+            compare = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(group)), "Nats-Batch-Commit": "1"}
+        answer = await client.request(last.subject, last.payload, timeout=wait_s, headers=last.headers | compare)
+    try:
+        return read_json(answer.data, Answer)
+    except UNREADABLE as error:
+        raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer is not readable: {error}") from error
 
 
 class Outbox:

@@ -27,8 +27,11 @@ from deedbook.ledger.bus.connection import bus_errors
 from deedbook.ledger.bus.subjects import event_pattern, live_subject, log_stream_name, retired_subject
 from deedbook.ledger.errors import Unavailable
 
+_heard_max_s: Final = 2.5
 _NO_LIMIT: Final = (None, 0, -1)
 _REDACTIONS: Final = "deedbook_redactions"
+_SIZE: Final = "deedbook_size"
+_ROOT: Final = "deedbook_root"
 HOLDS_ERASED: Final = "it holds the body of an entry that was erased"
 
 
@@ -37,7 +40,8 @@ class Generation:
     """One log stream, as the ledger records it; ``created`` is None until the stream is made.
 
     ``first_seq`` is the index + 1 of its first event. ``redactions`` is the number of bodies that were erased in the
-    log when the stream was made: it holds every body that was erased later.
+    log when the stream was made: it holds every body that was erased later. Several nodes also record the promised
+    head: the ``size`` of the log from which the stream is to be filled, and the ``root`` of its tree (hex).
     """
 
     ledger: str
@@ -45,6 +49,8 @@ class Generation:
     first_seq: int = 1
     created: str | None = None
     redactions: int = 0
+    size: int = 0
+    root: str = ""
 
     @property
     def name(self) -> str:
@@ -68,7 +74,7 @@ def log_stream_config(generation: Generation, replicas: int = 1) -> StreamConfig
         allow_direct=True,
         first_seq=generation.first_seq,
         republish=RePublish(src=event_pattern(generation.ledger), dest=live_subject(generation.ledger)),
-        metadata={_REDACTIONS: str(generation.redactions)},
+        metadata={_REDACTIONS: str(generation.redactions), _SIZE: str(generation.size), _ROOT: generation.root},
     )
 
 
@@ -122,8 +128,34 @@ def created_of(info: StreamInfo) -> str | None:
 
 def redactions_of(info: StreamInfo) -> int:
     """Return how many bodies were erased when the stream was made; 0 if it does not say so in its metadata."""
-    stated = (info.config.metadata or {}).get(_REDACTIONS, "")
-    return int(stated) if stated.isdecimal() else 0
+    return _number_of(info, _REDACTIONS)
+
+
+def stated(generation: Generation, info: StreamInfo) -> Generation:
+    """Return a generation as its stream states it in its metadata, with the time at which it was made."""
+    return replace(
+        generation,
+        created=created_of(info),
+        redactions=redactions_of(info),
+        size=_number_of(info, _SIZE),
+        root=(info.config.metadata or {}).get(_ROOT, ""),
+    )
+
+
+def _number_of(info: StreamInfo, name: str) -> int:
+    text = (info.config.metadata or {}).get(name, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def is_led(info: StreamInfo) -> bool:
+    """Return whether the answer is from the stream's leader, and not from a server that was cut off and replaced.
+
+    A server that was cut off answers for some seconds as if it led. Another server begins to lead at the earliest 4 s
+    (nats-server's shortest election timeout) after a majority last heard the old leader.
+    """
+    replicas = (info.cluster.replicas if info.cluster else None) or []
+    heard = sum(replica.active is not None and replica.active < _heard_max_s * 1e9 for replica in replicas)
+    return 2 * (1 + heard) > 1 + len(replicas)
 
 
 def raise_degraded(expected: Generation, faults: list[str], **details: Any) -> None:
@@ -145,8 +177,9 @@ async def stream_info(client: Client, generation: Generation, wait_s: float = li
 async def open_stream(client: Client, generation: Generation, replicas: int = 1) -> Generation:
     """Return the generation to record, after making its stream if the generation was never recorded.
 
-    A recorded stream is never made again. Raises Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered,
-    ``BUS_UNAVAILABLE`` without an answer.
+    Of several nodes that make it, one is first, and its stream counts. A recorded stream is never made again. Raises
+    Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered; ``BUS_UNAVAILABLE`` without an answer, or if another
+    stream was made meanwhile.
     """
     try:
         info = await stream_info(client, generation)
@@ -155,11 +188,12 @@ async def open_stream(client: Client, generation: Generation, replicas: int = 1)
             raise
         with bus_errors(f"making log stream {generation.name}"):
             manager = client.jetstream(timeout=limits.request_timeout_s)
+            # The server makes no stream whose name another one has, with other settings or metadata.
             info = await manager.add_stream(log_stream_config(generation, replicas))
             # If we crash before the caller records it, the next call finds this stream and uses it. The publisher
             # compares its content when it starts.
     raise_degraded(generation, scrub_quick(info, generation))
-    return replace(generation, created=created_of(info), redactions=redactions_of(info))
+    return stated(generation, info)
 
 
 async def next_generation(

@@ -67,9 +67,17 @@ def submit_subject(ledger: str, agent: str) -> str:
     return f"deedbook.{_ledger(ledger)}.submit.{_agent(agent)}"
 
 
-def submit_pattern(ledger: str) -> str:
-    """Return the pattern of every agent's submissions."""
-    return f"deedbook.{_ledger(ledger)}.submit.*"
+def submit_pattern(ledger: str, node: str = "") -> str:
+    """Return the pattern of every agent's submissions; with ``node``, of those that come to one of several nodes."""
+    return f"deedbook.{_ledger(ledger)}.submit.*" + (f".{_agent(node)}" if node else "")
+
+
+def node_submit_subject(ledger: str, agent: str, node: str) -> str:
+    """Return the subject that a server gives the submissions of its agents for the node beside it, one of several.
+
+    So the agents of a server use one node, although a server would otherwise give each message to any node.
+    """
+    return f"{submit_subject(ledger, agent)}.{_agent(node)}" if node else submit_subject(ledger, agent)
 
 
 def read_subject(ledger: str, agent: str, verb: str) -> str:
@@ -129,11 +137,6 @@ def blob_subject(ledger: str, ref: str, number: int | str) -> str:
 def blob_stream_name(ledger: str) -> str:
     """Return the JetStream name of the stream of the blobs that entries refer to."""
     return f"DEEDBOOK_{_ledger(ledger)}_BLOBS"
-
-
-def lease_bucket(ledger: str) -> str:
-    """Return the key-value bucket of the nodes' lease."""
-    return f"DEEDBOOK_{_ledger(ledger)}_LEASE"
 
 
 def retired_subject(ledger: str, generation: int) -> str:

@@ -43,7 +43,7 @@ from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRe
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
-    from deedbook.ledger.admission.gate import Publish
+    from deedbook.ledger.admission.order import Order
     from deedbook.ledger.lifecycle.authority import AgentRecord
     from deedbook.ledger.log.blob_table import Intent
     from deedbook.ledger.log.blobs import BlobPage, BlobView
@@ -68,8 +68,8 @@ class LocalClient(LocalReader):
         self.needs_witnesses = False
         self.node = NODE  # The agent of the node in whose process this client runs.
 
-        # With several nodes, publishes entries before this client appends them.
-        self.publish: Publish | None = None
+        # With several nodes, the stream that orders entries before this client appends them.
+        self.order: Order | None = None
         self._gate: Gate | None = None
         try:
             super().__init__(settings, log=log, views=views)
@@ -84,7 +84,7 @@ class LocalClient(LocalReader):
             if self._gate is None:
                 for notice in self.trust_store.rivals(self.consistency):  # before this write makes the copies differ
                     log_notice(notice)
-                self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
+                self._gate = Gate(self.log, quota=self.settings.config.quota, order=self.order)
             accepted = self._gate.submit(submission)
             is_unfinished = self._gate.is_unfinished
         if is_unfinished:  # after a redaction that was stopped, unless the process that redacts is at it

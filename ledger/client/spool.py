@@ -60,7 +60,7 @@ REPORTS: Final = frozenset(
 # These codes refuse the agent, not the submission. The submission waits until the cause is mended.
 _AGENT_CODES: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})
 _NO_OUTAGE: Final = frozenset({"QUOTA_EXCEEDED"})
-_AWAY_CODES: Final = frozenset({"BUS_UNAVAILABLE", "NOT_LEADER"})
+_AWAY_CODES: Final = frozenset({"BUS_UNAVAILABLE", "SHARED_LOG"})
 
 # The spool ignores files with other names.
 _NAME: Final = re.compile(r"[0-9]{9,}-[0-9]+-[0-9a-f]{16}\.msg")

@@ -74,7 +74,6 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
             "ledger.created": "LedgerCreated",
             "ledger.history_reset": "HistoryReset",
             "ledger.clock_set": "ClockSet",
-            "ledger.term_started": "TermStarted",
             "entry.redaction_proposed": "RedactionProposed",
             "entry.redacted": "EntryRedacted",
         },

@@ -70,13 +70,6 @@ class ClockSet(EventData, frozen=True):
     reason: Line
 
 
-class TermStarted(EventData, frozen=True):
-    """A node leads from here on: only it orders submissions, until the next term begins (a term as in Raft)."""
-
-    term: Count
-    node: Name
-
-
 class AgentInvited(EventData, frozen=True):
     """Allows the holder of a one-time token to register as this agent once, before ``expires_at`` (ledger's clock).
 

@@ -41,7 +41,6 @@ from deedbook.ledger.events.authority import (
     Redaction,
     RoleGranted,
     RoleRevoked,
-    TermStarted,
 )
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.fields import EventData
@@ -283,14 +282,6 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
                 return self
 
 
-class Term(msgspec.Struct, frozen=True, array_like=True):
-    """The term of one leader: its number, counted from 1, the leading node, and the index of its entry."""
-
-    number: int
-    node: str
-    index: int
-
-
 E = TypeVar("E", KeyRecord, InvitationRecord)
 AuthorityRecord: TypeAlias = AgentRecord | KeyRecord | InvitationRecord | CheckpointKeys | GateState
 
@@ -336,7 +327,7 @@ def _changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:
         case CheckpointKeyRotated():
             yield from _ended(map(before.key, checkpoints.of(NODE)), event, "replaced", data.reason)
             yield _key(event, CHECKPOINT, data.key, "checkpoint")
-        case ClockSet() | HistoryReset() | TermStarted() | Redaction():
+        case ClockSet() | HistoryReset() | Redaction():
             return
         case _:  # event data is an open set
             raise NotImplementedError(f"{event.kind} is an event of authority, and this function has no case for it")

@@ -9,7 +9,7 @@ from blake3 import blake3
 
 if TYPE_CHECKING:
     from deedbook.ledger.home.quota import QuotaUsage
-    from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+    from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord
     from deedbook.ledger.lifecycle.declared import KindRecord
     from deedbook.ledger.lifecycle.gate_state import GateState
     from deedbook.ledger.lifecycle.redaction import RedactionRecord
@@ -58,9 +58,6 @@ DECLARED_KINDS_KEY: Final = cast("Key[tuple[str, ...]]", b"u")
 
 
 QUOTA_PREFIX: Final = b"q"
-
-
-TERM_KEY: Final = cast("Key[Term]", b"t")
 
 
 SHARED_KEY: Final = cast("Key[ClusterRecord]", b"m")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.home.quota import QuotaUsage
-from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord
 from deedbook.ledger.lifecycle.declared import KindRecord
 from deedbook.ledger.lifecycle.gate_state import GateState
 from deedbook.ledger.lifecycle.redaction import RedactionRecord
@@ -21,7 +21,6 @@ from deedbook.ledger.log.keys import (
     REWRITE_KEY,
     SHARED_KEY,
     SKIPPED_PREFIX,
-    TERM_KEY,
 )
 from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
 
@@ -42,7 +41,6 @@ TYPES: Final[dict[bytes, Any]] = {
     b"k": KeyRecord,
     b"i": IdempotencyRecord,
     b"v": InvitationRecord,
-    TERM_KEY: Term,
     CHECKPOINT_KEYS_KEY: CheckpointKeys,
     GATE_STATE_KEY: GateState,
     b"r": RedactionRecord,

@@ -35,9 +35,8 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
 class ClusterRecord(msgspec.Struct, frozen=True, array_like=True):
     """Marks the log of ``node``, one of several nodes: an entry is published before it is appended.
 
-    ``leader`` is the last known leader, and agents reach it at ``url``.
+    Agents reach the node at ``url``.
     """
 
     node: str
-    leader: str = ""
-    url: str = ""
+    url: str

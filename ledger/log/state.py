@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeVar, cast
 
 from deedbook.ledger.errors import Corrupted
-from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord
 from deedbook.ledger.lifecycle.redaction import RedactionRecord
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.blob_table import BlobTable
@@ -67,10 +67,6 @@ class Snapshot(EntrySnapshot):
         if record is None:
             raise Corrupted("CORRUPTED", "the log has lost the keys that sign its checkpoints: run `deed fsck`")
         return record.at(self.size)
-
-    def term(self) -> Term | None:
-        """Return the latest term, or None before the first."""
-        return self.record(keys.TERM_KEY)
 
     def invitations(self) -> list[InvitationRecord]:
         """Return the latest invitation for each name."""

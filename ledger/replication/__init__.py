@@ -1,26 +1,26 @@
-"""Several nodes of one ledger: the choice of the leader. Pure decisions.
+"""Several nodes of one ledger: what each of them may do now. Pure decisions.
 
-The terms are those of Raft (Ongaro and Ousterhout 2014) where it has them:
+- *node*: a process with its own folder, log and keys. Every node takes submissions.
+- *log stream*: the JetStream stream that all nodes share. Its servers provide consensus (a stream is a Raft group);
+  none of it is implemented here. A node decides on its own log at index N, and publishes with the condition that the
+  stream ends at N. So two nodes never write at one index. The slower one applies the other's entry, and decides again.
+- *generation*: a damaged stream is retired, and the next one is filled from a log. The first node that makes it states
+  the head of its log in the stream's metadata. No node decides on a log that is shorter than this head.
 
-- *node*: a process with its own folder, log and keys. Only the *leader* admits; *followers* apply the entries of the
-  log stream. JetStream provides consensus (its streams are Raft groups); none of it is implemented here.
-- *term*: the time of one leader. It begins with the entry ``ledger.term_started``, published by compare-and-set at the
-  stream's end: its publisher has applied everything before it, and no other node's publish fits any more (*fenced*).
-- *lease*: the node that wants to lead, in one key that is replaced by compare-and-set on its revision. It prevents
-  two nodes from taking turns forever. Only the stream, with or without a lease, prevents lost and duplicate entries.
+A publish without an answer is sent again: it can be stored at its position only once. The message at this position may
+be ours or another node's. It is the log's next entry either way, and the node applies it before it decides again.
 
-A publish whose answer was lost may arrive late, even after its sender has read the stream and continued. So the message
-at our position may be ours, an earlier one of ours, or one of the former leader. It is then the log's next entry, and
-the node applies it like a follower. Only a message that is not an entry of this ledger at this index is damage.
-
-A leader publishes before it appends, so its log is never ahead of the stream, and no tail is ever removed: a log that
-is ahead proves that the stream has lost entries.
+A node publishes before it appends, so its log is never ahead of the stream: a log that is ahead proves that the stream
+lost entries.
 
 ``consumers.interfaces.node`` drives it with real servers; ``tests/simulation`` drives the same functions with a seed.
 
-    >>> from deedbook.ledger.replication.role import Follower, OwnLog, step
-    >>> from deedbook.ledger.replication.signals import Tick
-    >>> state, actions = step(Follower(heard_ms=0), Tick(), OwnLog("node", size=7), now_ms=10_000)
-    >>> type(state).__name__, actions
-    ('Candidate', (PutLease(revision=0, lease=Lease(node='node', term=1)),))
+    >>> from deedbook.ledger.replication.signals import StreamDamaged, Tick
+    >>> from deedbook.ledger.replication.state import NodeState, OwnLog, step
+    >>> own = OwnLog("node", size=7)
+    >>> state, actions = step(NodeState(interrupted_ms=0), StreamDamaged("it is gone"), own, now_ms=10_000)
+    >>> actions
+    ()
+    >>> step(state, Tick(), own, now_ms=11_000)[1]
+    (Rebuild(),)
 """

@@ -108,14 +108,13 @@ class Intake:
         serve: Serve,
         share: Share,
         count: Callable[[str], None] = lambda _: None,
-        queue: str = QUEUE,
     ) -> None:
         """Serve the requests to ``subject(ledger, agent)`` within ``share``; ``serve`` returns the encoded answer.
 
         ``count`` gets the metric's name for each shed request (``requests_shed``) and each closed subscription
-        (``subscriptions_closed``). The server gives a request to one of all the nodes that use the same ``queue``.
+        (``subscriptions_closed``). A server gives a request to the node beside it, or else to any other one.
         """
-        self._count, self._queue_group = count, queue
+        self._count = count
         self._subject = subject
         self._serve = serve
         self._queue: FairQueue[Request | asyncio.Future[None]] = FairQueue(share)
@@ -311,7 +310,7 @@ class Intake:
         with bus_errors("opening the subscription of an agent"):
             handle = await self._nats.subscribe(
                 self._subject(self._ledger, agent),
-                queue=self._queue_group,
+                queue=QUEUE,
                 cb=partial(self._receive, agent),
                 pending_msgs_limit=limits.subscription_pending_max,
                 pending_bytes_limit=limits.subscription_pending_max_bytes,

@@ -1,10 +1,9 @@
-"""The data that the nodes of one ledger keep in JetStream beside the log: their lease, and the blobs of entries.
+"""The log stream in use, and the blobs of entries, which the nodes of one ledger keep in JetStream beside the log.
 
-The lease is a key of a key-value bucket; a node replaces it by compare-and-set on its revision. The chunks of a blob
-are messages of a stream; the last message on a subject counts. A node writes the first chunk last. So a blob with a
-first chunk is whole, unless a node wrote wrong content. A node that publishes an entry first corrects the chunks of the
-blobs that it refers to. An erased blob has a message that says so in place of its first chunk, for nodes that come to
-an entry that refers to it.
+The chunks of a blob are messages of a stream; the last message on a subject counts. A node writes the first chunk last.
+So a blob with a first chunk is whole, unless a node wrote wrong content. A node that publishes an entry first corrects
+the chunks of the blobs that it refers to. An erased blob has a message that says so in place of its first chunk, for
+nodes that come to an entry that refers to it.
 """
 
 from __future__ import annotations
@@ -13,33 +12,26 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import BinaryIO, Final
 
-import msgspec
 import nats.js.errors
 from nats.aio.client import Client
-from nats.js.api import DiscardPolicy, KeyValueConfig, RawStreamMsg, StorageType, StreamConfig
+from nats.js.api import DiscardPolicy, RawStreamMsg, StorageType, StreamConfig
 
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
-from deedbook.ledger.bus.stream import Generation, created_of, redactions_of, stream_info
+from deedbook.ledger.bus.publisher import WRONG_LAST_SEQUENCE
+from deedbook.ledger.bus.stream import Generation, stated, stream_info
 from deedbook.ledger.errors import DeedbookError, Unavailable
-from deedbook.ledger.format.codec import UNREADABLE, decode_decimal, read_json
+from deedbook.ledger.format.codec import decode_decimal
 from deedbook.ledger.log.blobs import Blobs, check_blob
-from deedbook.ledger.replication.lease import Lease
-from deedbook.ledger.replication.signals import LeasePut, LeaseRead, LeaseRefused, PutLease
 from deedbook.ledger.system.files import read_chunks
 
-_KEY: Final = "lease"
 _CHUNKS: Final = "Deedbook-Chunks"
 _ERASED: Final = "Deedbook-Erased"
 answer_wait_s: Final = 1.0
 """The wait for an answer before the node asks again: servers drop requests while they elect a leader."""
 
 _sent_at_once: Final = 8
-_wait_s: Final = limits.lease_renew_s / 2
-"""The wait for an answer about the lease: asking again says more than waiting longer."""
-
-_wrong_last_sequence: Final = frozenset({10071, 10164})
 
 
 async def stream_in_use(client: Client, ledger: str) -> Generation | None:
@@ -54,65 +46,7 @@ async def stream_in_use(client: Client, ledger: str) -> Generation | None:
         if error.code != "BUS_DEGRADED":
             raise
         return None
-    return Generation(ledger, number, max(info.state.first_seq, 1), created_of(info), redactions_of(info))
-
-
-class LeaseBucket:
-    """The lease of one ledger's nodes; the bucket is made at the first ``put``."""
-
-    def __init__(self, client: Callable[[], Client], ledger: str, replicas: int) -> None:
-        self._client = client
-        self._name = subjects.lease_bucket(ledger)
-        self._subject = f"$KV.{self._name}.{_KEY}"
-        self._is_made = False
-        self._replicas = replicas
-
-    async def read(self, *, from_replica: bool = True) -> LeaseRead:
-        """Return the lease from a replica, which also works without a stream leader, or else as it was last written.
-
-        Raises Unavailable: ``BUS_UNAVAILABLE``.
-        """
-        manager = self._client().jetstream(timeout=_wait_s)
-        with bus_errors("reading the lease"):
-            try:
-                entry = await manager.get_msg(f"KV_{self._name}", subject=self._subject, direct=from_replica)
-            except nats.js.errors.NotFoundError:
-                return LeaseRead(None, 0)
-        self._is_made = True
-        try:
-            lease = read_json(entry.data or b"", Lease)
-        except UNREADABLE:
-            lease = None  # no node holds it, and ``put`` must name its revision
-        return LeaseRead(lease, entry.seq or 0)
-
-    async def put(self, change: PutLease) -> LeasePut | LeaseRefused:
-        """Replace the lease if it has the named revision. Raises Unavailable: the outcome is unknown."""
-        manager = self._client().jetstream(timeout=_wait_s)
-        with bus_errors("replacing the lease"):
-            if not self._is_made:
-                await self._make()
-            headers = {"Nats-Expected-Last-Subject-Sequence": str(change.revision)}
-            try:
-                # Not through nats-py's bucket: it first asks for the state, which needs a leader.
-                answer = await manager.publish(self._subject, msgspec.json.encode(change.lease), headers=headers)
-            except nats.js.errors.APIError as error:
-                if error.err_code not in _wrong_last_sequence:
-                    raise
-                # Read from the leader: a lagging replica may not yet have our own lease whose answer was lost.
-                current = await self.read(from_replica=False)
-                return LeaseRefused(current.lease, current.revision)
-        return LeasePut(change.lease, answer.seq)
-
-    async def _make(self) -> None:
-        manager = self._client().jetstream(timeout=limits.request_timeout_s)
-        try:
-            await manager.key_value(self._name)
-        except nats.js.errors.BucketNotFoundError:
-            config = KeyValueConfig(
-                bucket=self._name, history=1, storage=StorageType.FILE, replicas=self._replicas, direct=True
-            )
-            await manager.create_key_value(config)
-        self._is_made = True
+    return stated(Generation(ledger, number, max(info.state.first_seq, 1)), info)
 
 
 class BlobStream:
@@ -223,7 +157,7 @@ class BlobStream:
             try:
                 await manager.publish(subjects.blob_subject(self._ledger, ref, number), chunk, headers=headers)
             except nats.js.errors.APIError as error:
-                if error.err_code not in _wrong_last_sequence:
+                if error.err_code not in WRONG_LAST_SEQUENCE:
                     raise
             else:
                 return

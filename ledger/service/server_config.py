@@ -25,9 +25,9 @@ from deedbook.ledger.bus.subjects import (
     checkpoint_subject,
     event_pattern,
     inbox_prefix,
-    lease_bucket,
     live_subject,
     node_pattern,
+    node_submit_subject,
     read_pattern,
     reads_of,
     submit_pattern,
@@ -99,8 +99,8 @@ class Member:
     """One server of a cluster: its address for other servers, and the addresses of all of them (``HOST:PORT``).
 
     A server that joins a cluster may write into every account. So a member requires a password or a certificate
-    (``tls``). Loopback alone does not protect it: all agents of the machine reach it. Raises Refused:
-    ``INVALID_FIELD`` without either.
+    (``tls``). Loopback alone does not protect it: all agents of the machine reach it. The submissions of its agents go
+    to ``node``. Raises Refused: ``INVALID_FIELD`` without either.
     """
 
     cluster: str
@@ -109,6 +109,7 @@ class Member:
     routes: tuple[str, ...]
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
+    node: str = ""
 
     def __post_init__(self) -> None:
         if not self.password and self.tls is None:
@@ -127,21 +128,20 @@ def _permissions(nkey: str, publish: list[str], subscribe: list[str]) -> str:
     )
 
 
-def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
+def _node(ledger: str, nkey: str, node: str, *, may_alter: bool) -> str:
     altering = _STREAM_ALTERING if may_alter else ()
     publish = [
         event_pattern(ledger),
         checkpoint_subject(ledger),
         node_pattern(ledger),
         blob_subject(ledger, "", ">"),
-        f"$KV.{lease_bucket(ledger)}.>",
         *_STREAM_READING,
         *altering,
         *_CONSUMING,
         _ANSWERS,
     ]
     subscribe = [
-        submit_pattern(ledger),
+        submit_pattern(ledger, node),
         read_pattern(ledger),
         live_subject(ledger),
         checkpoint_subject(ledger),
@@ -152,10 +152,12 @@ def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
     return _permissions(nkey, publish, subscribe)
 
 
-def _agent(ledger: str, name: str, nkey: str, *, is_invited: bool = False) -> str:
-    services = [submit_subject(ledger, name)] + ([] if is_invited else [reads_of(ledger, name), DISCOVERY])
+def _agent(ledger: str, name: str, nkey: str, node: str, *, is_invited: bool = False) -> str:
+    submissions, reads = submit_subject(ledger, name), [] if is_invited else [reads_of(ledger, name), DISCOVERY]
+    services, to_node = [submissions, *reads], node_submit_subject(ledger, name, node)
     streams = [] if is_invited else [live_subject(ledger), checkpoint_subject(ledger)]
-    imports = [f'{{service: {{account: LEDGER, subject: "{subject}"}}}}' for subject in services]
+    imports = [f'{{service: {{account: LEDGER, subject: "{to_node}"}}, to: "{submissions}"}}']
+    imports += [f'{{service: {{account: LEDGER, subject: "{subject}"}}}}' for subject in reads]
     imports += [f'{{stream: {{account: LEDGER, subject: "{subject}"}}}}' for subject in streams]
     # The names of agents have no capitals, so their accounts are never LEDGER or $SYS.
     return f"""\
@@ -172,20 +174,22 @@ def _agent(ledger: str, name: str, nkey: str, *, is_invited: bool = False) -> st
 """
 
 
-def render_accounts(ledger: str, users: BusUsers) -> str:
+def render_accounts(ledger: str, users: BusUsers, node: str = "") -> str:
     """Return the ``accounts`` block, which a deployment may include in its own configuration.
+
+    The agents of a server of several nodes submit to ``node``.
 
     Raises Refused: ``INVALID_FORMAT`` for a name or key that could mean something else in the configuration.
     """
-    exports = [f'{{service: "{subject}"}}' for subject in (submit_pattern(ledger), read_pattern(ledger))]
+    exports = [f'{{service: "{subject}"}}' for subject in (submit_pattern(ledger, node), read_pattern(ledger))]
     # Each node answers for itself. Without ``stream`` the server would deliver only the first answer.
     exports.append(f'{{service: "{DISCOVERY}", response_type: stream}}')
     exports += [f'{{stream: "{subject}"}}' for subject in (live_subject(ledger), checkpoint_subject(ledger))]
-    nodes = [_node(ledger, nkey, may_alter=users.admin is None) for nkey in users.nodes]
+    nodes = [_node(ledger, nkey, node, may_alter=users.admin is None) for nkey in users.nodes]
     if users.admin is not None:
         nodes.append(_permissions(users.admin, ["$JS.API.>"], ["_INBOX.>"]))
-    agents = [_agent(ledger, name, nkey) for name, nkey in sorted(users.agents.items())]
-    agents += [_agent(ledger, name, nkey, is_invited=True) for name, nkey in sorted(users.invited.items())]
+    agents = [_agent(ledger, name, nkey, node) for name, nkey in sorted(users.agents.items())]
+    agents += [_agent(ledger, name, nkey, node, is_invited=True) for name, nkey in sorted(users.invited.items())]
     return f"""\
 accounts {{
   LEDGER {{
@@ -226,6 +230,7 @@ def render_config(
     With port -1 the server chooses a port and writes it into a ``.ports`` file in the folder.
     """
     path = {name: _quoted(str(folder / name)) for name in ("server.pid", "server.log")}
+    accounts = render_accounts(ledger, users, "" if member is None else member.node)
     # A separate folder: a cluster hides the streams of a lone server, but their subjects stay taken for a while.
     store = folder / ("jetstream" if member is None else STORE_IN_CLUSTER)
     return f"""\
@@ -235,7 +240,7 @@ ports_file_dir: {_quoted(str(folder))}
 log_file: {path["server.log"]}
 logfile_size_limit: {log_file_max_bytes}
 logfile_max_num: {log_files_max}
-{_render_server(store, host, port, tls, member)}{render_accounts(ledger, users)}"""
+{_render_server(store, host, port, tls, member)}{accounts}"""
 
 
 def render_apart(*, store: Path, host: str, port: int, tls: Tls | None = None, member: Member | None = None) -> str:

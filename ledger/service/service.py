@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
@@ -29,7 +29,6 @@ import structlog
 
 from deedbook.ledger import limits
 from deedbook.ledger.admission.committer import Committer
-from deedbook.ledger.admission.gate import known_leader
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER
@@ -41,7 +40,7 @@ from deedbook.ledger.format.codec import decode_strict, json_decoder
 from deedbook.ledger.log.blobs import page_blobs_max
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.fair_queue import Share
-from deedbook.ledger.service.intake import QUEUE, Intake, Request, Serve
+from deedbook.ledger.service.intake import Intake, Request, Serve
 from deedbook.ledger.service.uploads import take
 from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.trust.history import StreamRequest
@@ -174,6 +173,10 @@ class _View(_Arguments, frozen=True):
     as_of: When | None = None
 
 
+HasAll: TypeAlias = Callable[[], Awaitable[bool]]
+"""Returns whether no other node has an entry that this one lacks."""
+
+
 class Service:
     """Answers agents for one ledger over one connection."""
 
@@ -185,25 +188,24 @@ class Service:
         answer_view: AnswerView,
         metrics: Metrics | None = None,
         *,
-        has_complete_log: Callable[[], bool] = lambda: True,
+        has_all: HasAll | None = None,
     ) -> None:
         """Answer reads from ``client``, admit through ``committer``; ``answer_view`` answers view queries in a thread.
 
-        ``has_complete_log`` returns, in any thread, whether no other node can have a longer log now.
+        With several nodes, ``has_all`` returns whether no other node has an entry that this one lacks.
         """
         self._count = count = (metrics or Metrics()).count
         self._client = client
         self._committer = committer
-        self._watcher, self._has_complete_log = watcher, has_complete_log
+        self._watcher, self._has_all = watcher, has_all
         self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="deedbook-service")
         self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="deedbook-service-upload")
+        # One of several nodes takes the submissions of its own server's agents.
         self._submissions = Intake(
-            subjects.submit_subject,
+            partial(subjects.node_submit_subject, node="" if client.order is None else client.node),
             self._answering(self._submit),
             SUBMISSIONS,
             partial(count, label="submit"),
-            # A queue of its own: a deposed leader that hung still has its subscriptions and would get requests.
-            f"{QUEUE}-{client.node}",
         )
         self._reads = Intake(subjects.reads_of, self._answering(self._read), READS, partial(count, label="read"))
         self._served: frozenset[str] = frozenset()
@@ -237,23 +239,22 @@ class Service:
     async def submit(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> bytes:
         """Serve a submission that came to this process as if it came over the bus, and return the encoded answer.
 
-        The caller authenticated ``agent``. Raises Unavailable: ``NOT_LEADER``: only the leader would get it.
+        The caller authenticated ``agent``. Raises Unavailable: ``BUS_UNAVAILABLE``: this node takes none now.
         """
         if not self._admits:
-            with self._client.log.snapshot() as snapshot:
-                leader = known_leader(snapshot) or {}
-            who = f"{leader['leader']}, which leads" if leader.get("leader") else "the node that leads"
-            message = f"this node follows: send the same bytes to {who} (`deed node list`), or later"
-            raise Unavailable("NOT_LEADER", message, **leader)
+            message = (
+                f"{self._client.node} takes no submissions now, because it is {self.role}: send it to another node"
+            )
+            raise Unavailable("BUS_UNAVAILABLE", message)
         return await self._submissions.request(agent, payload, headers)
 
     @property
     def role(self) -> str:
         """The present role of this node, for people."""
-        return "leader" if self._admits else "follower" if self._reads_on else "catching up"
+        return "ready" if self._admits else "follower" if self._reads_on else "catching up"
 
     async def take(self, *, admits: bool, reads: bool) -> None:
-        """Accept submissions or not (only the leader does), and reads or not (every node that is caught up does)."""
+        """Accept submissions or not, and reads or not: a node that lacks entries does not."""
         self._admits, self._reads_on = admits, reads
         for intake, served in self._intakes():
             await intake.follow(served)
@@ -314,7 +315,7 @@ class Service:
             if arguments is None:
                 arguments = decode_strict(message.data or b"{}", decoder)
                 size = known_size(arguments)
-                if size > self._watcher.size and not self._has_complete_log():
+                if size > self._watcher.size and self._has_all is not None:
                     return _ReadAhead(size, arguments)
                 if isinstance(arguments, _Range) and arguments.wait_s and self._watcher.size <= arguments.start:
                     return arguments
@@ -322,10 +323,7 @@ class Service:
 
         result = await loop.run_in_executor(self._threads, compute)
         if isinstance(result, _ReadAhead):
-            # A follower, or a deposed leader that does not know it yet, may have fewer entries than the caller got from
-            # another node. That is not a changed history.
-            if await self._watcher.wait_beyond(result.size - 1, limits.follower_lag_max_s) < result.size:
-                raise Unavailable("BUS_UNAVAILABLE", "this node is behind the others: ask again")
+            await self._wait_for(result.size)
             result = await loop.run_in_executor(self._threads, compute, result.arguments)
         if isinstance(result, _Range):
             await self._wait_beyond(agent, len(message.data), result)
@@ -333,6 +331,14 @@ class Service:
             # The newest entries are in memory: reading them is faster than the way to a thread.
             result = compute(result) if is_newest else await loop.run_in_executor(self._threads, compute, result)
         return cast("bytes", result)
+
+    async def _wait_for(self, size: int) -> None:
+        """Wait until this node has the entries that the caller got from another node, or nobody has them."""
+        if await self._watcher.wait_beyond(size - 1, limits.follower_lag_max_s) >= size:
+            return
+        # Only if they are lost is the caller told that the history changed.
+        if self._has_all is None or not await self._has_all():
+            raise Unavailable("BUS_UNAVAILABLE", "this node is behind the others: ask again")
 
     async def _wait_beyond(self, agent: str, size: int, wanted: _Range) -> None:
         if (wanted.old_size or 0) > self._watcher.size:

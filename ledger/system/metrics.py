@@ -42,6 +42,7 @@ METRIC_DEFINITIONS: Final = {
         "counter", "Times that an agent sent too much, and its subscription was closed for a while", "queue"
     ),
     "task_failures": MetricDefinition("counter", "Times that a task of the node failed and was started again", "task"),
+    "publish_conflicts": MetricDefinition("counter", "Times that another node was first, and this one decided again"),
     "stream_faults": MetricDefinition("counter", "Times that damage was found in the log stream"),
     "stream_generation": MetricDefinition("gauge", "The generation of the log stream"),
     "scrub_timestamp_seconds": MetricDefinition("gauge", "When the whole stream was last compared with the log"),

@@ -43,6 +43,7 @@ GROUPS: Final = {
     "postgres": "shared_views",
     "delivery": "delivery",
     "nodes": "nodes",
+    "writers": "writers",
     "floods": "floods",
     "seal": "sealing",
     "scaling": "scaling",

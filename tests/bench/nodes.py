@@ -3,10 +3,10 @@
 Publishing is the ledger's own (atomic batches, compare-and-set) of a log that was just appended to; beside it nats-py's
 ``publish_async`` publishes the same payloads and headers, under subjects of equal length, to a plain stream there. A
 follower, which verifies every signature and decides everything again, catches up from that stream into a log of its
-own; beside it a plain ordered consumer counts the same messages, and the leader appended them. Delivery ends when the
+own; beside it a plain ordered consumer counts the same messages, and another node appended them. Delivery ends when the
 function of a subscription has run, with its transaction open. Failover is the script of ``deploy/``: the gap is the
-longest time without an acknowledgement around the SIGKILL of the leader and its server; beside it a plain stream of
-three servers whose leader is killed, for which it is what the servers' own election takes.
+longest time without an acknowledgement around the SIGKILL of the node whose server leads the stream, and of its server;
+beside it a plain stream of three servers whose leader is killed, for which it is what the servers' own election takes.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ PROGRAM: Final = Path(__file__).parents[2] / "deploy" / "three-nodes.py"
 SYNCS: Final = {"": "the server's own sync_interval", "always": "sync_interval: always"}
 PUBLISHED: Final = "plain publish_async of the same bytes"
 READ: Final = "a plain consumer of the same stream"
-APPENDED: Final = "the leader's append of the same events"
-GAP_MAX_S: Final = 10.0
+APPENDED: Final = "a node's append of the same events"
+GAP_MAX: Final = 1.1
 PLAIN: Final = "plain"
 
 
@@ -292,29 +292,20 @@ async def time_messages(url: str, arrivals: Connection) -> list[float]:
 
 
 def _of_failover(bench: Bench) -> Iterator[Row]:
-    shares: list[float] = []
     pairs: list[tuple[float, float]] = []
     for number in range(min(bench.rounds, FAILOVER_ROUNDS_MAX)):
-        bench.say(f"the leader of three nodes is killed, {number + 1}")
+        bench.say(f"the node whose server leads the stream is killed, {number + 1}")
         command = [sys.executable, str(PROGRAM), *FAILOVER, "--folder", str(bench.folder)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise RuntimeError(f"three nodes: {ended.stderr}{ended.stdout}")
         gap_s, folder = float(json.loads(ended.stdout)["gap_s"]), bench.folder / f"plain-{number}"
-        shares.append(gap_s / limits.lease_s)
         with servers(folder, count=3) as urls:
             pairs.append((gap_s, asyncio.run(_time_election(urls, folder))))
-    note = (
-        f"{statistics.median(shares) * limits.lease_s:.1f} s without an acknowledgement; at most {GAP_MAX_S:g} s wanted"
-    )
-    budget = Budget("≤", round(GAP_MAX_S / limits.lease_s, 2))
-    yield Row("nodes: gap when the leader of three is killed", shares, f"a lease's {limits.lease_s:g} s", budget, note)
     ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
     baseline = "a plain stream of three servers whose leader is killed"
-    note = (
-        f"{ours:.1f} s, beside {theirs:.1f}: servers elect 4 to 9 s after they last heard a leader, and two streams do"
-    )
-    yield Row("nodes: gap when the leader of three is killed", ratios(pairs), baseline, None, note)
+    note = f"{ours:.1f} s, beside {theirs:.1f}: servers elect 4 to 9 s after they last heard a leader"
+    yield Row("nodes: gap when one of three is killed", ratios(pairs), baseline, Budget("≤", GAP_MAX), note)
 
 
 async def _time_election(urls: list[str], folder: Path) -> float:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +21,13 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).parents[2] / "deploy" / "three-nodes.py"
 
 
-def test_what_was_acknowledged_is_in_both_logs_after_the_leader_was_killed(tmp_path: Path) -> None:
+def test_what_was_acknowledged_is_in_both_logs_after_a_node_was_killed(tmp_path: Path) -> None:
     command = [sys.executable, str(PROGRAM), "--events", "40", "--agents", "2", "--folder", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     answer = json.loads(ended.stdout)
     assert answer["acknowledged"] == answer["in_both_logs"] == answer["wanted"] == 40
     assert (answer["twice"], len(set(answer["roots"])), answer["exit_codes"]) == (0, 1, [0, 0])
-    assert answer["first_leader"] != answer["second_leader"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,7 +68,7 @@ def made(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
                 scene.start(name)
             for name in program.NODES:
                 scene.listen(name)
-            scene.leader()
+            scene.wait_until_ready()
             yield scene
         finally:
             scene.end()
@@ -91,16 +89,16 @@ def deed(scene: Any, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     return ended.returncode, json.loads(ended.stdout or ended.stderr)
 
 
-def test_events_submitted_at_a_follower_are_in_every_log_and_may_be_read_there(scene: Any) -> None:
+def test_events_submitted_at_any_node_are_in_every_log_and_may_be_read_there(scene: Any) -> None:
     scene.write("agent-0", 10)
     names = list(scene.homes)[:2]
     scene.wait_for_equal_logs(names)
-    follower = next(name for name in names if name != scene.leader())
-    settings = Settings(home=scene.folder / "clients", server=scene.urls[follower], agent="agent-0")
-    with RemoteClient(settings) as client:
-        assert {client.entries(index, limit=1).entries[0][0] for index in scene.index_of.values()} == set(
-            scene.index_of.values()
-        )
+    for name in names:
+        settings = Settings(home=scene.folder / "clients", server=scene.urls[name], agent="agent-0")
+        with RemoteClient(settings) as client:
+            assert {client.entries(index, limit=1).entries[0][0] for index in scene.index_of.values()} == set(
+                scene.index_of.values()
+            )
 
 
 def test_logs_that_lack_an_acknowledged_event_are_an_error(
@@ -114,8 +112,8 @@ def test_logs_that_lack_an_acknowledged_event_are_an_error(
 
 def test_verbs_in_a_nodes_folder_write_nothing_past_the_others(scene: Any) -> None:
     code, answer = deed(scene, "node", "--as", "root", "agent", "add", "past-the-others")
-    assert (code, answer["error"]["code"]) == (7, "NOT_LEADER")
-    assert answer["error"]["details"]["url"] == scene.urls[answer["error"]["details"]["leader"]]
+    assert (code, answer["error"]["code"]) == (7, "SHARED_LOG")
+    assert answer["error"]["details"] == {"node": "node", "url": scene.urls["node"]}
 
 
 def nodes_here(scene: Any, name: str) -> str:
@@ -125,22 +123,13 @@ def nodes_here(scene: Any, name: str) -> str:
     return str(next(check["found"] for check in checks if check["name"] == "nodes"))
 
 
-def test_nodes_are_listed_and_the_leader_hands_over_to_whom_it_is_told_to(scene: Any) -> None:
-    leader = scene.leader()
-    other = next(name for name in list(scene.homes)[:2] if name != leader)
-    code, answer = deed(scene, leader, "node", "list")
-    assert code == 0
-    assert {node["node"]: node["role"] for node in answer["data"]["nodes"]} == {leader: "leader", other: "follower"}
-    assert deed(scene, other, "node", "hand-over")[1]["error"]["code"] == "NOT_AUTHORIZED"
-    assert deed(scene, leader, "node", "hand-over", "nobody")[1]["error"]["code"] == "NOT_FOUND"
-    code, answer = deed(scene, leader, "node", "hand-over", other)
-    assert (code, answer.get("data")) == (0, {"leader": other}), answer
-    assert scene.leader() == other
-    deadline = time.monotonic() + 20
-    while not nodes_here(scene, other).startswith(
-        f"{other} is leader in term 2"
-    ):  # nodes write their state at each heartbeat
-        assert time.monotonic() < deadline
+def test_nodes_are_listed_and_all_of_them_are_ready(scene: Any) -> None:
+    names = list(scene.homes)[:2]
+    for name in names:
+        code, answer = deed(scene, name, "node", "list")
+        assert code == 0
+        assert {node["node"]: node["role"] for node in answer["data"]["nodes"]} == dict.fromkeys(names, "ready")
+        assert nodes_here(scene, name).startswith(f"{name} is ready")
 
 
 def test_follow_is_refused_for_a_node_that_stands_alone(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_the_specification_names_the_sizes_verbs_and_headers_of_the_code() -> No
     published = load("limits.json")
     sizes = [limit["value"] for limit in (published["format"] | published["node"]).values() if "bytes" in limit["unit"]]
     assert [size for size in sizes if f"{size:,}" not in text] == []
-    client = SimpleNamespace(node="node")
+    client = SimpleNamespace(node="node", order=None)
     service = Service(client, None, None, None)  # type: ignore[arg-type]  # only its verbs are read
     verbs = text.partition("| verb | arguments |")[2].partition("\n\n")[0].splitlines()[2:]
     assert sorted(line.split("`")[1] for line in verbs) == service.verbs

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import nats.errors
-from nats.js.api import PubAck, RawStreamMsg
 
 from tests.simulation.cluster import Message, raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nats.js.api import KeyValueConfig, StreamConfig, StreamInfo
+    from nats.js.api import RawStreamMsg, StreamConfig, StreamInfo
 
     from tests.simulation.cluster import Cluster
     from tests.simulation.world import Process, World
@@ -88,6 +87,10 @@ class SimClient:
     def is_connected(self) -> bool:
         cluster = self.network.cluster
         return not self.is_closed and self.server not in cluster.down and cluster.hear(self.process.host, self.server)
+
+    @property
+    def stats(self) -> dict[str, int]:
+        return {"reconnects": self.network.cluster.restarts[self.server]}
 
     async def close(self) -> None:
         self.is_closed = True
@@ -197,9 +200,15 @@ class SimClient:
             if self.is_connected:
                 network.send(process, _settle, future, outcome)
 
+        cluster, life = network.cluster, network.cluster.restarts[self.server]
+
+        def arrive() -> None:
+            if cluster.restarts[self.server] == life:
+                cluster.ask(self.server, work, answer, direct)
+
         for _ in range(1 + network.world.chance(network.twice)):
             if self.is_connected and not network.world.chance(network.loss):
-                network.world.later(network.wait_s(), network.cluster.ask, self.server, work, answer, direct)
+                network.world.later(network.wait_s(), arrive)
         outcome = await self._wait(future, timeout_s)
         if isinstance(outcome, Exception):
             raise outcome
@@ -230,13 +239,14 @@ class SimSubscription:
 
 @dataclass
 class SimJetStream:
-    """Calls on streams and keys."""
+    """Calls on streams."""
 
     client: SimClient
     timeout_s: float
 
     async def stream_info(self, name: str) -> StreamInfo:
-        return await self._ask(lambda cluster: cluster.stream(name).info())
+        stale = self.client.network.cluster.stale_info(self.client.server, name)
+        return stale or await self._ask(lambda cluster: cluster.stream(name).info())
 
     async def add_stream(self, config: StreamConfig) -> StreamInfo:
         return await self._ask(lambda cluster: cluster.add_stream(config))
@@ -244,38 +254,18 @@ class SimJetStream:
     async def update_stream(self, config: StreamConfig) -> StreamInfo:
         return await self._ask(lambda cluster: cluster.update_stream(config))
 
-    async def get_msg(
-        self, name: str, seq: int = 0, *, subject: str | None = None, direct: bool = False
-    ) -> RawStreamMsg:
-        """Return a stored message: from the leader, or with ``direct`` from the next server, which may lag."""
-        if subject is None:
-            return raw(seq, await self._ask(lambda cluster: cluster.message(name, seq)))
-        bucket, key = name.removeprefix("KV_"), subject.rpartition(".")[2]
-        value = await self._ask(lambda cluster: cluster.value(bucket, key, may_lag=direct), direct=direct)
-        return RawStreamMsg(subject, value.revision, value.value)
+    async def get_msg(self, name: str, seq: int) -> RawStreamMsg:
+        """Return a stored message as the leader has it."""
+        return raw(seq, await self._ask(lambda cluster: cluster.message(name, seq)))
 
     async def find_stream_name_by_subject(self, subject: str) -> str:
         """Return which stream takes a subject. Raises NotFoundError."""
         name: str = await self._ask(lambda cluster: cluster.stream_of(subject))
         return name
 
-    async def key_value(self, bucket: str) -> None:
-        """Look whether there is a bucket. Raises BucketNotFoundError."""
-        await self._ask(lambda cluster: cluster.bucket(bucket))
-
-    async def create_key_value(self, config: KeyValueConfig) -> None:
-        await self._ask(lambda cluster: cluster.buckets.setdefault(config.bucket, {}))
-
-    async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> PubAck:
-        """Write a key of a bucket whose revision is the one that is expected. Raises APIError."""
-        _, bucket, key = subject.split(".")
-        last = int(headers["Nats-Expected-Last-Subject-Sequence"])
-        revision = await self._ask(lambda cluster: cluster.put_value(bucket, key, payload, last))
-        return PubAck(f"KV_{bucket}", revision, "")
-
-    async def _ask(self, work: Callable[[Cluster], Any], *, direct: bool = False) -> Any:
+    async def _ask(self, work: Callable[[Cluster], Any]) -> Any:
         cluster = self.client.network.cluster
-        return await self.client.ask(lambda: work(cluster), self.timeout_s, direct=direct)
+        return await self.client.ask(lambda: work(cluster), self.timeout_s)
 
 
 def _kept(headers: dict[str, str]) -> dict[str, str]:

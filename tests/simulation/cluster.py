@@ -4,21 +4,21 @@ What is asked of it runs at the leader of the servers, at one moment, whole or n
 hears the leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. What was on its way then may
 have been done or not, and may even be done later: whoever asked knows only that no answer came.
 
-Compare-and-set is checked before anything else (10071); an atomic batch is stored whole or refused (10071, 10208). Keys
-have revisions, and are gone when they are older than their bucket allows. A store that lost its end takes new messages
-at the end that is left; one that lost its middle says so in its count of deleted messages; a flipped byte shows
-nowhere but in the message.
+Compare-and-set is checked before anything else (10071); an atomic batch is stored whole or refused (10071, 10208). A
+stream is made once: with other settings, or for subjects that another takes, it is refused (10058, 10065). A store that
+lost its end takes new messages at the end that is left, but loses it only while no server runs; one that lost its
+middle says so in its count of deleted messages; a flipped byte shows nowhere but in the message.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import nats.errors
 import nats.js.errors as js
-from nats.js.api import RawStreamMsg, StreamInfo, StreamState
+from nats.js.api import ClusterInfo, PeerInfo, RawStreamMsg, StreamInfo, StreamState
 
 from deedbook.ledger.bus.history import entry_at
 
@@ -30,12 +30,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 election_s: Final = (5.0, 8.0)
+stale_max_s: Final = 10.0
 WRONG_LAST: Final = 10071
 INCOMPLETE: Final = 10208
-
-
-class _Silent(Exception):
-    """The servers have a leader for this stream later than for others."""
 
 
 @dataclass
@@ -50,9 +47,10 @@ class Message:
 
 @dataclass
 class Stream:
-    """One stream; ``first_seq`` is where it began, ``messages`` what it holds of it."""
+    """One stream: its configuration now and when it was made, and its messages by their sequences."""
 
     config: StreamConfig
+    made: StreamConfig
     created: datetime
     last_seq: int
     messages: dict[int, Message] = field(default_factory=dict)
@@ -64,16 +62,8 @@ class Stream:
             self.config,
             StreamState(count, 0, first, self.last_seq, 0, num_deleted=deleted or None),
             created=self.created,
+            cluster=_peers(0.0),
         )
-
-
-@dataclass(frozen=True)
-class Value:
-    """What stands under a key."""
-
-    value: bytes
-    revision: int
-    written_s: float
 
 
 def raw(seq: int, message: Message) -> RawStreamMsg:
@@ -103,13 +93,13 @@ class Cluster:
         self.leader: str | None = hosts[0]
         self.led_since = 0.0
         self.streams: dict[str, Stream] = {}
-        self.buckets: dict[str, dict[str, list[Value]]] = {}
+        self.restarts = dict.fromkeys(hosts, 0)
         self.highest_seq = 0
         """The last sequence that was ever acknowledged, whatever became of it."""
 
         self._term = 0
-        self._keys_since = 0.0
         self._waiting: list[Callable[[], None]] = []
+        self._cut_off: tuple[str, float, dict[str, StreamInfo]] = "", 0.0, {}
 
     def hear(self, one: str, other: str) -> bool:
         return one == other or (one in self.apart) == (other in self.apart)
@@ -126,6 +116,7 @@ class Cluster:
             return
         if self.leader is not None:
             self.world.tell("bus", f"has lost its leader {self.leader}")
+            self._cut_off = self.leader, self.world.now, {name: one.info() for name, one in self.streams.items()}
         # A leader that lost its majority leads again if it gets it back before another one was chosen.
         self._term += 1
         wait_s = self.world.random.uniform(*election_s) if len(self.hosts) > 1 else 0.1
@@ -138,8 +129,28 @@ class Cluster:
         if able:
             self._waiting.clear()
             self.leader, self.led_since = self.world.random.choice(able), self.world.now
-            self._keys_since = self.world.now + self.world.random.choice([0.0, 0.0, self.world.random.uniform(0, 12)])
             self.world.tell("bus", f"is led by {self.leader}")
+
+    def kill(self, *hosts: str) -> None:
+        """Let servers die: what was on its way to them is gone."""
+        for host in hosts:
+            self.down.add(host)
+            self.restarts[host] += 1
+        if len(self.down) == len(self.hosts):
+            self._waiting.clear()
+            self.leader = None
+        self.review()
+
+    def stale_info(self, server: str, name: str) -> StreamInfo | None:
+        """Return what a server says of a stream that it led when it was cut off from the other servers."""
+        leader, since, infos = self._cut_off
+        heard_s = self.world.now - since
+        is_cut_off = server == leader not in self.down and not self.majority_of(server) and heard_s < stale_max_s
+        return replace(infos[name], cluster=_peers(heard_s)) if is_cut_off and name in infos else None
+
+    def revive(self, *hosts: str) -> None:
+        self.down.difference_update(hosts)
+        self.review()
 
     def ask(self, server: str, work: Callable[[], Any], answer: Callable[[Any], None], direct: bool) -> None:
         """Do ``work`` at the leader, or ``direct`` at a client's ``server``; ``answer`` is told what came of it."""
@@ -147,8 +158,6 @@ class Cluster:
         def run() -> None:
             try:
                 outcome = work()
-            except _Silent:
-                return
             except nats.errors.Error as error:
                 outcome = error
             answer(outcome)
@@ -170,14 +179,16 @@ class Cluster:
             raise js.NotFoundError(code=404, err_code=10059, description="stream not found") from None
 
     def add_stream(self, config: StreamConfig) -> StreamInfo:
-        """Make a stream; one that is made again stays as it is."""
+        """Make a stream; one that is made again in the same way stays as it is."""
         assert config.name is not None
         for name, other in self.streams.items():
             if name != config.name and set(other.config.subjects or ()) & set(config.subjects or ()):
                 raise js.BadRequestError(code=400, err_code=10065, description="subjects overlap")
+        if config.name in self.streams and self.streams[config.name].made != config:
+            raise js.BadRequestError(code=400, err_code=10058, description="stream name already in use")
         if config.name not in self.streams:
             created = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.world.now)
-            self.streams[config.name] = Stream(config, created, (config.first_seq or 1) - 1)
+            self.streams[config.name] = Stream(config, config, created, (config.first_seq or 1) - 1)
         return self.stream(config.name).info()
 
     def update_stream(self, config: StreamConfig) -> StreamInfo:
@@ -240,9 +251,8 @@ class Cluster:
                 for lost in range(seq, stream.last_seq + 1):
                     stream.messages.pop(lost, None)
             case 1:  # truncated after a kill: shorter, and it takes new messages at the new end
-                for lost in range(seq, stream.last_seq + 1):
-                    stream.messages.pop(lost, None)
-                stream.last_seq = seq - 1
+                self.lose_from(stream, random.choice([seq, stream.last_seq]))
+                return
             case 2:  # one flipped byte: all counts are right
                 before = stream.messages[seq]
                 stream.messages[seq] = Message(before.subject, b"!" + before.data[1:], before.headers)
@@ -250,39 +260,25 @@ class Cluster:
                 del self.streams[str(stream.config.name)]
         self.world.tell("bus", f"its store was damaged from sequence {seq} on")
 
+    def lose_from(self, stream: Stream, seq: int) -> None:
+        """Let all servers die and come back without the messages from ``seq`` on."""
+        self.kill(*self.hosts)
+        for lost in range(seq, stream.last_seq + 1):
+            stream.messages.pop(lost, None)
+        self.world.tell("bus", f"all its servers died, and lost {stream.last_seq - seq + 1} messages from {seq} on")
+        stream.last_seq = seq - 1
+        for host in self.hosts:
+            self.world.later(self.world.random.uniform(0.1, 3.0), self.revive, host)
+
     def holds(self, history: Sequence[bytes]) -> bool:
         stream = self.log_stream()
         if stream is None or not len(stream.messages) == stream.last_seq == len(history):
             return False
         return all(entry_in(seq, raw(seq, message)) == history[seq - 1] for seq, message in stream.messages.items())
 
-    def bucket(self, name: str) -> dict[str, list[Value]]:
-        """Return a bucket: what stood under each key, the oldest first. Raises BucketNotFoundError."""
-        try:
-            return self.buckets[name]
-        except KeyError:
-            raise js.BucketNotFoundError from None
 
-    def value(self, bucket: str, key: str, *, may_lag: bool) -> Value:
-        """Return what stands under a key; a replica may lag by a moment. Raises NotFoundError."""
-        if not may_lag and self.world.now < self._keys_since:
-            raise _Silent
-        values = self.bucket(bucket).get(key, [])
-        lag_s = self.world.random.choice([0.0, 0.0, 0.5]) if may_lag else 0.0
-        for value in reversed(values):
-            if value.written_s <= self.world.now - lag_s:
-                return value
-        raise js.NotFoundError(code=404, err_code=10037, description="no message found")
-
-    def put_value(self, bucket: str, key: str, content: bytes, last: int) -> int:
-        if self.world.now < self._keys_since:
-            raise _Silent
-        values = self.bucket(bucket).setdefault(key, [])
-        revision = values[-1].revision if values else 0
-        if last != revision:
-            raise js.BadRequestError(code=400, err_code=WRONG_LAST, description=f"wrong last sequence: {revision}")
-        values.append(Value(content, revision + 1, self.world.now))
-        return revision + 1
+def _peers(heard_s: float) -> ClusterInfo:
+    return ClusterInfo(replicas=[PeerInfo(active=int(heard_s * 1e9))] * 2)
 
 
 def _refused(code: int, description: str) -> dict[str, Any]:

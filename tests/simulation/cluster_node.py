@@ -13,11 +13,14 @@ from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus.subjects import submit_pattern
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.replication.lease import Timing
+from deedbook.ledger.replication.state import Timing
 from tests.simulation.solo_node import SoloNode
 from tests.simulation.story import actors
+from tests.simulation.thread import Thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.simulation.client import SimSubscription
     from tests.simulation.memory_log import MemoryLog
     from tests.simulation.world import Process
@@ -37,22 +40,16 @@ NOWHERE: Final = _Nowhere()
 
 
 class ClusterNode(SoloNode):
-    """A node, its disk and its server; ``start`` begins a new life of it."""
+    """A node, its disk and its server; ``start`` begins a new life of it.
+
+    ``at_publish`` happens once, after a publish of this node was acknowledged and before the node appends the entries.
+    """
+
+    at_publish: Callable[[], None] | None = None
 
     @property
     def readable(self) -> MemoryLog | None:
         return self.log if self.process.is_alive and self.reads else None
-
-    @property
-    def has_complete_log(self) -> bool:
-        """Whether it would say now of what its log lacks that nobody has that."""
-        if not (self.process.is_alive and self.reads and self.process.stopped_until <= self.world.now):
-            return False
-        current, self.world.current = self.world.current, self.process
-        try:
-            return self.membership.has_complete_log
-        finally:
-            self.world.current = current
 
     def _begin(self, process: Process) -> None:
         self.reads = self.is_admitting = False
@@ -61,13 +58,12 @@ class ClusterNode(SoloNode):
 
     async def _run(self, process: Process) -> None:
         client: Any = self._client
-        replicas = len(self.network.cluster.hosts)
         self.replica = Replica(
             lambda: client,
-            self.log,
+            self.log,  # type: ignore[arg-type]
             actors().id,
             self.host,
-            replicas=replicas,
+            replicas=len(self.network.cluster.hosts),
             record=self.record,  # type: ignore[arg-type]
         )
         self.membership = membership = Membership(
@@ -76,10 +72,8 @@ class ClusterNode(SoloNode):
             self._watcher,
             folder=NOWHERE,  # type: ignore[arg-type]
             url=self.host,
-            key=actors().keys[self.host],
-            replicas=replicas,
             answer=self._let,
-            lead=self._lead,
+            work=self._work,
             timing=Timing(),
         )
         await membership.start()
@@ -90,6 +84,7 @@ class ClusterNode(SoloNode):
             membership.do_duties,
             membership.scrub,
             self._write,
+            self._claim,
         ):
             process.run_task(self._keep_running(work))
 
@@ -101,28 +96,43 @@ class ClusterNode(SoloNode):
             await self.subscription.unsubscribe()
             self.subscription = None
 
-    async def _lead(self, does: bool) -> None:
-        self.world.tell(self.host, "leads" if does else "leads no more")
+    async def _work(self, does: bool) -> None:
+        self.world.tell(self.host, "runs the workers" if does else "runs no workers")
+
+    async def _claim(self) -> None:
+        """Say now and then whether nobody has an entry that this node lacks: it must be true of that time."""
+        while True:
+            await asyncio.sleep(self.world.random.uniform(0.2, 3.0))
+            size = len(self.invariants.history)
+            if await self.membership.has_all() and len(self.log.data) < size:
+                self.world.violate(f"{self.host} would call entries lost: it has {len(self.log.data)} of {size}")
 
     def _committed(self, start: int, entries: list[bytes]) -> None:
         super()._committed(start, entries)
-        self.invariants.grown(self.host, start + len(entries))
         if self.is_admitting:
-            self.invariants.admitted(self.host, start, len(entries))
+            self.invariants.admitted(self.host)
 
     async def _admit(self, group: list[Any]) -> list[Any]:
         answers: list[Any] = await asyncio.to_thread(self._admit_in_thread, group)
         return answers
 
     def _admit_in_thread(self, group: list[Any]) -> list[Any]:
-        gate = self._gate
-        self.is_admitting = True
         try:
-            return gate.admit(group)
+            return self._gate.admit(group)
         except Unavailable as error:
             return [error] * len(group)
-        finally:
-            self.is_admitting = False
 
     def _new_gate(self) -> Gate:
-        return Gate(self.log, publish=self.replica.publish)  # type: ignore[arg-type]
+        return Gate(self.log, order=self)  # type: ignore[arg-type]
+
+    def publish(self, start: int, entries: list[bytes]) -> None:
+        self.replica.publish(start, entries)
+        if self.at_publish is not None:
+            happens, self.at_publish = self.at_publish, None
+            happens()
+            Thread.current().wait_for(asyncio.sleep(0.001))
+        self.is_admitting = True
+
+    def catch_up(self, attempt: int) -> None:
+        self.is_admitting = False
+        self.replica.catch_up(attempt)

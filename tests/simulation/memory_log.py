@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, subtrees_of
-from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.trust.history import ConsistencyProof
@@ -202,10 +202,6 @@ class MemorySnapshot:
 
     def root(self) -> bytes:
         return EMPTY_ROOT if self.head is None else Frontier.from_bytes(self.size, self.head.frontier).root()
-
-    def term(self) -> Term | None:
-        term: Term | None = self.record(keys.TERM_KEY)
-        return term
 
     def resets(self) -> list[tuple[str, int]]:
         return []

@@ -10,32 +10,45 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+from deedbook.consumers.interfaces.node.membership import Membership
 from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Transaction
+from deedbook.ledger.admission.order import OvertakenError
 from deedbook.ledger.bus import publisher
-from deedbook.ledger.bus.stream import Generation, retire
+from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.replication import role
+from deedbook.ledger.replication.state import NodeState
 from tests.simulation.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from deedbook.ledger.bus.publisher import OutboundMessage
+
 WORLDS_MAX: Final = 1_000
-_read, _lead, _publish, _store, _move = LogFollower.read, role._lead, Replica.publish, Cluster.publish, Reactor._move
+_read, _publish, _send = LogFollower.read, Replica.publish, Replica._send
+_store, _move = Cluster.publish, Reactor._move
 
 
-def _publish_later(self: Replica, start: int, entries: list[bytes], *, is_term: bool = False) -> None:
-    if not (self.is_open or is_term):
-        raise Unavailable("NOT_LEADER", "it does not lead now")
-    self._loop.create_task(self._publish_within(start, entries))
+def _publish_later(self: Replica, start: int, entries: list[bytes]) -> None:
+    self._loop.create_task(_ignored(self, start, entries))
 
 
-def _publish_at_best(self: Replica, start: int, entries: list[bytes], *, is_term: bool = False) -> None:
+async def _ignored(self: Replica, start: int, entries: list[bytes]) -> None:
+    with contextlib.suppress(Exception):
+        await self._publish(start, entries)
+
+
+def _publish_at_best(self: Replica, start: int, entries: list[bytes]) -> None:
     with contextlib.suppress(Unavailable):
-        _publish(self, start, entries, is_term=is_term)
+        _publish(self, start, entries)
+
+
+async def _send_at_best(self: Replica, group: Sequence[OutboundMessage]) -> None:
+    with contextlib.suppress(OvertakenError):
+        await _send(self, group)
 
 
 def _half(start: int, entries: Sequence[bytes]) -> list[Any]:
@@ -43,26 +56,35 @@ def _half(start: int, entries: Sequence[bytes]) -> list[Any]:
     return signed[: max(1, len(signed) // 2)]
 
 
-def _lead_on(state: role.Leader, *seen: Any) -> role.Step:
-    after, actions = _lead(state, *seen)
-    return (after, actions) if isinstance(after, role.Leader) else (state, ())
-
-
 def _store_anywhere(self: Cluster, pattern: str, messages: Any, expected: int, *, is_whole: bool) -> dict[str, Any]:
     stream = self.log_stream()
     return _store(self, pattern, messages, stream.last_seq if stream else expected, is_whole=is_whole)
 
 
-async def _retire_only(self: Replica, number: int) -> bool:
-    generation = Generation(self.ledger, number)
-    await retire(self._nats(), generation)
+async def _look_only(self: Replica, number: int) -> bool:
     try:
-        await publisher.stream_info(self._nats(), generation)
+        await publisher.stream_info(self._nats(), Generation(self.ledger, number))
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise
         return False
     return True
+
+
+def _order_of_anybody(self: Replica, _start: int) -> Generation:
+    if self.generation is None:
+        raise OvertakenError
+    return self.generation
+
+
+def _order_before_filled(self: Replica, start: int) -> Generation:
+    if self.generation is None or not self.permits() or start < self.head():
+        raise OvertakenError
+    return self.generation
+
+
+async def _end_unread(_self: Replica, _start: int) -> None:
+    pass
 
 
 def _move_apart(self: Reactor, index: int) -> None:
@@ -71,24 +93,31 @@ def _move_apart(self: Reactor, index: int) -> None:
     _move(self, index)
 
 
-def _surely(_self: Replica) -> bool:
-    return False
+async def _surely(_self: Membership) -> bool:
+    return True
 
 
 PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "acknowledged before it is published": lambda: mock.patch.object(Replica, "publish", _publish_later),
     "an unknown outcome counts as published": lambda: mock.patch.object(Replica, "publish", _publish_at_best),
-    "an unknown outcome counts as failed": lambda: mock.patch.object(
-        Replica, "is_behind", property(_surely, lambda _self, _value: None), create=True
+    "publishing does not compare": lambda: mock.patch.object(Cluster, "publish", _store_anywhere),
+    "whatever stands at the position counts as ours": lambda: mock.patch.object(Replica, "_send", _send_at_best),
+    "whatever fills the next stream counts as ours": lambda: mock.patch.object(publisher, "is_same", return_value=True),
+    "a node publishes at once after it was interrupted": lambda: mock.patch.object(
+        NodeState, "is_in_contact", return_value=True
     ),
-    "the lease is trusted, and publishing does not compare": lambda: mock.patch.object(
-        Cluster, "publish", _store_anywhere
+    "a node publishes although another log is longer": lambda: mock.patch.object(
+        Replica, "_check_order", _order_of_anybody
     ),
-    "whatever stands in the stream counts as ours": lambda: mock.patch.object(publisher, "is_same", return_value=True),
-    "what followers are quicker to have counts as lost": lambda: mock.patch.object(Replica, "has_all", new=True),
-    "a leader that was fenced leads on": lambda: mock.patch.object(role, "_lead", _lead_on),
+    "a node publishes before the next stream is filled": lambda: mock.patch.object(
+        Replica, "_check_order", _order_before_filled
+    ),
+    "a node refuses by a log that may lack the latest entries": lambda: mock.patch.object(
+        Replica, "_check_end", _end_unread
+    ),
+    "entries that a node lacks count as lost": lambda: mock.patch.object(Membership, "has_all", _surely),
     "a follower appends half a batch": lambda: mock.patch.object(LogFollower, "read", staticmethod(_half)),
-    "what a retired stream was given last is left": lambda: mock.patch.object(Replica, "_retire", _retire_only),
+    "what a retired stream was given last is left": lambda: mock.patch.object(Replica, "_take_over", _look_only),
     "a repetition is not known again": lambda: mock.patch.object(Transaction, "index_of", return_value=None),
     "the position moves in another transaction than the effect": lambda: mock.patch.object(
         Reactor, "_move", _move_apart

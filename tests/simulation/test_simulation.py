@@ -46,7 +46,7 @@ def test_no_world_breaks_a_promise(share: int) -> None:
     count = times(80, 400) // SHARES
     outcomes = [run_seed(seed) for seed in range(share * count, (share + 1) * count)]
     assert [broken(outcome) for outcome in outcomes if outcome.violation] == []
-    for name in ("entries", "acknowledged", "effects", "terms", "faults"):
+    for name in ("entries", "acknowledged", "effects", "changes", "faults"):
         metrics(f"{name} in simulated worlds", sum(getattr(outcome, name) for outcome in outcomes))
 
 
@@ -66,7 +66,7 @@ def test_a_seed_is_the_same_world_every_time() -> None:
     first, second = (run_seed(seed, is_traced=True) for seed in (4, 4))
     assert first == second
     assert first.trace
-    assert first.terms
+    assert first.changes
 
 
 def test_worlds_differ() -> None:

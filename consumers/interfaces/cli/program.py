@@ -70,7 +70,7 @@ SECTIONS: Final = {
         "setup": Lazy("harness:setup", "Set up Claude Code, Codex or Gemini, or undo that."),
         "mcp": Lazy("mcp:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
         "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
-        "node": Lazy("nodes:node", "List the nodes of this ledger, or move leadership.", is_group=True),
+        "node": Lazy("nodes:node", "List the nodes of this ledger.", is_group=True),
         "token": Lazy("tokens:token", "Create, list and revoke tokens for reading over HTTP.", is_group=True),
         "notify": Lazy("notify:notify", "Notify agents and people once when something waits for them.", is_group=True),
         "router": Lazy("router:router", "Create follow-up handoffs by rules, and announce ready ones.", is_group=True),

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from nats.aio.client import Client as NatsClient
 
-from deedbook.consumers.interfaces.node.replica import DamagedError, Replica
+from deedbook.consumers.interfaces.node.replica import DamagedError, ForkedError, Replica
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.identity import read_key_file, read_private
 from deedbook.ledger.home.config import Cluster, Settings
@@ -39,7 +39,7 @@ def member_of(cluster: Cluster, home: Home, ledger: str) -> Member:
         folder = project_path(home.path, cluster.tls)
         tls = Tls(folder / f"{cluster.name}.pem", folder / f"{cluster.name}.key", folder / "ca.pem")
     server = f"{ledger[:8]}-{cluster.name}"
-    return Member(f"deedbook-{ledger}", server, cluster.listen, tuple(cluster.routes), password, tls)
+    return Member(f"deedbook-{ledger}", server, cluster.listen, tuple(cluster.routes), password, tls, cluster.name)
 
 
 async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[], bool]) -> None:
@@ -88,7 +88,7 @@ async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[
 async def _try(replica: Replica) -> None:
     try:
         await replica.follow()
-    except (DamagedError, Unavailable) as error:
+    except (DamagedError, ForkedError, Unavailable) as error:
         log.info("waiting for the other nodes", error=error.message if isinstance(error, DeedbookError) else str(error))
         replica.forget_stream()
         await asyncio.sleep(retry_s)

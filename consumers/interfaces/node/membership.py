@@ -1,10 +1,10 @@
-"""A node among the nodes of its ledger: it hears them, steps from role to role, and carries out each step's actions.
+"""A node among the nodes of its ledger: it hears them, follows the stream, and does what its state requires.
 
-``ledger.replication.role.step`` makes every decision; this module does the work that takes time. Its tasks never wait
-for each other: heartbeats (``beat``), steps (``run``), following (``follow``), and the duties in their order (start and
-stop the workers of a leader, choose which requests are answered).
+``ledger.replication.state.step`` makes every decision; this module does the work that takes time. Its tasks never wait
+for each other: heartbeats (``beat``), steps (``run``), following (``follow``), and the duties in their order (choose
+which requests are answered, start and stop the workers).
 
-The node writes the heartbeats that it heard to a file for this machine, and looks for the operator's file (``peers``).
+The node writes the heartbeats that it heard to a file for this machine (``peers``).
 """
 
 from __future__ import annotations
@@ -19,51 +19,33 @@ from typing import Final, assert_never
 import msgspec
 import nats.errors
 import structlog
-from msgspec.structs import replace
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
-from deedbook.consumers.interfaces.node.peers import HAND_OVER_FILE, NODES_FILE, NodesView, silent_max_s, view_of
+from deedbook.consumers.interfaces.node.peers import NODES_FILE, NodesView, view_of
 from deedbook.consumers.interfaces.node.publication import scrub_every_s, scrub_pause_s
-from deedbook.consumers.interfaces.node.replica import DamagedError, Replica
+from deedbook.consumers.interfaces.node.replica import DamagedError, ForkedError, Replica
 from deedbook.ledger import limits
-from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
-from deedbook.ledger.bus.stream import HOLDS_ERASED
-from deedbook.ledger.client.author import Draft, draft_and_sign, now
-from deedbook.ledger.errors import DeedbookError, Unavailable
-from deedbook.ledger.events.authority import TermStarted as TermEvent
+from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.format.codec import UNREADABLE, read_json
-from deedbook.ledger.format.identity import Key
 from deedbook.ledger.log.records import ClusterRecord
-from deedbook.ledger.replication.lease import Timing
-from deedbook.ledger.replication.role import Candidate, DegradedNode, Follower, Leader, State, has_complete_log, step
 from deedbook.ledger.replication.signals import (
     Action,
     ActionFailed,
     Beat,
-    CatchUp,
-    HandOver,
-    Lead,
-    LeaseRead,
-    LogCaughtUp,
+    Followed,
+    Interrupted,
+    LogForked,
     Observation,
-    Pause,
-    PutLease,
-    ReadLease,
     Rebuild,
-    Resume,
     Scrub,
-    StartTerm,
-    StepDown,
+    Scrubbed,
     StreamDamaged,
-    StreamRebuilt,
-    TermBegun,
-    TermOvertaken,
     Tick,
 )
-from deedbook.ledger.service.nodes import LeaseBucket
+from deedbook.ledger.replication.state import NodeState, Timing, step
 from deedbook.ledger.service.service import LogWatcher
 from deedbook.ledger.system.files import replacing
 
@@ -72,11 +54,14 @@ log = structlog.get_logger("deedbook.nodes")
 tick_s: Final = 0.1
 beat_pause_s: Final = 0.02
 follow_every_s: Final = 1.0
-hand_over_wait_max_s: Final = 10.0
+paused_min_s: Final = 1.0
+"""A node that made no step for this long was stopped, and others may have gone on."""
+
+fault_scrub_every_s: Final = 10.0
 
 
 class Membership:
-    """One node of several. ``answer(leads, reads)`` admits requests, ``lead(does)`` starts and stops the workers."""
+    """One node of several. ``answer(admits, reads)`` chooses which requests it answers; ``work(does)`` its workers."""
 
     def __init__(
         self,
@@ -86,240 +71,186 @@ class Membership:
         *,
         folder: Path,
         url: str,
-        key: Key,
-        replicas: int,
         answer: Callable[[bool, bool], Awaitable[None]],
-        lead: Callable[[bool], Awaitable[None]],
+        work: Callable[[bool], Awaitable[None]],
         timing: Timing,
     ) -> None:
-        self.state: State = Follower(_now_ms())
-        self.peers: dict[str, tuple[Beat, int]] = {}
+        self.state = NodeState(_now_ms())
         self._nats, self._replica, self._watcher, self._folder, self._url = nats, replica, watcher, folder, url
-        self._key, self._timing = key, timing
-        self._answer, self._lead = answer, lead
-        self._lease = LeaseBucket(nats, replica.ledger, replicas)
+        self._timing = timing
+        self._answer, self._work = answer, work
         self._observations: asyncio.Queue[Observation] = asyncio.Queue()
         self._duties: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._wake = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
-        self._lease_job: tuple[PutLease | ReadLease, asyncio.Task[None]] | None = None
         self._answered = (False, False)
+        self._works = False
         self._is_leaving = False
-        self._level_ms = 0
-        self._successor = ""
+        self._stepped_ms = _now_ms()
+        self._connections = 0
         self._shared: ClusterRecord | None = None
+        replica.permits = lambda: self.admits
+        replica.head = lambda: self.state.head
 
     async def start(self) -> None:
         """Subscribe to the others' heartbeats on the present connection. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+        self._interrupt()
         with bus_errors("hearing the other nodes"):
             await self._nats().subscribe(subjects.node_pattern(self._replica.ledger), cb=self._hear)
 
+    def _interrupt(self) -> None:
+        # At once, so that a publish that waits for a connection does not go on before the others were heard.
+        self.state, _ = step(self.state, Interrupted(), self._replica.own(), _now_ms(), self._timing)
+        self._replica.forget_stream()
+        self._wake.set()
+
     @property
-    def leads(self) -> bool:
-        """Whether this node leads, paused or not."""
-        return isinstance(self.state, Leader)
+    def admits(self) -> bool:
+        """Whether this node takes submissions."""
+        self._look_for_interruptions()
+        return self.state.admits(_now_ms(), self._timing)
+
+    @property
+    def works(self) -> bool:
+        """Whether this node runs the workers."""
+        return self._works
 
     @property
     def stream(self) -> str | None:
         """The name of the log stream in use; None before it is known."""
         return None if self._replica.generation is None else self._replica.generation.name
 
-    @property
-    def has_complete_log(self) -> bool:
-        """Whether no other node can have a longer log than this one; callable in any thread."""
-        return has_complete_log(self.state, _now_ms(), self._timing) and self._replica.has_all
+    async def has_all(self) -> bool:
+        """Return whether no node has an entry that this one lacks. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+        return not self.state.fault and await self._replica.has_all()
+
+    def _look_for_interruptions(self) -> None:
+        """Find out whether the node was stopped, or lost its connection, since it last looked."""
+        now_ms, nats = _now_ms(), self._nats()
+        was_stopped = now_ms - self._stepped_ms >= paused_min_s * 1000
+        if was_stopped or not nats.is_connected or nats.stats["reconnects"] != self._connections:
+            self._stepped_ms, self._connections = now_ms, nats.stats["reconnects"]
+            self._interrupt()
 
     async def run(self) -> None:
-        """Step from role to role until cancelled."""
+        """Step until cancelled."""
         while True:
             late = asyncio.get_running_loop().call_later(tick_s, self._observations.put_nowait, Tick())
             observation = await self._observations.get()
             late.cancel()
+            self._look_for_interruptions()
+            self._stepped_ms = _now_ms()
             for item in (observation,) if isinstance(observation, Tick) else (observation, Tick()):
-                if self.leads or not self._is_leaving:  # a node that leaves does not become a candidate again
-                    self._step(item)
+                self._step(item)
 
     def _step(self, observation: Observation) -> None:
         own, before, now_ms = self._replica.own(), self.state, _now_ms()
         self.state, actions = step(before, observation, own, now_ms, self._timing)
-        if type(before) is not type(self.state):
-            log.info(
-                "role", role=_role(self.state), size=own.size, term=own.term.number, because=type(observation).__name__
-            )
-        if isinstance(self.state, Follower) and not isinstance(before, Follower) and self._job:
-            self._job.cancel()  # no longer our job: the new leader may have done it already
-            self._replica.close()
+        if self.state.fault != before.fault:
+            log.info("fault", fault=self.state.fault or "none", size=own.size, because=type(observation).__name__)
         for action in actions:
             self._do(action)
-        if not isinstance(self.state, Follower) or own.size >= self.state.head:
-            self._level_ms = now_ms
-        match self.state:
-            case Leader():
-                answered = (not self.state.is_paused, True)
-            case Follower():
-                is_near = now_ms - self._level_ms <= limits.follower_lag_max_s * 1000
-                is_led = bool(self.state.leader) and now_ms - self.state.heard_ms <= limits.lease_s * 1000
-                answered = (False, is_near and is_led and not self.state.fault)
-            case Candidate() | DegradedNode():
-                answered = (False, False)
-            case _:
-                assert_never(self.state)
+        answered = (self.admits and not self._is_leaving, self.state.reads(now_ms, self._timing))
         if answered != self._answered:
             self._answered = answered
             self._duties.put_nowait(lambda: self._answer(*answered))
+        works = not self._is_leaving and self.state.has_duties(own, now_ms, self._timing)
+        if works != self._works:
+            self._works = works
+            self._duties.put_nowait(lambda: self._work(works))
 
     def _do(self, action: Action) -> None:
         match action:
-            case ReadLease() | PutLease():
-                self._ask_lease(action)
-            case CatchUp():
-                self._begin(self._catch_up)
-            case StartTerm():
-                self._begin(lambda: self._start_term(action.term))
             case Rebuild():
                 self._begin(self._rebuild)
             case Scrub():
-                self._begin(lambda: self._replica.scrub(0.0))
-            case Lead():
-                self._replica.is_open = True
-                self._duties.put_nowait(lambda: self._lead(True))  # noqa: FBT003 - it does lead
-            case Resume():
-                self._replica.is_open = True
-            case Pause():
-                self._replica.close()
-            case StepDown():
-                self._replica.close()
-                self._duties.put_nowait(lambda: self._lead(False))  # noqa: FBT003 - it does not lead
+                self._begin(self._scrub)
             case _:
                 assert_never(action)
 
-    # The lease.
-
-    def _ask_lease(self, action: PutLease | ReadLease) -> None:
-        if self._lease_job is not None and not self._lease_job[1].done():
-            under_way = self._lease_job[0]
-            if isinstance(action, ReadLease) or (isinstance(under_way, PutLease) and under_way.lease == action.lease):
-                return  # its answer is for both
-            self._lease_job[1].cancel()
-        self._lease_job = action, asyncio.create_task(self._use_lease(action))
-
-    async def _use_lease(self, action: PutLease | ReadLease) -> None:
-        requested_ms = _now_ms()  # a node that was suspended meanwhile holds the lease only since then
-        try:
-            observation = await (self._lease.read() if isinstance(action, ReadLease) else self._lease.put(action))
-        except Unavailable as error:
-            log.debug("lease", error=error.message)
-            is_awaited = isinstance(self.state, Candidate) and isinstance(self.state.action, PutLease)
-            if isinstance(action, PutLease) and (is_awaited or action.lease.node != self._replica.name):
-                self._observations.put_nowait(ActionFailed())
-        else:
-            self._observations.put_nowait(
-                observation if isinstance(observation, LeaseRead) else replace(observation, requested_ms=requested_ms)
-            )
-
-    # Longer work.
-
-    def _begin(self, work: Callable[[], Awaitable[Observation | None]]) -> None:
-        """Begin the job of a step and cancel the job of the step before; a job that fails may be requested again."""
+    def _begin(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Begin the job of a step, unless another one is under way; a job that fails is requested again."""
+        if self._job is not None and not self._job.done():
+            return
 
         async def report() -> None:
             try:
-                observation = await work()
+                await work()
             except DamagedError as error:
-                self._replica.forget_stream()
-                observation = StreamDamaged(str(error))
-                log.error("stream degraded", error=str(error))
+                self._found(error)
+            except ForkedError as error:
+                self._observations.put_nowait(LogForked(str(error)))
+                log.error("this log has other entries than the stream", error=str(error))
             except DeedbookError as error:
-                log.warning("job failed", role=_role(self.state), code=error.code, error=error.message)
-                observation = ActionFailed()
+                log.warning("job failed", code=error.code, error=error.message)
+                self._observations.put_nowait(ActionFailed())
             except Exception:
-                log.exception("step failed", role=_role(self.state))
-                observation = ActionFailed()
-            if observation is not None:
-                self._observations.put_nowait(observation)
+                log.exception("step failed")
+                self._observations.put_nowait(ActionFailed())
 
-        if self._job is not None:
-            self._job.cancel()
         self._job = asyncio.create_task(report())
 
-    async def _catch_up(self) -> Observation:
-        await self._replica.follow(must_reach=True)
-        self._watcher.look()
-        return LogCaughtUp()
+    def _found(self, error: DamagedError) -> None:
+        self._replica.forget_stream()
+        self._observations.put_nowait(StreamDamaged(str(error), error.generation))
+        log.error("stream degraded", error=str(error))
 
-    async def _start_term(self, term: int) -> Observation:
-        own, name = self._replica.own(), self._replica.name
-        draft = Draft(stream="ledger", data=TermEvent(term=term, node=name))
-        submission = draft_and_sign([draft], self._key, ledger=self._replica.ledger, author=name, at=now())
-        gate = Gate(self._replica.log, publish=lambda *group: self._replica.publish(*group, is_term=True))
-        try:
-            await asyncio.to_thread(gate.submit, submission)
-        except Unavailable as error:
-            log.info("term not started", term=term, error=error.message)
-            await self._replica.follow()  # the answer may have been lost, or another node was quicker
-        after = self._replica.own()
-        if after.term.node == name and after.term.number >= term:
-            self._watcher.look()
-            return TermBegun(after.term.number)
-        return TermOvertaken(after.term.number) if after.size > own.size else ActionFailed()
-
-    async def _rebuild(self) -> Observation:
+    async def _rebuild(self) -> None:
         await self._replica.rebuild()
-        log.warning("rebuilt the log stream", stream=self._replica.generation)
-        return StreamRebuilt()
+        self._wake.set()
+
+    async def _scrub(self, pause_s: float = 0.0) -> int:
+        if generation := await self._replica.scrub(pause_s):
+            self._observations.put_nowait(Scrubbed(generation))
+        return generation
 
     async def scrub(self) -> None:
         """Compare the whole stream with the log, at start and every hour, until cancelled."""
         while True:
+            pause_s = fault_scrub_every_s
             try:
-                await self._replica.scrub(scrub_pause_s)
+                pause_s = scrub_every_s if await self._scrub(scrub_pause_s) else follow_every_s
             except DamagedError as error:
-                self._observations.put_nowait(StreamDamaged(str(error)))
-            await asyncio.sleep(
-                scrub_every_s if self._replica.generation else tick_s
-            )  # at the start no generation is known yet
+                self._found(error)
+            await asyncio.sleep(pause_s)
 
     async def follow(self) -> None:
-        """Follow the stream while another node leads, and as a leader after a publish of unknown outcome."""
+        """Follow the stream, at once when another node announces entries, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(follow_every_s):
                     await self._wake.wait()
             self._wake.clear()
             try:
-                if isinstance(self.state, Follower) or (self.leads and self._replica.is_behind):
-                    await self._follow_once()
+                await self._replica.follow()
             except DamagedError as error:
-                self._replica.forget_stream()
-                self._observations.put_nowait(StreamDamaged(str(error)))
+                self._found(error)
+                await asyncio.sleep(follow_every_s)
+            except ForkedError as error:
+                self._observations.put_nowait(LogForked(str(error)))
                 await asyncio.sleep(follow_every_s)
             except DeedbookError as error:
                 log.info("cannot follow", code=error.code, error=error.message)
                 await asyncio.sleep(tick_s)
-
-    async def _follow_once(self) -> None:
-        await self._replica.follow(must_reach=self.leads)
-        self._watcher.look()
-        own = self._replica.own()
-        if isinstance(self.state, Follower) and self.state.fault:
-            self._observations.put_nowait(StreamRebuilt())
-        elif isinstance(self.state, Leader) and own.term.node != own.node:
-            self._observations.put_nowait(TermOvertaken(own.term.number))
+            else:
+                self._watcher.look()
+                if self._replica.generation is not None:
+                    self._observations.put_nowait(Followed(self._replica.generation.number))
 
     async def erase(self) -> None:
-        """While this node leads, replace a stream that holds an erased body, and delete the replaced ones."""
+        """Replace a stream that holds an erased body, and delete the replaced ones, until cancelled."""
         erased, cleared = 0, 0
         while True:
             await asyncio.sleep(follow_every_s)
             generation = self._replica.generation
-            if not self.leads or generation is None:
+            if generation is None or self.state.fault:
                 continue
             before, erased = erased, self._replica.erased_count()
             if erased > generation.redactions:
                 if erased == before:  # one new stream is enough for several redactions in a row
                     # As for a damaged stream: nobody publishes to the next one before it holds the whole log.
-                    self._observations.put_nowait(StreamDamaged(HOLDS_ERASED))
-            elif generation.number != cleared:
+                    self._found(self._replica.replace_erased())
+            elif generation.number != cleared and self.admits:
                 await self._replica.delete_erased()
                 cleared = generation.number
 
@@ -344,17 +275,15 @@ class Membership:
             return
         if beat.node == self._replica.name or beat.node != message.subject.rpartition(".")[2]:
             return  # our own, or from a node that uses another name
-        self.peers.pop(beat.node, None)
         if not self._replica.knows(beat.node):
             return  # only registered nodes are stored
-        if not beat.leaves:
-            self.peers[beat.node] = beat, _now_ms()
-        if beat.leads:
-            known = self._replica.generation
-            if known is not None and beat.generation not in (0, known.number) and isinstance(self.state, Follower):
-                self._replica.forget_stream()
+        known = self._replica.generation
+        if known is not None and beat.generation > known.number:
+            self._replica.forget_stream()
+        # At once: a publish that waits for this node's heartbeat must not wait for the next step.
+        self._step(beat)
+        if known is None or beat.size > self._replica.own().size:
             self._wake.set()
-        self._observations.put_nowait(beat)
 
     async def beat(self) -> None:
         """Send the state of this node to the others, at once when its log has grown, until cancelled."""
@@ -374,71 +303,35 @@ class Membership:
 
     def _beat(self) -> Beat:
         own, state, known = self._replica.own(), self.state, self._replica.generation
-        successor = state.successor if isinstance(state, Leader) else ""
-        fault = state.fault if isinstance(state, Follower) else ""
         return Beat(
             own.node,
-            own.term.number,
             own.size,
-            self.leads,
-            successor,
+            self.admits,
             self._url,
-            fault or self._replica.silence,
+            state.fault or self._replica.silence,
             known.number if known else 0,
+            state.is_apart,
             self._is_leaving,
         )
 
     async def _write_view(self) -> None:
-        """Write the view for this machine, and carry out a hand-over that its operator requested."""
-        view = self.view()
+        """Write the view for this machine."""
         with replacing(self._folder / NODES_FILE, is_durable=False) as file:
-            file.write(msgspec.json.encode(view))
-        url = next((node.url for node in view.nodes if node.node == view.leader), "")
-        shared = ClusterRecord(view.node, view.leader, url)
+            file.write(msgspec.json.encode(self.view()))
+        shared = ClusterRecord(self._replica.name, self._url)
         if shared != self._shared:
             self._shared = shared
             await asyncio.to_thread(self._replica.log.set_shared, shared)
-        request = self._folder / HAND_OVER_FILE
-        if request.exists():
-            to = request.read_bytes().decode(errors="replace").strip()
-            request.unlink()
-            self.hand_over(to)
 
     def view(self) -> NodesView:
         """Return the view of all nodes, this one first."""
-        return view_of(self._beat(), _role(self.state), self.peers.values(), _now_ms())
-
-    # Handing over.
-
-    def hand_over(self, to: str = "") -> bool:
-        """Begin to hand over to the named node or to the most caught-up one; return whether such a node is ready."""
-        ready = [node for node in self.view().nodes[1:] if node.heard_s < silent_max_s and not node.fault]
-        if to:
-            ready = [node for node in ready if node.node == to]
-        if not ready or not self.leads:
-            log.warning("cannot hand over: no other node is ready, or this node does not lead", to=to)
-            return False
-        self._successor = max(ready, key=lambda node: node.size).node
-        self._observations.put_nowait(HandOver(self._successor))
-        return True
+        return view_of(self._beat(), self.state.peers.values(), _now_ms())
 
     async def leave(self) -> None:
-        """Hand over to a ready node before this one stops; wait no longer than a failover takes."""
+        """Tell the others that this node stops, so that they do not wait for it."""
         self._is_leaving = True
         with contextlib.suppress(nats.errors.Error, OSError):  # otherwise the others find out by themselves
             await self._send_beat()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(hand_over_wait_max_s):
-                while not any(beat.leads and beat.term >= self._beat().term for beat, _ in self.peers.values()):
-                    # Try again if the lease was not written; give up if the other node leaves, too.
-                    is_begun = not self.leads or self._beat().successor
-                    if not (self._successor in self.peers if is_begun else self.hand_over()):
-                        return
-                    await asyncio.sleep(tick_s)
-
-
-def _role(state: State) -> str:
-    return type(state).__name__.lower()
 
 
 def _now_ms() -> int:

@@ -30,7 +30,7 @@ from deedbook.consumers.interfaces.node.peers import NodeView, silent_max_s
 from deedbook.consumers.interfaces.node.publication import Publishing
 from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.consumers.interfaces.node.users import current_users
-from deedbook.consumers.interfaces.node.workers import Work, erase_bodies, workers_of
+from deedbook.consumers.interfaces.node.workers import Work, drop_blobs, erase_bodies, workers_of
 from deedbook.ledger.admission.committer import Committer
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
@@ -45,7 +45,7 @@ from deedbook.ledger.home.location import CHAINS_FILE, read_file
 from deedbook.ledger.home.trust import actions_of, check_chains, server_program
 from deedbook.ledger.lifecycle.authority import NODE
 from deedbook.ledger.log.records import ClusterRecord
-from deedbook.ledger.replication.lease import Timing
+from deedbook.ledger.replication.state import Timing
 from deedbook.ledger.service.discovery import Discovery
 from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.service import LogWatcher, Service
@@ -94,7 +94,7 @@ class Node(AsyncResource):
 
         Without a ``port`` it listens on the first of ``preferred`` that is free.
 
-        ``timing`` sets the timeouts of one of several nodes, and whether there is a lease.
+        ``timing`` sets the timeouts of one of several nodes, and whether it only follows.
         """
         super().__init__()
         self._cluster: Cluster | None = None
@@ -134,8 +134,7 @@ class Node(AsyncResource):
             "blobs_used_ratio": lambda: entries.blobs.used_bytes() / entries.blobs.size_max,
             "blobs_bytes": entries.blobs.used_bytes,
             "disk_free_bytes": lambda: shutil.disk_usage(self._home.path).free,
-            "node_leads": lambda: nodes()[0].role == "leader",
-            "node_term": lambda: nodes()[0].term,
+            "node_admits": lambda: nodes()[0].role == "ready",
             "node_behind_entries": lambda: max(node.size for node in nodes()) - nodes()[0].size,
             "node_has_fault": lambda: nodes()[0].fault != "",
             "nodes_heard": lambda: sum(node.heard_s < silent_max_s for node in nodes()),
@@ -144,7 +143,7 @@ class Node(AsyncResource):
     def _nodes(self) -> list[NodeView]:
         if self._membership is not None:
             return self._membership.view().nodes
-        return [NodeView(self._name, "leader", 0, self.client.head().size, self.url, "", 0.0)]
+        return [NodeView(self._name, "ready", self.client.head().size, self.url, "", 0.0)]
 
     async def submit(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> bytes:
         """Serve a submission of ``agent``, whom the caller authenticated: as ``Service.submit``."""
@@ -187,7 +186,11 @@ class Node(AsyncResource):
         self._nats = await self._connect(self._server)
         self._parts.push_async_callback(self._disconnect)
         self._watcher = LogWatcher(self.client.log)
-        self._start_threads({"erased bodies": partial(erase_bodies, self.client, reader)}, self._parts)
+        work_on_files: dict[str, Work] = {
+            "erased bodies": partial(erase_bodies, self.client, reader),
+            "blobs": partial(drop_blobs, self.client.log),
+        }
+        self._start_threads(work_on_files, self._parts)
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
         # A single node is reached through a tunnel or a proxy, so only its operator knows its address.
         address = (lambda: "") if cluster is None else partial(self.client.sign_address, self.url)
@@ -225,10 +228,15 @@ class Node(AsyncResource):
         await self._start_service(reader)
 
     async def _start_among_others(self, cluster: Cluster, reader: Reader) -> None:
-        """Run as one node of several: publish entries before they are appended; only the leader runs workers."""
+        """Run as one node of several: publish entries before they are appended, and run the workers on one node.
+
+        Each node does what concerns its own files: it expires blobs, erases bodies, folds views and signs checkpoints.
+        One node runs the workers and publishes the checkpoints (``NodeState.has_duties``): that is enough, and if two
+        nodes do, each recognises what the other has done.
+        """
         name, entries, ledger = cluster.name, self.client.log, self.client.ledger
         # Before the stream is read: from now on every append to this log goes through the stream.
-        entries.set_shared(ClusterRecord(name))
+        entries.set_shared(ClusterRecord(name, self.url))
         replica = Replica(
             lambda: self._nats,
             entries,
@@ -237,16 +245,16 @@ class Node(AsyncResource):
             replicas=cluster.replicas,
             record=self._home.bus / "generation.json",
         )
-        self.client.node, self.client.publish = name, replica.publish
+        self.client.node, self.client.order = name, replica
         replica.metrics = self.metrics
-        leading = AsyncExitStack()
-        self._parts.push_async_callback(leading.aclose)
+        working = AsyncExitStack()
+        self._parts.push_async_callback(working.aclose)
 
-        async def lead(does: bool) -> None:  # noqa: FBT001 - what becomes of this node
-            await leading.aclose()
+        async def work(does: bool) -> None:  # noqa: FBT001 - what becomes of this node
+            await working.aclose()
             if does:
                 # In a thread: the workers register themselves, and this event loop publishes that.
-                self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.metrics), leading)
+                self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.metrics), working)
 
         self._membership = membership = Membership(
             lambda: self._nats,
@@ -254,10 +262,8 @@ class Node(AsyncResource):
             self._watcher,
             folder=self._home.bus,
             url=self.url,
-            key=self._home.open(name),
-            replicas=cluster.replicas,
             answer=self._answer,
-            lead=lead,
+            work=work,
             timing=self._timing,
         )
         await self._start_service(reader)
@@ -281,7 +287,7 @@ class Node(AsyncResource):
 
     async def _start_service(self, reader: Reader) -> None:
         committer = Committer(
-            Gate(self.client.log, quota=self._settings.config.quota, publish=self.client.publish), self.metrics
+            Gate(self.client.log, quota=self._settings.config.quota, order=self.client.order), self.metrics
         )
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(
@@ -290,11 +296,11 @@ class Node(AsyncResource):
             self._watcher,
             reader.answer,
             self.metrics,
-            has_complete_log=lambda: self._membership is None or self._membership.has_complete_log,
+            has_all=None if self._membership is None else self._membership.has_all,
         )
         self._parts.push_async_callback(self._service.stop)
         if self._cluster is not None:
-            await self._answer(False, False)  # noqa: FBT003 - before it is known who leads
+            await self._answer(False, False)  # noqa: FBT003 - before the log is known to be up to date
         await self._service.start(self._nats, self._users.names)
 
     async def _let_in(self) -> None:
@@ -402,7 +408,7 @@ class Node(AsyncResource):
         subject = subjects.checkpoint_subject(self.client.ledger)
         while True:
             size = await self._watcher.wait_beyond(size, news_wait_max_s)
-            if self._membership is not None and not self._membership.leads:
+            if self._membership is not None and not self._membership.works:
                 continue
             # Stored before it is published, because readers will trust this head.
             await asyncio.to_thread(self.client.remember)

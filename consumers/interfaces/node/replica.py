@@ -1,10 +1,12 @@
-"""One node's log beside the stream that it shares with others: a leader publishes before it appends, others follow.
+"""One node's log beside the stream that it shares with others: what a node decides, it publishes before it appends.
 
-- The leader's gates call ``publish`` inside their write transaction. After any error nothing is appended, and nothing
-  is published again before the log has reached the stream's end: a lost answer may have been a yes.
+- The node's gates call ``publish`` inside their write transaction. After any error nothing is appended, and nothing is
+  published again before the log has reached the stream's end: a lost answer may have been a yes.
 - ``follow`` appends the entries that the log lacks, in whole units, after a replay of each, and after the blobs that
   they refer to. It trusts nobody: an entry that the log could not have accepted is damage.
-- ``rebuild`` fills the next generation from the log.
+- ``rebuild`` makes the next generation of a damaged stream. It states the head (size and root) from which it is to be
+  filled, and the first node that makes it decides. Any node whose log continues this head may fill it, also where
+  another one began: each message has its position. Nobody decides on a shorter log than the stated one.
 
 If we crash here, at any line, the stream decides, and the next start follows it.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,9 +31,27 @@ from deedbook.consumers.interfaces.node.publication import read_record, write_re
 from deedbook.ledger import limits
 from deedbook.ledger.admission.erasure import erased_count
 from deedbook.ledger.admission.follower import LogFollower, SignedEntry
+from deedbook.ledger.admission.order import OvertakenError
 from deedbook.ledger.bus.history import entry_at, is_same_entry, lost_history, read_messages, read_near
-from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messages_of
-from deedbook.ledger.bus.stream import Generation, delete_erased, open_stream, retire, scrub_quick, stream_info
+from deedbook.ledger.bus.publisher import (
+    WRONG_LAST_SEQUENCE,
+    OutboundMessage,
+    Outbox,
+    StreamPublisher,
+    messages_of,
+    next_group,
+    send_group,
+)
+from deedbook.ledger.bus.stream import (
+    HOLDS_ERASED,
+    Generation,
+    delete_erased,
+    is_led,
+    open_stream,
+    retire,
+    scrub_quick,
+    stream_info,
+)
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.blob import blobs_of
@@ -40,7 +61,7 @@ from deedbook.ledger.lifecycle.authority import is_node
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import put_restored
-from deedbook.ledger.replication.role import NodeTerm, OwnLog
+from deedbook.ledger.replication.state import OwnLog
 from deedbook.ledger.service.nodes import BlobStream, answer_wait_s, stream_in_use
 from deedbook.ledger.system.files import read_chunks
 from deedbook.ledger.system.metrics import Metrics
@@ -56,131 +77,174 @@ near_least: Final = 8
 publish_wait_max_s: Final = 10.0
 """How long a writer waits; a stream of three servers elects a leader in less time."""
 
+permit_wait_s: Final = 0.02
+permit_waits_max: Final = 150
+"""While the others are heard after an interruption; longer than ``limits.heartbeats_missed_s``."""
+
+under_way_max_s: Final = 30.0
+"""No server stores a message so long after it was sent."""
+
+_chance: Final = random.Random()  # noqa: S311 - how long to wait is no secret
+
 
 class DamagedError(Exception):
-    """The stream differs from what was published or from this log. Never leaves the node."""
+    """The stream differs from what was published or from this log. ``generation`` is its number if scrubbing saw it.
+
+    Never leaves the node.
+    """
+
+    def __init__(self, reason: str, generation: int = 0) -> None:
+        super().__init__(reason)
+        self.generation = generation
+
+
+class ForkedError(Exception):
+    """This log and the stream have different entries at one index. Never leaves the node."""
+
+
+_FAILURES: Final = (DamagedError, ForkedError, DeedbookError, concurrent.futures.CancelledError, TimeoutError)
 
 
 class Replica:
-    """The log of the node ``name`` and the stream; ``publish`` is called in threads, the rest in the event loop."""
+    """The log of the node ``name`` and the stream; gates call ``publish`` and ``catch_up`` in threads.
+
+    The rest is called in the event loop. ``permits`` returns whether the node may publish now, and ``head`` the size of
+    the longest log of another node, as its heartbeats say.
+    """
 
     def __init__(
         self, nats: Callable[[], NatsClient], entries: Log, ledger: str, name: str, *, replicas: int, record: Path
     ) -> None:
         """``record`` is the file of the last known generation."""
         self.log, self.ledger, self.name = entries, ledger, name
-        self.is_open = False
-        """Whether this node leads, so that it publishes the decisions of its gates."""
-
+        self.permits: Callable[[], bool] = lambda: False
+        self.head: Callable[[], int] = lambda: 0
         self.generation: Generation | None = None
         self.metrics = Metrics()
         self._nats, self._replicas, self._record = nats, replicas, record
         self._blobs = BlobStream(nats, ledger, replicas)
         self._follower = LogFollower(entries)
-        self._publisher: StreamPublisher | None = None
-        self._pending: list[OutboundMessage] = []
-        self._publishing: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._at_work = asyncio.Lock()
-        self.is_behind = False
-        """Whether the stream may hold more than the log: nothing is published before the log has caught up."""
-
-        self._published = 0
+        self._sent = -1, 0.0
+        self._damaged, self._is_scrubbed = 0, False
+        self._made = self._reached = 0
+        self._filled = (0, 0, 0.0)
         self._silent_since: float | None = None
 
     def own(self) -> OwnLog:
-        """Return the size and the term of the log."""
+        """Return the name of the node and the size of its log."""
         with self.log.snapshot() as snapshot:
-            term = snapshot.term()
-            return OwnLog(self.name, snapshot.size, NodeTerm() if term is None else NodeTerm(term.number, term.node))
+            return OwnLog(self.name, snapshot.size)
 
     def knows(self, node: str) -> bool:
         """Whether this name is a registered node that was not removed."""
         with self.log.snapshot() as snapshot:
             return is_node(snapshot, node)
 
-    @property
-    def has_all(self) -> bool:
-        """Whether the log holds everything that this node published; followers may hold it earlier."""
-        return self._published <= self.own().size
+    async def has_all(self) -> bool:
+        """Return whether the log has every entry that any node acknowledged before this call."""
+        generation = self._known()
+        info = await stream_info(self._nats(), generation, answer_wait_s)
+        size = self.own().size
+        is_in_use = is_led(info) and not self._is_retired(info, generation) and not scrub_quick(info, generation)
+        return is_in_use and info.state.last_seq <= size and size >= max(generation.size, self.head())
 
     # Publishing first.
 
-    def publish(self, start: int, entries: list[bytes], *, is_term: bool = False) -> None:
-        """Publish the entries from index ``start`` before they are appended; in a thread, within its transaction.
-
-        Without entries, check that the log ends where the stream does, so that only the leader refuses submissions.
-
-        Raises Unavailable: ``NOT_LEADER``; ``BUS_UNAVAILABLE``: the stream may hold the entries or not, so they must
-        not be acknowledged.
-        """
-        if not (self.is_open or is_term):
-            raise Unavailable("NOT_LEADER", f"{self.name} does not lead now. Submit again; the leader will take it.")
-        if self.is_behind:
-            raise _unknown("an earlier publish got no answer")
-        self._published = start + len(entries)
+    def publish(self, start: int, entries: list[bytes]) -> None:
+        """Publish the entries from index ``start`` before they are appended; as ``Order.publish``."""
         try:
             asyncio.run_coroutine_threadsafe(self._publish_within(start, entries), self._loop).result()
-        except BaseException as error:
-            self.is_behind = True  # from here on the end of the stream is unknown until it was followed
-            if isinstance(error, DeedbookError | concurrent.futures.CancelledError | TimeoutError):
-                raise _unknown(error_text(error)) from error
-            raise
+        except _FAILURES as error:
+            raise _unknown(error_text(error)) from error
 
-    def close(self) -> None:
-        """Stop publishing and cancel the running publish: its caller learns that the outcome is unknown."""
-        self.is_open = False
-        if self._publishing is not None:
-            self._publishing.cancel()
+    def catch_up(self, attempt: int) -> None:
+        """Append the entries that the log lacks; as ``Order.catch_up``."""
+        self.metrics.count("publish_conflicts")
+        try:
+            asyncio.run_coroutine_threadsafe(self._catch_up(attempt), self._loop).result()
+        except _FAILURES as error:
+            raise _unknown(error_text(error)) from error
+
+    async def _catch_up(self, attempt: int) -> None:
+        await asyncio.sleep(_chance.random() * attempt * limits.publish_conflict_wait_s)
+        for _ in range(permit_waits_max):
+            if self.permits():
+                break
+            await asyncio.sleep(permit_wait_s)
+        async with asyncio.timeout(publish_wait_max_s):
+            await self.follow()
 
     async def _publish_within(self, start: int, entries: list[bytes]) -> None:
-        self._publishing = asyncio.create_task(self._publish(start, entries))
-        try:
-            async with asyncio.timeout(publish_wait_max_s):
-                await self._publishing
-        finally:
-            self._publishing, self._pending = None, []
+        async with asyncio.timeout(publish_wait_max_s):
+            await self._publish(start, entries)
 
     async def _publish(self, start: int, entries: list[bytes]) -> None:
+        self._check_order(start)
         if not entries:
-            info = await stream_info(self._nats(), self._known())
-            if info.state.last_seq != start or self._is_retired(info):
-                raise Unavailable("BUS_UNAVAILABLE", "the log and the stream end at different indexes")
+            await self._check_end(start)
             return
         for ref in _refs(entries):
             await self._blobs.put(ref, self.log.blobs)
-        self._pending = messages_of(
+        messages = messages_of(
             self.ledger, start, entries, lambda begin, size: entries[begin - start : begin - start + size]
         )
-        try:
-            publisher = self._publisher
-            if publisher is None or publisher.published != start:
-                publisher = StreamPublisher(self._nats(), self._known(), self._read, answer_wait_s)
-                await publisher.start(acknowledged_seq=start)
-                self._publisher = publisher
-            while publisher.published < start + len(entries):  # also if the stream is forgotten meanwhile
-                await publisher.publish_next()
-        except BaseException:
-            self._publisher = None
-            raise
+        while messages:
+            group = next_group(messages)
+            await self._send(group)
+            messages = messages[len(group) :]
 
-    def _read(self, after_index: int, limit: int) -> list[OutboundMessage]:
-        """Return messages of the log and, after its end, those being published."""
-        pending = [message for message in self._pending if message.index > after_index]
-        own = self._pending[0].index - after_index - 1 if self._pending else limit
-        before = Outbox(self.log, self.ledger).read(after_index, min(own, limit)) if own > 0 else []
-        return [*before, *pending][:limit]
+    def _check_order(self, start: int) -> Generation:
+        """Return the stream in use. Raises OvertakenError: this node must not publish at ``start`` now."""
+        generation = self.generation
+        if generation is None or not self.permits() or start < max(self.head(), generation.size):
+            raise OvertakenError
+        return generation
+
+    async def _check_end(self, start: int) -> None:
+        if start <= self._sent[0] and time.monotonic() - self._sent[1] < under_way_max_s:
+            # An earlier publish may still arrive here, and then a submission that this node refuses now is recorded.
+            raise Unavailable("BUS_UNAVAILABLE", "an earlier publish got no answer")
+        generation = self._known()
+        info = await stream_info(self._nats(), generation, answer_wait_s)
+        if not is_led(info):
+            raise Unavailable("BUS_UNAVAILABLE", f"the server that answers for {generation.name} was cut off")
+        if info.state.last_seq != start or self._is_retired(info, generation):
+            raise OvertakenError
+
+    async def _send(self, group: Sequence[OutboundMessage]) -> None:
+        """Publish a group at its position, repeatedly until there is an answer: it can be stored there only once.
+
+        Raises OvertakenError: there is something at this position, perhaps this very group.
+        """
+        start = group[0].index
+        while True:
+            self._check_order(start)
+            self._sent = start, time.monotonic()
+            try:
+                answer = await send_group(self._nats(), group, answer_wait_s)
+            except Unavailable as error:
+                log.debug("published without an answer", index=start, error=error.message)
+            else:
+                if answer.error is None and answer.seq == start + len(group):
+                    return
+                if answer.error is None:
+                    raise DamagedError(f"index {start + len(group) - 1} was stored at sequence {answer.seq}")
+                if answer.error.err_code in WRONG_LAST_SEQUENCE:
+                    raise OvertakenError
+            await asyncio.sleep(permit_wait_s)
 
     # Following.
 
-    async def follow(self, *, must_reach: bool = False) -> None:
-        """Append the entries of the stream; with ``must_reach`` it must hold the whole log, as for a new leader.
+    async def follow(self) -> None:
+        """Append the entries of the stream, up to its end; continue to fill it if nobody does.
 
-        Raises DamagedError. Unavailable: ``BUS_UNAVAILABLE``.
+        Raises DamagedError; ForkedError. Unavailable: ``BUS_UNAVAILABLE``, also while the stream is filled.
         """
         async with self._at_work:
             with self._heard():
-                await self._follow(must_reach=must_reach)
+                await self._follow()
 
     @property
     def silence(self) -> str:
@@ -200,45 +264,63 @@ class Replica:
             raise
         self._silent_since = None
 
-    async def _follow(self, *, must_reach: bool) -> None:
+    async def _follow(self) -> None:
         if self.generation is None:
             await self._find()
-        generation = self._known()
+        generation, before = self._known(), self.own().size
+        info = await self._info(generation)
+        end, size = info.state.last_seq, before
+        while size < end:
+            size = await self._take(generation, size, end)
+        if end < generation.size:
+            await self._fill(generation, end, size)
+            await self._follow()  # others may have published since
+        elif end < before:  # the log may have grown since then
+            message = f"{generation.name} ends at index {end - 1}, but this log has {before} published entries"
+            raise self._damage(generation, message)
+        self._reached = generation.number
+
+    async def _info(self, generation: Generation) -> StreamInfo:
+        """Return the state of the stream in use, as its leader gives it. Raises DamagedError. Unavailable."""
         try:
             info = await stream_info(self._nats(), generation, answer_wait_s)
         except Unavailable as error:
             if error.code != "BUS_DEGRADED":
                 raise
+            self.forget_stream()
             if await stream_in_use(self._nats(), self.ledger) not in (None, generation):
-                self.forget_stream()
                 raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was deleted: the next one is there") from error
-            raise DamagedError(error.message) from error
-        if self._is_retired(info):
-            self.forget_stream()  # another node retired it as damaged: a leader, too, continues in the next one
+            raise self._damage(generation, error.message) from error
+        if not is_led(info):
+            raise Unavailable("BUS_UNAVAILABLE", f"the server that answers for {generation.name} was cut off")
+        if self._is_retired(info, generation):
+            self.forget_stream()
             raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was retired. The node looks for the next one.")
         if faults := scrub_quick(info, generation):  # the stream's present leader may be a server that lost part of it
-            raise DamagedError(f"{generation.name} differs from what was published: {'; '.join(faults)}")
-        end, size = info.state.last_seq, self.own().size
-        if end < size and must_reach:
-            message = f"{generation.name} ends at index {end - 1}, but this log has {size} published entries"
-            raise DamagedError(message)
-        while size < end:
-            size = await self._take(generation, size, end)
-        self._published = 0
-        self.is_behind = False
+            raise self._damage(generation, f"{generation.name} differs from what was published: {'; '.join(faults)}")
+        return info
+
+    def _damage(self, generation: Generation | None, reason: str) -> DamagedError:
+        """Note which generation is damaged; return the error."""
+        self._damaged, self._is_scrubbed = generation.number if generation else 0, False
+        return DamagedError(reason)
 
     async def _take(self, generation: Generation, size: int, end: int) -> int:
         """Append the next entries; read many of them from the nearest replica, if its copy is sound."""
         if end - size > near_least:
             near = await read_near(self._nats(), generation, size + 1, end, answer_wait_s)
             with contextlib.suppress(DamagedError):
-                return await self._append(size, near, verify=False)
+                return await self._append(generation, size, near, verify=False)
             size = self.own().size
+        if size >= end:  # this node has published meanwhile
+            return size
         last = min(size + limits.batch_events_max, end)
         read = await read_messages(self._nats(), generation, size + 1, last, answer_wait_s)
-        return await self._append(size, list(read.values()), verify=True)
+        return await self._append(generation, size, list(read.values()), verify=True)
 
-    async def _append(self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool) -> int:
+    async def _append(
+        self, generation: Generation, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool
+    ) -> int:
         """Append whole units; ``verify`` checks each message, so that the entries before a damaged one are taken."""
         try:
             signed, sound = await asyncio.to_thread(self._read_units, size, messages, verify=verify)
@@ -249,10 +331,10 @@ class Replica:
         except Corrupted as error:
             if error.code == "HISTORY_CHANGED":
                 return self.own().size  # our own publish appended at this moment
-            raise DamagedError(error.message) from error
+            raise self._damage(generation, error.message) from error
         if not signed or sound < len(messages):
             message = f"message {size + sound + 1} of the log stream is damaged, or its batch is incomplete"
-            raise DamagedError(message)
+            raise self._damage(generation, message)
         return size + len(signed)
 
     def _read_units(
@@ -277,81 +359,158 @@ class Replica:
                 await asyncio.to_thread(put_restored, self.log.blobs, ref, chunks)
 
     async def _find(self) -> None:
-        """Find the stream in use, and compare its message with the log's last entry, if it has one at that index.
+        """Find the stream in use, and compare it with the log: with its last entry, and with the head that it states.
 
-        Two histories that differ never agree again, so this entry proves all entries before it.
+        Two histories that differ never agree again, so the last entry proves all entries before it.
         """
         stream = await stream_in_use(self._nats(), self.ledger)
         if stream is None:
-            raise DamagedError("there is no log stream")
+            raise self._damage(None, "there is no log stream")
         size = self.own().size
+        with self.log.snapshot() as snapshot:
+            if 0 < stream.size <= size and snapshot.frontier(stream.size).root().hex() != stream.root:
+                raise ForkedError(f"{stream.name} is filled from a log with other entries than this one")
         if size:
             message = (await read_messages(self._nats(), stream, size, size, answer_wait_s))[size]
             with self.log.snapshot() as snapshot:
                 data = None if message is None else entry_at(size, message) or b""
                 if data is not None and not is_same_entry(data, snapshot.entry(size - 1)):
-                    raise DamagedError(f"{stream.name} and this log have different entries at index {size - 1}")
+                    message_text = f"{stream.name} and this log have different entries at index {size - 1}"
+                    raise self._damage(stream, message_text)
         self.generation = stream
         self.metrics.put("stream_generation", stream.number)
         write_record(self._record, stream)
 
     def forget_stream(self) -> None:
-        """Forget the stream, so that it is looked for again: it was damaged, or has a new generation."""
-        self.generation = self._publisher = None
+        """Forget the stream, so that it is looked for again and compared: it may be another one now."""
+        self.generation = None
 
-    async def scrub(self, pause_s: float) -> None:
-        """Compare every message with the log. Raises DamagedError: one differs. Unavailable: ``BUS_UNAVAILABLE``."""
-        size, seq = self.own().size, 1
-        while self.generation is not None and seq <= size:
+    async def scrub(self, pause_s: float) -> int:
+        """Compare every message with the log; return the number of the generation, 0 if none is in use yet.
+
+        Raises DamagedError: one differs. Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        generation, size, seq = self.generation, self.own().size, 1
+        if generation is None or self._reached != generation.number:
+            return 0  # a stream that is being filled lacks messages
+        while self.generation == generation and seq <= size:
             end = min(seq + limits.batch_events_max - 1, size)
             try:
-                await StreamPublisher(self._nats(), self._known(), Outbox(self.log, self.ledger).read).compare(seq, end)
+                await StreamPublisher(self._nats(), generation, Outbox(self.log, self.ledger).read).compare(seq, end)
             except Unavailable as error:
-                if error.code != "BUS_DEGRADED" or self.generation is None:
+                if error.code != "BUS_DEGRADED" or self.generation != generation:
                     raise
                 if self.holds_erased:
-                    return  # the log lost this body, and the leader replaces the stream
+                    return 0  # the log lost this body, and a node replaces the stream
                 self.metrics.count("stream_faults")
-                raise DamagedError(error.message) from error
+                self._damaged, self._is_scrubbed = generation.number, True
+                raise DamagedError(error.message, generation.number) from error
             seq = end + 1
             await asyncio.sleep(pause_s)
-        if self.generation is not None:
-            self.metrics.put("scrub_timestamp_seconds", time.time())
+        if self.generation != generation:
+            return 0
+        self.metrics.put("scrub_timestamp_seconds", time.time())
+        return generation.number
+
+    # The next generation.
 
     async def rebuild(self) -> None:
-        """Retire the stream, if there is one, and publish the whole log to the next generation.
+        """Retire the stream that was found damaged, and make the next generation, unless another node has made it.
 
-        Raises Corrupted: ``HISTORY_CHANGED``: stream and log differ at the same index. Unavailable:
+        ``follow`` fills it. Raises ForkedError: stream and log differ at the same index. Unavailable:
         ``BUS_UNAVAILABLE``.
         """
         async with self._at_work:
-            nats = self._nats()
-            newest = await stream_in_use(nats, self.ledger) or read_record(self._record, self.ledger)
-            lost = None if newest.created is None else await lost_history(nats, newest, self.log)
-            if lost is not None and lost.is_fork:
-                raise lost.error()
-            # This node may have been suspended since it began, and another may have led meanwhile. A retired stream
-            # accepts nothing more, so its entries are taken over before the next stream is filled. And a node that
-            # retired a stream may have died before it made the next one.
-            number = newest.number
-            while await self._retire(number) or (number == newest.number and newest.created is not None):
+            if not self._is_scrubbed and await self._is_sound():
+                return
+            nats, known = self._nats(), read_record(self._record, self.ledger)
+            newest = await stream_in_use(nats, self.ledger)
+            if newest is not None and newest.number != self._damaged:
+                return  # another node made it, and it is compared when it is followed
+            number = max(known.number, self._damaged)
+            if newest is not None:
+                lost = await lost_history(nats, newest, self.log)
+                if lost is not None and lost.is_fork:
+                    raise ForkedError(lost.error().message)
+                await retire(nats, newest)
+            # A node that retired a stream may have died before it made the next one. And what a retired stream was
+            # given last is taken over before the next one states its head: a retired stream accepts nothing more.
+            while await self._take_over(number) or (number == known.number and known.created is not None):
                 number += 1
-            redactions = self.erased_count()  # what is erased while the next stream is filled makes another one
-            following = await open_stream(nats, Generation(self.ledger, number, redactions=redactions), self._replicas)
+            with self.log.snapshot() as snapshot:
+                size, root = snapshot.size, snapshot.frontier(snapshot.size).root().hex()
+                # A body that is erased while the next stream is filled makes another one.
+                following = Generation(self.ledger, number, redactions=erased_count(snapshot), size=size, root=root)
+            await open_stream(nats, following, self._replicas)
+            log.warning("made the next generation of the log stream", stream=following.name, entries=size)
+            self._made = number
             self.forget_stream()
-            await self._put_blobs()
-            publisher = StreamPublisher(nats, following, Outbox(self.log, self.ledger).read)
+
+    async def _is_sound(self) -> bool:
+        """Return whether the stream can be followed now: then the damage was that of one server, which leads no more.
+
+        Raises Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        try:
+            await self._follow()
+        except DamagedError:
+            return False
+        return True
+
+    async def _take_over(self, number: int) -> bool:
+        """Append the sound entries of a retired stream beyond this log; False if there is no such stream.
+
+        Raises Unavailable: ``BUS_UNAVAILABLE``, also if the stream is not retired: another node has just made it.
+        """
+        generation = Generation(self.ledger, number)
+        try:
+            info = await stream_info(self._nats(), generation)
+        except Unavailable as error:
+            if error.code != "BUS_DEGRADED":
+                raise
+            return False
+        if not self._is_retired(info, generation):
+            raise Unavailable("BUS_UNAVAILABLE", f"another node has made {generation.name}")
+        try:
+            while (size := self.own().size) < info.state.last_seq:
+                await self._take(generation, size, info.state.last_seq)
+        except DamagedError as error:
+            log.warning("left the entries after the damage in the retired stream", error=str(error))
+        return True
+
+    async def _fill(self, generation: Generation, end: int, size: int) -> None:
+        """Publish this log to a stream that does not hold its stated head yet, if nobody else does.
+
+        A node whose log is longer publishes its further entries, too. Raises DamagedError: the stream holds others.
+        Unavailable: ``BUS_UNAVAILABLE``, also while another node fills it, or this log is too short for it.
+        """
+        now_s = time.monotonic()
+        if self._filled[:2] != (generation.number, end):
+            self._filled = generation.number, end, now_s
+        is_ours = self._made == generation.number or now_s - self._filled[2] >= limits.heartbeats_missed_s
+        if size < generation.size or not is_ours:
+            message = f"{generation.name} is being filled: {end} of {generation.size} entries are there"
+            raise Unavailable("BUS_UNAVAILABLE", message)
+        await self._put_blobs()
+        publisher = StreamPublisher(self._nats(), generation, Outbox(self.log, self.ledger).read)
+        try:
             await publisher.start()
             while await publisher.publish_next():
                 pass
-            write_record(self._record, following)
-            self.generation = following
-            self.metrics.put("stream_generation", following.number)
+        except Unavailable as error:
+            if error.code != "BUS_DEGRADED":
+                raise
+            raise self._damage(generation, error.message) from error
 
     @property
     def holds_erased(self) -> bool:
         """Whether the stream in use holds the body of an entry that was erased in the log."""
         return self.generation is not None and self.erased_count() > self.generation.redactions
+
+    def replace_erased(self) -> DamagedError:
+        """Return the error by which the stream in use is replaced because it holds an erased body."""
+        self._damaged, self._is_scrubbed = self._known().number, True
+        return DamagedError(HOLDS_ERASED, self._damaged)
 
     def erased_count(self) -> int:
         """Return how many bodies were erased in the log."""
@@ -379,27 +538,8 @@ class Replica:
         with self.log.snapshot() as snapshot:
             return snapshot.entries(start, limit=limits.batch_events_max, size_max_bytes=limits.batch_size_max_bytes)
 
-    async def _retire(self, number: int) -> bool:
-        """Retire a stream and append its sound entries beyond this log; False if there is no such stream.
-
-        Raises Unavailable: ``BUS_UNAVAILABLE``.
-        """
-        generation = Generation(self.ledger, number)
-        await retire(self._nats(), generation)
-        try:
-            end = (await stream_info(self._nats(), generation)).state.last_seq
-            while (size := self.own().size) < end:
-                await self._take(generation, size, end)
-        except DamagedError as error:
-            log.warning("left the entries after the damage in the retired stream", error=str(error))
-        except Unavailable as error:
-            if error.code != "BUS_DEGRADED":
-                raise
-            return False
-        return True
-
-    def _is_retired(self, info: StreamInfo) -> bool:
-        return info.config.subjects == [retired_subject(self.ledger, self._known().number)]
+    def _is_retired(self, info: StreamInfo, generation: Generation) -> bool:
+        return info.config.subjects == [retired_subject(self.ledger, generation.number)]
 
     def _known(self) -> Generation:
         if self.generation is None:

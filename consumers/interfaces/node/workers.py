@@ -1,4 +1,4 @@
-"""The workers of the leading node beside the service: service agents, and configured tasks."""
+"""The workers of a node beside the service: service agents, and configured tasks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ blobs_interval_s: Final = 600.0
 erasures_interval_s: Final = 0.5
 
 
-def _drop_blobs(entries: Log, stop: threading.Event) -> None:
+def drop_blobs(entries: Log, stop: threading.Event) -> None:
     """Delete blobs that no entry referred to for a day, every ten minutes, in short transactions for other writers."""
     while not stop.is_set():
         dropped = drop_unreferenced(entries)
@@ -110,7 +110,6 @@ def workers_of(client: LocalClient, reader: Reader, metrics: Metrics | None = No
     router = service_author(client, ROUTER)
     workers: dict[str, Work] = {
         "compressor": CompressorWorker(author, reader, path / "compressor.db", wants_prose=llm is not None).run,
-        "blobs": partial(_drop_blobs, client.log),
         "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
     }
     if llm is not None:

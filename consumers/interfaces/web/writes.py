@@ -55,7 +55,7 @@ class Submit(Protocol):
     """Serves a submission of an authenticated agent, and returns the answer's bytes (``Node.submit``)."""
 
     def __call__(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> Awaitable[bytes]:
-        """Serve it. Raises Unavailable: ``NOT_LEADER``."""
+        """Serve it. Raises Unavailable: ``BUS_UNAVAILABLE``."""
 
 
 class _Waits:

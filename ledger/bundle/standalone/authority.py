@@ -20,7 +20,6 @@ AUTHORITY = (
     "ledger.created",
     "ledger.history_reset",
     "ledger.clock_set",
-    "ledger.term_started",
     "agent.invited",
     "agent.invitation_revoked",
     "agent.registered",
@@ -160,7 +159,6 @@ class Authority:
         self.checkpoints: list[tuple[str, int, bytes]] = []
         self.checkpoint_ends: dict[bytes, int] = {}
         self.invitations: dict[str, Invitation] = {}
-        self.term = 0
         self.vkeys: list[str] = []
         self.signed: list[tuple[int, Key]] = []
         self.is_trial = self.is_closed = False
@@ -296,14 +294,6 @@ class Authority:
         need(event.author == "root", "only root may set the clock", "NOT_AUTHORIZED")
         is_same = event.entry.accepted_ms == to_ms(data["time"])
         need(is_same, "the entry's time is not the time that root signed", "INVALID_FIELD")
-
-    def ledger_term_started(self, event: Event, data: Any) -> None:
-        """Apply a term: a node starts the next term in its own name."""
-        is_own = event.author == data["node"] and self.is_node(event.author)
-        need(is_own, "only a node may start a term, and only in its own name", "NOT_AUTHORIZED")
-        is_next = data["term"] == self.term + 1
-        need(is_next, f"the term {data['term']} does not follow the term {self.term}", "TRANSITION_NOT_ALLOWED")
-        self.term += 1
 
     def agent_invited(self, event: Event, data: Any) -> None:
         """Apply an invitation by an admin, or by root for a node. The keys of its token must be new."""

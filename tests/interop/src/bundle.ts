@@ -28,7 +28,7 @@ interface Body {
 }
 
 const AUTHORITY = new Set([
-  ...["ledger.created", "ledger.history_reset", "ledger.clock_set", "ledger.term_started", "agent.invited"],
+  ...["ledger.created", "ledger.history_reset", "ledger.clock_set", "agent.invited"],
   ...["agent.invitation_revoked", "agent.registered", "agent.removed", "role.granted", "role.revoked"],
   ...["key.delegated", "key.rotated", "key.revoked", "key.compromised", "checkpoint_key.rotated"],
   ...["entry.redaction_proposed", "entry.redacted"],

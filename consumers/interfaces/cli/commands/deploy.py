@@ -22,6 +22,7 @@ from deedbook.consumers.interfaces.node.users import current_users
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import usual_port
 from deedbook.ledger.limits import config_size_max_bytes
+from deedbook.ledger.log.keys import SHARED_KEY
 from deedbook.ledger.service.server_config import ACCOUNTS_FILE, WRITTEN_BY, Member, Tls, render_accounts, render_apart
 from deedbook.ledger.system.files import as_unavailable, open_regular, read_regular, write_whole
 
@@ -106,7 +107,10 @@ def nats_config(
         raise Refused("USAGE", f"--host is given once for each server: {len(names)} times, not {len(hosts)}")
 
     client = app.local_client()
-    users = render_accounts(client.ledger, current_users(client, app.ledger_home()))
+    with client.log.snapshot() as snapshot:
+        shared = snapshot.record(SHARED_KEY)
+    node = "" if shared is None else shared.node  # agents of such a server submit to this node
+    users = render_accounts(client.ledger, current_users(client, app.ledger_home()), node)
     files = {ACCOUNTS_FILE: f"{WRITTEN_BY}\n{users}"}
     with as_unavailable(out):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import first_ports
 from deedbook.ledger.home.home import Home
-from deedbook.ledger.replication.lease import Timing
+from deedbook.ledger.replication.state import Timing
 from deedbook.ledger.system.files import read_regular
 
 port_file_max_bytes: Final = 16
@@ -34,7 +34,7 @@ port_file_max_bytes: Final = 16
 )
 @click.option("--web", metavar="[HOST:]PORT", help="Serve programs over HTTP there (default host: 127.0.0.1).")
 @click.option("--public-log", "is_public", is_flag=True, help="With --web: serve checkpoint and tiles without a token.")
-@click.option("--follow", "only_follows", is_flag=True, help="With [cluster]: only follow, never lead.")
+@click.option("--follow", "only_follows", is_flag=True, help="With [cluster]: only follow, take no submissions.")
 @click.option("--verbose", is_flag=True, help="Also log successful work.")
 def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_follows: bool, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
@@ -42,8 +42,8 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
     With --web, programs that have a token (`deed token create`) use the ledger over HTTP: queries as JSON, live
     events, receipts, metrics, submissions. With --public-log anybody can read the whole log as C2SP tlog-tiles.
 
-    With [cluster] in config.toml this is one of several nodes. One leads; the others follow and answer reads. When
-    the leader stops, another one leads. A folder without a log gets its log from the others.
+    With [cluster] in config.toml this is one of several nodes, each of which takes submissions and answers reads. A
+    folder without a log gets its log from the others.
 
     Runs until SIGINT or SIGTERM, then finishes what was submitted and stops. With --json the first line is a
     document with its addresses.
@@ -58,7 +58,7 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
     if only_follows and trust.actions_of(settings).cluster is None:
         raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
     last = last_port(Home(settings.home))
-    node = Node(settings, port=port or last, preferred=first_ports, timing=Timing(may_lead=not only_follows))
+    node = Node(settings, port=port or last, preferred=first_ports, timing=Timing(writes=not only_follows))
     try:
         asyncio.run(_serve(app, node, web, is_public=is_public))
     except Unavailable as error:

@@ -85,7 +85,7 @@ class Network:
 
 
 def main(folder: str, rounds: str) -> None:
-    """Cut off the leader and the followers in turn."""
+    """Cut off the nodes in turn."""
     network = Network()
     os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_CONFIG_HOME": f"{folder}/config"}
     nodes = Nodes(Path(folder), hosts=HOSTS)

@@ -16,8 +16,7 @@ from deedbook.consumers.interfaces.node import replica
 from deedbook.ledger.bus.stream import Generation, log_stream_config
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.replication.signals import Beat, LeasePut, LeaseRefused, PutLease
-from deedbook.ledger.service.nodes import LeaseBucket
+from deedbook.ledger.replication.signals import Beat
 from tests.simulation.fate import Fate, parts
 from tests.simulation.story import actors
 from tests.simulation.world import World
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-SEED_OF_A_CLUSTER: Final = 4
+SEED_OF_A_CLUSTER: Final = 3
 
 
 @pytest.fixture(autouse=True)
@@ -35,35 +34,60 @@ def nothing_is_left() -> Iterator[None]:
     gc.collect()  # otherwise the remains of a world end in another test, which expects no warnings
 
 
-def leader(fate: Fate) -> Any:
+def writer(fate: Fate) -> Any:
+    """Return a node that takes submissions."""
     return next(node for node in fate.nodes if node.subscription is not None)
+
+
+@pytest.fixture
+def fate(world: World) -> Iterator[Fate]:
+    """A world of three nodes without faults, after three seconds."""
+    with parts(world):
+        fate = Fate(world)
+        fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
+        world.run(4.0)
+        yield fate
+
+
+@pytest.fixture
+def world() -> World:
+    """The world of a seed that has several nodes."""
+    return World(SEED_OF_A_CLUSTER)
 
 
 def hear(listener: Any, subject: str, **fields: Any) -> None:
     """Deliver a heartbeat to a node on a subject."""
-    beat = Beat(**{"node": "node-b", "term": 99, "size": 1, "leads": True} | fields)
+    beat = Beat(**{"node": "node-b", "size": 1} | fields)
     message = SimpleNamespace(subject=f"deedbook.{actors().id}.node.{subject}", data=msgspec.json.encode(beat))
     with pytest.raises(StopIteration):
         listener.membership._hear(message).send(None)
 
 
-def test_a_heartbeat_counts_for_the_node_on_whose_subject_it_comes_and_of_nodes_alone() -> None:
-    world = World(SEED_OF_A_CLUSTER)
-    with parts(world):
-        fate = Fate(world)
-        fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
-        world.run(3.0)
-        node = leader(fate)
-        others, before = {other.host for other in fate.nodes} - {node.host}, node.membership.state
-        other = min(others)
-        hear(node, min(others - {other}), node=other)
-        for number in range(50):
-            hear(node, f"stranger-{number}", node=f"stranger-{number}")
-        assert set(node.membership.peers) == others
-        assert node.membership._observations.empty()
-        assert node.membership.state is before
-        hear(node, other, node=other)
-        assert node.membership.peers[other][0].term == 99
+def test_a_heartbeat_counts_for_the_node_on_whose_subject_it_comes_and_of_nodes_alone(fate: Fate) -> None:
+    node = writer(fate)
+    others, before = {other.host for other in fate.nodes} - {node.host}, node.membership.state
+    other = min(others)
+    hear(node, min(others - {other}), node=other)
+    for number in range(50):
+        hear(node, f"stranger-{number}", node=f"stranger-{number}")
+    assert set(node.membership.state.peers) == others
+    assert node.membership.state is before
+    hear(node, other, node=other)
+    assert node.membership.state.peers[other].beat.size == 1
+
+
+def test_every_node_takes_submissions_and_one_alone_runs_the_workers(fate: Fate) -> None:
+    assert all(node.subscription is not None for node in fate.nodes)
+    assert [node.host for node in fate.nodes if node.membership.works] == ["node"]
+
+
+def test_a_node_that_leaves_is_not_waited_for_and_takes_nothing_more(fate: Fate, world: World) -> None:
+    leaving, *others = fate.nodes
+    leaving.process.run_task(leaving.membership.leave())
+    world.run(world.now + 1)
+    assert leaving.subscription is None
+    assert not leaving.membership.works
+    assert all(other.membership.state.peers[leaving.host].beat.leaves for other in others)
 
 
 def retired(fate: Fate) -> None:
@@ -73,49 +97,37 @@ def retired(fate: Fate) -> None:
 
 def retired_and_the_next_left_empty(fate: Fate) -> None:
     retired(fate)
-    fate.cluster.add_stream(log_stream_config(Generation(actors().id, 2)))
+    with writer(fate).log.snapshot() as snapshot:
+        head = Generation(actors().id, 2, size=snapshot.size, root=snapshot.root().hex())
+    fate.cluster.add_stream(log_stream_config(head))
 
 
-def retired_by_its_leader_that_dies_then(fate: Fate) -> None:
-    node = leader(fate)
+def retired_by_a_node_that_dies_then(fate: Fate) -> None:
+    node = writer(fate)
     retired(fate)
     node.process.kill()
     fate.world.later(1.0, node.start)
 
 
-def rebuilt_by_a_node_that_leads_no_more(fate: Fate) -> None:
-    node = next(node for node in fate.nodes if node is not leader(fate))
-    node.process.run_task(node.replica.rebuild())
+def found_damaged_by_two_nodes_at_once(fate: Fate) -> None:
+    async def begin(node: Any) -> None:
+        node.replica._damaged, node.replica._is_scrubbed = 1, True
+        node.membership._begin(node.membership._rebuild)
+
+    for node in fate.nodes[:2]:
+        node.process.run_task(begin(node))
 
 
-@pytest.mark.parametrize("others_leave", [False, True])
-def test_a_leader_that_is_ended_hands_over_also_when_the_first_answer_is_lost_and_waits_for_nobody_who_leaves(
-    monkeypatch: pytest.MonkeyPatch, *, others_leave: bool
-) -> None:
-    world, lost = World(SEED_OF_A_CLUSTER), list[str]()
-    put, ended = LeaseBucket.put, list[float]()
+def stated_by_a_node_that_dies_before_it_fills(fate: Fate) -> None:
+    node = fate.nodes[0]
 
-    async def put_later(self: LeaseBucket, change: PutLease) -> LeasePut | LeaseRefused:
-        if change.lease.node != node.host and not lost:
-            lost.append(change.lease.node)
-            raise Unavailable("BUS_UNAVAILABLE", "the answer was lost")
-        return await put(self, change)
+    async def begin() -> None:
+        node.replica._damaged, node.replica._is_scrubbed = 1, True
+        await node.replica.rebuild()
+        node.process.kill()
+        fate.world.later(20.0, node.start)
 
-    async def end(leaving: Any) -> None:
-        await leaving.membership.leave()
-        ended.append(world.now)
-
-    with parts(world):
-        fate = Fate(world)
-        fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
-        world.run(3.0)
-        node, begun = leader(fate), world.now
-        monkeypatch.setattr(LeaseBucket, "put", put_later)
-        for leaving in fate.nodes if others_leave else [node]:
-            leaving.process.run_task(end(leaving))
-        world.run(world.now + 12)
-    assert lost or others_leave
-    assert max(ended) - begun < 5
+    node.process.run_task(begin())
 
 
 @pytest.mark.parametrize(
@@ -123,43 +135,34 @@ def test_a_leader_that_is_ended_hands_over_also_when_the_first_answer_is_lost_an
     [
         retired,
         retired_and_the_next_left_empty,
-        retired_by_its_leader_that_dies_then,
-        rebuilt_by_a_node_that_leads_no_more,
+        retired_by_a_node_that_dies_then,
+        found_damaged_by_two_nodes_at_once,
+        stated_by_a_node_that_dies_before_it_fills,
     ],
 )
-def test_a_stream_that_is_retired_under_its_leader_is_followed_by_the_next(happens: Callable[[Fate], None]) -> None:
-    world = World(SEED_OF_A_CLUSTER)
-    with parts(world):
-        fate = Fate(world)
-        fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
-        world.run(3.0)
-        happens(fate)
-        before = len(fate.invariants.acknowledged)
-        outcome = fate.run()
+def test_a_stream_that_is_retired_is_followed_by_the_next(fate: Fate, happens: Callable[[Fate], None]) -> None:
+    happens(fate)
+    before = len(fate.invariants.acknowledged)
+    outcome = fate.run()
     assert outcome.violation is None
     assert outcome.acknowledged > before
     assert len(fate.cluster.streams) > 1
 
 
 def test_a_stream_that_no_server_leads_for_long_is_a_fault_that_names_the_runbook_until_one_does(
-    monkeypatch: pytest.MonkeyPatch,
+    fate: Fate, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(SEED_OF_A_CLUSTER)
-
     async def nobody(*_: Any) -> None:
         raise Unavailable("BUS_UNAVAILABLE", "nats: timeout")
 
-    with parts(world):
-        fate = Fate(world)
-        fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
-        world.run(3.0)
-        node = next(node for node in fate.nodes if node is not leader(fate))
+    node = writer(fate)
+    assert node.membership._beat().fault == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(replica, "stream_info", nobody)
+        world.run(world.now + 3)
         assert node.membership._beat().fault == ""
-        with monkeypatch.context() as patch:
-            patch.setattr(replica, "stream_info", nobody)
-            world.run(6.0)
-            assert node.membership._beat().fault == ""
-            patch.setattr(replica, "stream_silent_max_s", -1.0)
-            assert "Rebuild a stream" in node.membership.view().nodes[0].fault
-        world.run(30.0)
-        assert node.membership._beat().fault == ""
+        patch.setattr(replica, "stream_silent_max_s", 1.0)
+        world.current = node.process  # each process has its own clock
+        assert "Rebuild a stream" in node.membership.view().nodes[0].fault
+    world.run(world.now + 20)
+    assert node.membership._beat().fault == ""

@@ -2,7 +2,7 @@
 
 The scene is shared by the tests of this module, one after the other: what one of them leaves is what the next begins
 with, and each makes all its faults while the agents go on writing. All of it is made by ``make faults`` alone: in
-``make test`` one leader is killed by the script of ``deploy/``, and the simulator does the rest.
+``make test`` one node is killed by the script of ``deploy/``, and the simulator does the rest.
 """
 
 from __future__ import annotations
@@ -72,30 +72,44 @@ def nodes(made: Nodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
     return made
 
 
-def test_leader_that_is_stopped_past_its_lease_is_fenced_and_acknowledges_nothing(nodes: Nodes) -> None:
+def test_node_that_is_stopped_for_long_goes_on_as_one_of_the_others(nodes: Nodes) -> None:
     with nodes.work():
         for _ in range(count := times(1, each)):
-            leader, until = nodes.leader(), time.monotonic() + limits.lease_s
-            nodes.signal(leader, signal.SIGSTOP)
+            name = chance.choice(nodes.names)
+            nodes.signal(name, signal.SIGSTOP)
             try:
-                nodes.other_leader(leader)
                 nodes.progress(5)
-                time.sleep(max(0.0, until - time.monotonic()))
+                time.sleep(chance.uniform(0, limits.stream_silent_max_s))
             finally:
-                nodes.signal(leader, signal.SIGCONT)
+                nodes.signal(name, signal.SIGCONT)
             nodes.progress(2)
             nodes.whole()
-    nodes.settle("SIGSTOP of a leader past its lease", count)
+    nodes.settle("SIGSTOP of a node and its server", count)
+
+
+def test_node_whose_server_goes_on_while_it_is_stopped_holds_nobody_up(nodes: Nodes) -> None:
+    """Its server gives it the requests of its agents all the same: they go to another server."""
+    with nodes.work():
+        for _ in range(count := times(1, each / 2)):
+            name = nodes.names[0]
+            nodes.scene.processes[name].send_signal(signal.SIGSTOP)
+            try:
+                nodes.progress(10)
+            finally:
+                nodes.scene.processes[name].send_signal(signal.SIGCONT)
+            nodes.progress(2)
+            nodes.whole()
+    nodes.settle("SIGSTOP of a node whose server goes on", count)
 
 
 # Kills
 
 
-def kill_leader(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    nodes.kill(leader)
-    nodes.other_leader(leader)
-    nodes.start(leader)
+def kill_one(nodes: Nodes) -> None:
+    name = chance.choice(nodes.names)
+    nodes.kill(name)
+    nodes.progress(3)
+    nodes.start(name)
 
 
 def kill_all(nodes: Nodes) -> None:
@@ -104,24 +118,24 @@ def kill_all(nodes: Nodes) -> None:
 
 
 def kill_server(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    os.kill(killed := nodes.server_pid(leader), signal.SIGKILL)
-    eventually(lambda: nodes.server_pid(leader) not in {0, killed}, "its server was started again")
+    name = chance.choice(nodes.names)
+    os.kill(killed := nodes.server_pid(name), signal.SIGKILL)
+    eventually(lambda: nodes.server_pid(name) not in {0, killed}, "its server was started again")
 
 
 def kill_node(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    nodes.scene.processes[leader].kill()
-    nodes.ended(leader)
-    nodes.other_leader(leader)
-    nodes.start(leader)
+    name = chance.choice(nodes.names)
+    nodes.scene.processes[name].kill()
+    nodes.ended(name)
+    nodes.progress(3)
+    nodes.start(name)
 
 
 KILLS: Final = {
-    "kill -9 of the leader and its server": kill_leader,
+    "kill -9 of a node and its server": kill_one,
     "kill -9 of all three nodes and their servers": kill_all,
-    "kill -9 of the leader's server": kill_server,
-    "kill -9 of the leader, whose server stays": kill_node,
+    "kill -9 of a node's server": kill_server,
+    "kill -9 of a node whose server stays": kill_node,
 }
 
 
@@ -214,34 +228,10 @@ def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_lo
     repeat(nodes, f"stream files of all replicas {how}", make)
 
 
-# Without the lease that keeps two nodes from leading at once, and cut off
+# What is posted, and nodes that are cut off
 
 
-def test_two_leaders_without_a_lease_never_write_in_one_term(nodes: Nodes) -> None:
-    """Then only the compare-and-set of the stream separates two nodes that both believe that they lead."""
-
-    def make() -> None:
-        leader = nodes.leader()
-        nodes.scene.processes[leader].send_signal(signal.SIGSTOP)
-        try:
-            nodes.other_leader(leader)
-        finally:
-            nodes.scene.processes[leader].send_signal(signal.SIGCONT)
-
-    nodes.kill(*nodes.names)
-    for name in nodes.names:
-        home, port = str(nodes.scene.homes[name]), str(nodes.ports[name])
-        nodes.command[name] = [sys.executable, str(HERE / "leaseless_program.py"), home, port]
-    nodes.start()
-    try:
-        repeat(nodes, "two leaders without a lease", make)
-    finally:
-        nodes.kill(*nodes.names)
-        nodes.command.clear()
-        nodes.start()
-
-
-def test_only_the_leader_takes_what_is_posted_and_the_next_leader_knows_it(nodes: Nodes) -> None:
+def test_every_node_takes_what_is_posted_and_knows_what_another_one_took(nodes: Nodes) -> None:
     nodes.kill(*nodes.names)
     web = dict(zip(nodes.names, nodes.script.free_ports(len(nodes.names)), strict=True))
     for name in nodes.names:
@@ -266,13 +256,13 @@ def test_only_the_leader_takes_what_is_posted_and_the_next_leader_knows_it(nodes
             return answer.json()["data"]["accepted"][0] if answer.status_code == 200 else answer.text
 
         nodes.whole()
-        leader = nodes.leader()
-        assert all("NOT_LEADER" in post(name) for name in nodes.names if name != leader)
-        accepted = post(leader)
+        first, second, third = nodes.names
+        accepted = post(first)
         assert accepted["is_repeat"] is False
-        nodes.kill(leader)
-        assert post(nodes.other_leader(leader)) == accepted | {"is_repeat": True}
-        nodes.start(leader)
+        assert post(second) == accepted | {"is_repeat": True}
+        nodes.kill(first)
+        assert post(third) == accepted | {"is_repeat": True}
+        nodes.start(first)
         nodes.whole()
     finally:
         nodes.command.clear()

@@ -31,7 +31,6 @@ from deedbook.ledger.bus.subjects import INBOX_OF_NODES
 from deedbook.ledger.client.author import Author, Draft, now
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.events.authority import TermStarted
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.identity import open_key, read_key_file
@@ -51,8 +50,6 @@ wait_s: Final = 120.0
 copied_wait_s: Final = 15.0
 pause_s: Final = 0.05
 _COPIED: Final = re.compile("Catchup for stream '[^']* > DEEDBOOK_[^']*' complete")
-# A node or its service agent: the compressor of the first node, and ``router-node-2``.
-_WRITER: Final = re.compile(r"(?:compressor|router|(?:compressor-|router-)?(node(?:-\d)?))")
 _SCRIPT: Final = Path(__file__).parents[4] / "deploy" / "three-nodes.py"
 
 
@@ -160,7 +157,7 @@ class Nodes:
             (self.scene.homes[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # it is out of date
 
     def whole(self) -> None:
-        """Wait until every node follows the same leader, or is it, finds no fault, and has what was acknowledged."""
+        """Wait until every node takes submissions, and has what was acknowledged."""
         least = max(self.acknowledged.values(), default=0)
 
         def is_whole() -> bool:
@@ -169,12 +166,7 @@ class Nodes:
             except FileNotFoundError:
                 return False
             own = [view["nodes"][0] for view in views]
-            roles = sorted(node["role"] for node in own)
-            return (
-                len({view["leader"] for view in views}) == 1
-                and roles == sorted(["leader", *["follower"] * (len(self.names) - 1)])
-                and all(node["size"] > least and not node["fault"] for node in own)
-            )
+            return all(node["role"] == "ready" and node["size"] > least and not node["fault"] for node in own)
 
         eventually(lambda: is_whole() or bool(self.failures), "all nodes are whole again")
         assert self.failures == []
@@ -193,28 +185,9 @@ class Nodes:
         while self.copies() == before and time.monotonic() < until:
             time.sleep(0.1)
 
-    def leader(self) -> str:
-        """Return the leader, as a running node reports it."""
-        name: str = self.scene.leader()
-        return name
-
     def role(self, name: str) -> str:
         """Return the state that a node reports of itself."""
         return str(self.scene.view(name)["nodes"][0]["role"])
-
-    def other_leader(self, than: str) -> str:
-        """Wait until one of the others reports a new leader; return it."""
-
-        def leading() -> str:
-            for name in self.names:
-                if name != than:
-                    leader = str(self.scene.view(name)["leader"])
-                    if leader not in {"", than}:
-                        return leader
-            return ""
-
-        eventually(lambda: leading() != "", f"another leader than {than}")
-        return leading() or self.other_leader(than)
 
     def end(self) -> None:
         """End all processes that still run."""
@@ -341,7 +314,6 @@ class Nodes:
         published = [entry.data.finding for entry in entries if entry.kind == "finding.logged" and _is_counted(entry)]
         for text, index in self.acknowledged.items():
             assert entries[index].data.finding == text
-        check_terms(stream)
         begin, self._settled = self._settled, len(published)
         events = sorted(self.acknowledged, key=self.acknowledged.__getitem__)[begin:]
         settle(fault, count, events=events, published=published[begin:], effects=self.effects()[begin:])
@@ -384,19 +356,6 @@ def _is_counted(event: Event[Any]) -> bool:
 def _store(event: Event[Any], db: sqlite3.Connection) -> None:
     if _is_counted(event):
         db.execute("INSERT INTO done VALUES (?, ?)", (event.index, event.data.finding))
-
-
-def check_terms(entries: list[bytes]) -> None:
-    """Check that terms only grow, and that in a term no other node writes, nor its service agents."""
-    term, leader = 0, ""
-    for index, data in enumerate(entries):
-        event = read_event(index, data)
-        if isinstance(event.data, TermStarted):
-            assert event.data.term > term, f"term {event.data.term} after {term}"
-            term, leader = event.data.term, event.data.node
-        writer = _WRITER.fullmatch(event.author)
-        if term and writer:
-            assert (writer[1] or "node") == leader, f"{event.author} wrote at index {index}, in the term of {leader}"
 
 
 async def _ignore(_: Exception) -> None:
