@@ -26,7 +26,7 @@ def plain_values(data: msgspec.Struct | dict[str, Any]) -> dict[str, Any]:
 def only_kind_on(ask: Ask, stream: str) -> str:
     """Return the one declared kind whose events are on such streams. Raises Refused: ``USAGE`` if it is not one."""
     type_ = stream.partition("/")[0]
-    names = sorted(row["name"] for row in every_row(ask, "kinds.list", "items", {"stream": type_}))
+    names = sorted(row["name"] for row in every_row(ask, "kinds.list", "items", {"stream_type": type_}))
     if len(names) == 1:
         return str(names[0])
     which = f"pass kind, one of {', '.join(names)}" if names else "an admin declares one with `deed kind declare`"

@@ -15,6 +15,7 @@ import msgspec
 
 from deedbook.ledger.families import Family, file_of, find
 from deedbook.ledger.format.codec import read_json
+from deedbook.ledger.format.forms import is_own
 
 FAMILIES: Final = ("decision", "handoff", "question", "reasoning", "record", "review", "session", "snapshot", "subject")
 NONE: Final = "none"
@@ -140,8 +141,10 @@ def roles_for(family: str, kind: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the roles that suffice for every event of a kind, and those that suffice for some of them.
 
     Some events of a kind need less: any agent may publish that a validation failed. For streams of authority, both are
-    the roles that grant.
+    the roles that grant. The roles of a declared kind are in the log: here, each role is one that suffices for some.
     """
+    if is_own(family):
+        return frozenset(), rules_of("handoff").roles | {ADMIN}
     if not has_table(family):
         granting = frozenset({ADMIN, "node"}) if family in ("agent", "kind", "ledger") else rules_of("handoff").roles
         return granting, granting

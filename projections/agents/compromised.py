@@ -34,6 +34,7 @@ _STREAMS: Final = {
     "reviews": ("review", "id"),
     "snapshots": ("snapshot", "id"),
     "agents": ("agent", "name"),
+    "kinds": ("kind", "name"),
     "reports": ("session", "session_id"),
     "briefs": ("reasoning", "reasoning_id"),
     "validations": ("reasoning", "reasoning_id"),

@@ -10,14 +10,14 @@ from deedbook.projections.answers.answer import Index, Marked, Ms, Page, Untrust
 class DeclaredKind(Marked, frozen=True, kw_only=True):
     """A declared kind: who declared it, who may publish its events and on which streams, and their number so far.
 
-    ``phrase`` says in words what happened. ``stream`` is the type of the streams: ``x.deploy`` for ``x.deploy/ID``.
+    ``phrase`` says in words what happened. The type of the streams is ``x.deploy`` for ``x.deploy/ID``.
     """
 
     name: str
     phrase: Untrusted
     title: Untrusted
     description: Untrusted
-    stream: str
+    stream_type: str
     roles: list[str]
     author: str
     declared_index: Index

@@ -19,14 +19,14 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 class KindRow(Row, frozen=True):
     """A declared kind; ``roles`` and ``schema`` are JSON, ``schema`` with its properties in the declared order.
 
-    ``phrase`` says in words what happened, and ``stream`` is the type of the streams.
+    ``phrase`` says in words what happened, and ``stream_type`` that of the streams.
     """
 
     name: str
     phrase: str = ""
     title: str = ""
     description: str = ""
-    stream: str = ""
+    stream_type: str = ""
     roles: str = "[]"
     schema: str = "{}"
     author: str = ""
@@ -57,7 +57,7 @@ def fold(state: KindRow, event: Event) -> KindRow:
     if not isinstance(event.data, KindDeclared):
         if not is_declared:
             raise Refused("UNKNOWN_KIND", f"the kind {event.kind} is not declared", kind=event.kind)
-        record = KindRecord(state.name, state.declared_index, state.stream, (), state.schema)
+        record = KindRecord(state.name, state.declared_index, state.stream_type, (), state.schema)
         check_published(record, event)
         return state
     if is_declared:
@@ -68,7 +68,7 @@ def fold(state: KindRow, event: Event) -> KindRow:
         phrase=data.phrase,
         title=data.title,
         description=data.description,
-        stream=data.stream,
+        stream_type=data.stream,
         roles=json_text(data.roles),
         schema=msgspec.json.encode(data.schema).decode(),
         author=event.author,

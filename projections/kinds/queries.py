@@ -22,16 +22,16 @@ _NUMBERS: Final = "SELECT count(*) AS events, max(event_index) AS last_index FRO
 
 
 class KindList(ListArguments, frozen=True):
-    """Filters of a list, newest first; ``stream`` is the type of the streams, such as ``x.deploy``."""
+    """Filters of a list, newest first; ``stream_type`` is such as ``x.deploy``."""
 
-    stream: str | None = None
+    stream_type: str | None = None
     role: str | None = None
 
 
 def list_kinds(context: QueryContext, args: KindList) -> DeclaredKindPage:
     """Return the declared kinds, newest first."""
     where = Where()
-    where.equal("k.stream", args.stream)
+    where.equal("k.stream_type", args.stream_type)
     if args.role is not None:
         where.add("EXISTS (SELECT 1 FROM json_each(k.roles) AS of WHERE of.value = ?)", args.role)
     page, total, following = page_of(context, LISTING, where, args.after, args.limit)

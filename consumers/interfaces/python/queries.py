@@ -768,13 +768,13 @@ class KindsQueries(QueryFamily):
         *,
         after: int | None = None,
         limit: int = 50,
-        stream: str | None = None,
+        stream_type: str | None = None,
         role: str | None = None,
         as_of: int | str | None = None,
     ) -> DeclaredKindPages:
         """Return the declared kinds, newest first.
 
-        Filters of a list, newest first; ``stream`` is the type of the streams, such as ``x.deploy``.
+        Filters of a list, newest first; ``stream_type`` is such as ``x.deploy``.
 
         ``limit``: Rows of a page.
         """

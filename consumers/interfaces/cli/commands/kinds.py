@@ -67,7 +67,7 @@ def declare(app: App, name: str, *, schema: str, stream: str, roles: tuple[str, 
 
 
 @click.command("list", cls=Command, looks_back=True)
-@click.option("--stream", metavar="x.TYPE", help="Only those on such streams.")
+@click.option("--stream", "stream_type", metavar="x.TYPE", help="Only those on such streams.")
 @click.option("--role", type=click.Choice(ROLES), help="Only those that this role may publish.")
 @page_options()
 def list_(app: App, **filters: Any) -> None:
@@ -79,7 +79,7 @@ def list_(app: App, **filters: Any) -> None:
         filters,
         lambda row: {
             "kind": row["name"],
-            "streams": f"{row['stream']}/ID",
+            "streams": f"{row['stream_type']}/ID",
             "by": ", ".join(row["roles"]),
             "events": row["events"],
             "declared": when(row["declared_ms"]),
@@ -99,7 +99,7 @@ def show(app: App, name: str) -> None:
 def _print(row: dict[str, Any]) -> None:
     echo(quote_text(row["phrase"]), bold=True)
     by, number = " or ".join(row["roles"]), counted(row["events"], "event")
-    echo(f"{row['name']} on {row['stream']}/ID, published by {by}: {number}")
+    echo(f"{row['name']} on {row['stream_type']}/ID, published by {by}: {number}")
     echo(f"declared by {row['author']} {when(row['declared_ms'])} (entry {row['declared_index']})")
     if row["description"]:
         echo(quote_text(row["description"]))

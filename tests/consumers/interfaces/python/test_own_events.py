@@ -85,8 +85,8 @@ def test_typed_and_plain_events_are_published_and_read(place: Place, tmp_path: P
         ledger.run("notes", after=-1, until=ledger.client.head().size, store=tmp_path / "notes.db")
         assert seen == [DeployFinished(service="web", version=3)]
         shown = ledger.kinds.show(id="x.deploy.finished")
-        assert (shown.phrase, shown.stream, shown.roles) == ("deploy finished", "x.deploy", ["agent"])
-        assert [row.name for row in ledger.kinds.list(stream="x.deploy").items] == ["x.deploy.finished"]
+        assert (shown.phrase, shown.stream_type, shown.roles) == ("deploy finished", "x.deploy", ["agent"])
+        assert [row.name for row in ledger.kinds.list(stream_type="x.deploy").items] == ["x.deploy.finished"]
 
 
 def test_what_does_not_fit_is_refused_with_its_code(place: Place) -> None:
