@@ -54,9 +54,8 @@ CORE_NAMES: Final = frozenset(
     }
 )
 """Names of the core: of its streams, kinds, queries, verbs and pages. No family has one of them."""
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,30}\Z")
-_POINT: Final = re.compile(r"([^=\s#;][^=]*?)\s*=\s*([\w.]+:\w+)\s*\Z")
-_DISTRIBUTION: Final = re.compile(r"(.+?)-([^-]+)\.(?:dist|egg)-info\Z")
+NAME: Final = "[a-z][a-z0-9_]{1,30}"
+_SUFFIXES: Final = (".dist-info", ".egg-info")
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -147,23 +146,27 @@ class UnusableFamily(NamedTuple):
 
 def find(name: str) -> Family | UnusableFamily | None:
     """Return the family of that name, loaded on first use; None if no installed package has one."""
+    if name in CORE_NAMES:  # so that nobody looks for packages who needs none
+        return None
     return _find(name) if name in sources() else None
 
 
 def is_of_package(kind: str, stream: str) -> bool:
     """Return whether an event is of a family that a package brings, whether it is installed or not."""
     name, _, rest = stream.partition("/")
-    return bool(rest) and kind.startswith(f"{name}.") and _NAME.match(name) is not None and name not in CORE_NAMES
+    return (
+        bool(rest) and kind.startswith(f"{name}.") and re.fullmatch(NAME, name) is not None and name not in CORE_NAMES
+    )
 
 
 def installed() -> Iterator[Family]:
     """Yield the families of all installed packages that can be used, by name."""
-    return (family for family in map(find, sources()) if isinstance(family, Family))
+    return (family for family in map(_find, sources()) if isinstance(family, Family))
 
 
 def unusable() -> Iterator[UnusableFamily]:
     """Yield the families that cannot be used."""
-    return (family for family in map(find, sources()) if isinstance(family, UnusableFamily))
+    return (family for family in map(_find, sources()) if isinstance(family, UnusableFamily))
 
 
 def load(reference: str) -> Any:
@@ -196,15 +199,13 @@ def _registered() -> tuple[Source, ...]:
     distributions: set[str] = set()
     for folder in _folders():
         for name in sorted(_names_in(folder)):
-            match = _DISTRIBUTION.match(name)
-            if match is None or match[1].lower() in distributions:  # as Python does, the first on the path counts
+            distribution, _, version = name.rpartition(".")[0].partition("-")
+            if distribution.lower() in distributions:  # as Python does, the first on the path counts
                 continue
-            distributions.add(match[1].lower())
-            try:
-                text = Path(folder, name, "entry_points.txt").read_text("utf-8")
-            except (OSError, UnicodeDecodeError):  # most distributions have no such file
-                continue
-            found += [Source(*point, match[1], match[2]) for point in _points(text)]
+            distributions.add(distribution.lower())
+            if (content := _read(f"{folder}/{name}/entry_points.txt")) and GROUP.encode() in content:
+                points = _points(content.decode("utf-8", "replace"))
+                found += [Source(*point, distribution, version) for point in points]
     return tuple(found)
 
 
@@ -219,21 +220,31 @@ def _folders() -> Iterator[str]:
 
 def _names_in(folder: str) -> list[str]:
     try:
-        return [path.name for path in Path(folder).iterdir()]
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.name.endswith(_SUFFIXES)]
     except OSError:  # it is a file, or is not there, or may not be read
         return []
 
 
+def _read(path: str) -> bytes:
+    """Return what a file holds; nothing if it is not there, as in most distributions, or may not be read."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # an object for the path of each takes longer than the rest
+    except OSError:
+        return b""
+    with os.fdopen(file, "rb") as opened:
+        return opened.read()
+
+
 def _points(text: str) -> Iterator[tuple[str, str]]:
     """Yield the names and values of the group's entry points in a file ``entry_points.txt``."""
-    if GROUP not in text:
-        return
     group = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
             group = line.strip("[] ")
-        elif group == GROUP and (point := _POINT.match(line)):
-            yield point[1], point[2]
+        elif group == GROUP and "=" in line:
+            name, _, value = line.partition("=")
+            yield name.strip(), value.partition("[")[0].strip()
 
 
 @cache
@@ -256,7 +267,7 @@ def _fault(family: Any, name: str) -> str:
         return f"it is a {type(family).__name__} and no Family"
     if family.format != FORMAT:
         return f"it is written for format {family.format} of families, and this Deedbook has format {FORMAT}"
-    if family.name != name or not _NAME.match(name):
+    if family.name != name or not re.fullmatch(NAME, name):
         return f"the family names itself {family.name!r}"
     if name in CORE_NAMES:
         return f"{name} is a name of Deedbook's core"

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Any
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import part_of
 from deedbook.ledger.families import installed
+from deedbook.ledger.packages import part_of
 
 
 def family_hooks(name: str) -> Iterator[tuple[str, Any]]:

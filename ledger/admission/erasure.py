@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from deedbook.ledger.admission.replay import unconfirmed_refusal
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, load_rules
 from deedbook.ledger.errors import Corrupted, Refused
-from deedbook.ledger.events import family_of
 from deedbook.ledger.events.authority import Redaction
 from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event
@@ -29,6 +28,7 @@ from deedbook.ledger.lifecycle import snapshot as snapshot_machine
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.lifecycle.machine import FamilyState, StateMachine, Transition
 from deedbook.ledger.log.state import Snapshot
+from deedbook.ledger.packages import family_of
 
 _DECIDERS: Final[dict[str, StateMachine[Any]]] = {
     "handoff": handoff.MACHINE,

@@ -14,7 +14,7 @@ from deedbook.ledger.admission import authority, declared
 from deedbook.ledger.admission.authority import Rule
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import CORE_KINDS, families_cached_max, family_of, part_of
+from deedbook.ledger.events import CORE_KINDS
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.families import Family
 from deedbook.ledger.format.forms import is_own
@@ -33,6 +33,7 @@ from deedbook.ledger.lifecycle.authority import Agents, has_role
 from deedbook.ledger.lifecycle.machine import WORKING, StateMachine, Transition, check_roles
 from deedbook.ledger.log.keys import dependents_key
 from deedbook.ledger.log.records import StreamState
+from deedbook.ledger.packages import families_cached_max, family_of, part_of
 
 
 def check_working_role(agents: Agents, name: str) -> None:

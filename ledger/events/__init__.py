@@ -24,13 +24,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from deedbook.ledger.errors import Refused
-from deedbook.ledger.families import GROUP, Family, UnusableFamily, find, installed, load
+from deedbook.ledger.families import installed, load
+from deedbook.ledger.packages import families_cached_max, family_of
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData
-
-families_cached_max: Final = 256  # the names are those in submissions, so anybody can send any number of them
 
 
 @cache
@@ -178,36 +176,6 @@ CORE_KINDS: Final = {
 """The kinds that every Deedbook has. The file ``verify.py`` knows exactly these."""
 
 
-def family_of(stream_type: str) -> Family | None:
-    """Return the family of a package whose streams are ``stream_type/ID``; None for one of the core, or an unknown one.
-
-    Raises Refused: ``FAMILY_UNUSABLE``: the package is installed and cannot be used.
-    """
-    family = find(stream_type)
-    if isinstance(family, UnusableFamily):
-        raise Refused("FAMILY_UNUSABLE", str(family), family=stream_type, package=family.source.distribution)
-    return family
-
-
-def part_of(family: Family, reference: str) -> Any:
-    """Return what ``"module:attribute"`` names in the package of a family. Raises Refused: ``FAMILY_UNUSABLE``."""
-    try:
-        return load(reference)
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"[:300]
-        message = f"the family {family.name} has no {reference} that can be used ({why}): update its package"
-        raise Refused("FAMILY_UNUSABLE", message, family=family.name) from error
-
-
-def family_missing(name: str) -> Refused:
-    """Return the refusal of an event whose family has no package here."""
-    message = (
-        f"no package here brings the family {name}: install the one that does, on every machine that admits, "
-        f"copies or shows its events (it has an entry point {name} in the group {GROUP})"
-    )
-    return Refused("FAMILY_MISSING", message, family=name, group=GROUP)
-
-
 @lru_cache(families_cached_max)
 def _kinds_of_family(name: str) -> dict[str, Kind]:
     family = family_of(name)
@@ -262,4 +230,4 @@ class _KindOf(Mapping["type[EventData]", str]):
 
 KIND_OF: Final[Mapping[type[EventData], str]] = _KindOf()
 
-__all__ = ["CORE_KINDS", "KINDS", "KIND_OF", "Kind", "family_missing", "family_of", "kinds_on", "part_of"]
+__all__ = ["CORE_KINDS", "KINDS", "KIND_OF", "Kind", "kinds_on"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal
 import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near, refuse_name
-from deedbook.ledger.events import KINDS, family_missing
+from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.declared import DeclaredData, KindDeclared, check_schema
 from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time, UnreadData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
@@ -32,6 +32,7 @@ from deedbook.ledger.format.codec import (
 )
 from deedbook.ledger.format.forms import OWN_KIND_PATTERN, OWN_STREAM_PATTERN, SALT_PATTERN, STREAM_PATTERN, is_own
 from deedbook.ledger.limits import causes_max, kind_name_max_chars, stream_name_max_bytes
+from deedbook.ledger.packages import family_missing
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -17,10 +17,8 @@ from deedbook.ledger.events import (
     KIND_OF,
     decision,
     declared,
-    family_of,
     handoff,
     kinds_on,
-    part_of,
     question,
     reasoning,
     review,
@@ -31,6 +29,7 @@ from deedbook.ledger.events import (
 from deedbook.ledger.events.declared import DeclaredData, texts_in
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.packages import family_of, part_of
 from deedbook.ledger.seal.reference import read_reference
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.kinds.words import line_of

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any, Final, get_type_hints
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import family_of, part_of
 from deedbook.ledger.families import Family, find, installed
+from deedbook.ledger.packages import family_of, part_of
 from deedbook.projections.answers.answer import Answer
 from deedbook.projections.answers.query import Query, QueryContext
 from deedbook.projections.views.projection import Projection

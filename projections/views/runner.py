@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from deedbook.ledger.client.client import read_reset
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
-from deedbook.ledger.events import family_missing
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import UnreadData
 from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.packages import family_missing
 from deedbook.projections.stores.store import (
     ADVICE,
     Changes,

@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
-from deedbook.ledger.events import family_of, part_of
 from deedbook.ledger.families import Family, installed
+from deedbook.ledger.packages import family_of, part_of
 
 help_width_max: Final = 150
 
@@ -276,7 +276,7 @@ class LazyGroup(_WithCommon, click.Group):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._lazy = lazy or {}
+        self._lazy = {} if lazy is None else lazy  # to ask how many there are would look for families
         self._sections = sections
         self._aliases = aliases or {}
 

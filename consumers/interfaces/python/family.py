@@ -16,8 +16,8 @@ from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.interfaces.python.pages import awaited_pages, fetching, paged
 from deedbook.consumers.interfaces.python.proxy import AsyncPart, AsyncProxy, awaited
 from deedbook.ledger.errors import refuse_name
-from deedbook.ledger.events import family_of
 from deedbook.ledger.families import sources
+from deedbook.ledger.packages import family_of
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.checked import ask, formed
 from deedbook.projections.views.registry import QUERIES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -187,6 +188,8 @@ def test_broken_package_is_named_and_stops_only_those_who_need_it(tmp_path: Path
         home = str(ledger.home.path)
     assert with_package(site, "-m", "deedbook", "--home", home, "log", "--json").returncode == 0
     assert with_package(site, "-m", "deedbook", "--home", home, "handoff", "list").returncode == 0
+    checked = with_package(site, "-m", "deedbook", "--home", home, "doctor").stdout
+    assert "WRONG families" in checked
     emitted = with_package(
         *(site, "-m", "deedbook", "--home", home, "--as", "rita", "emit", "rollout.started"),
         *("--stream", "rollout/x", "--data", '{"service": "web"}', "--json"),
@@ -243,4 +246,4 @@ def test_no_family_can_have_a_name_of_the_core() -> None:
     verbs = {verb for section in SECTIONS.values() for verb in section} | {*ALIASES}
     pages = {route.path.split("/")[1] for route in (*ROUTES, *DOWNLOADS, *FORMS)}
     names = {name.replace("-", "_") for name in kinds | queries | verbs | pages}
-    assert {name for name in names if families._NAME.match(name)} <= families.CORE_NAMES
+    assert {name for name in names if re.fullmatch(families.NAME, name)} <= families.CORE_NAMES

@@ -37,6 +37,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
+from deedbook.ledger.families import installed, sources, unusable
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings, parse_config
@@ -115,6 +116,11 @@ def _installation_checks(home: Path | None) -> Iterator[Check]:
     yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install deedbook[tokens]")
     has_mcp = find_spec("mcp") is not None
     yield Check("mcp", ok=True, found="deed mcp can serve" if has_mcp else "none: install deedbook[mcp]")
+    broken = list(unusable())
+    names = ", ".join(f"{family.name} ({sources()[family.name]})" for family in installed()) or "none"
+    yield Check(
+        "families", not broken, "; ".join(family.why for family in broken) or names, "; ".join(map(str, broken))
+    )
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
 
 

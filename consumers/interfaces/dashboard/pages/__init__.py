@@ -22,9 +22,9 @@ from deedbook.consumers.interfaces.dashboard.pages.reasoning import reasoning
 from deedbook.consumers.interfaces.dashboard.pages.session import session
 from deedbook.consumers.interfaces.dashboard.pages.timeline import timeline
 from deedbook.consumers.interfaces.dashboard.pages.week import week
-from deedbook.ledger.events import part_of
 from deedbook.ledger.families import Family, installed
 from deedbook.ledger.families import Page as FamilyPage
+from deedbook.ledger.packages import part_of
 from deedbook.projections.views.registry import SEARCH
 
 ROUTES: Final[tuple[Route, ...]] = (

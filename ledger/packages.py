@@ -1,0 +1,40 @@
+"""Families as those who need them get them: a family that is missing or cannot be used is refused."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.families import GROUP, Family, UnusableFamily, find, load
+
+families_cached_max: Final = 256  # the names are those in submissions, so anybody can send any number of them
+
+
+def family_of(stream_type: str) -> Family | None:
+    """Return the family of a package whose streams are ``stream_type/ID``; None for one of the core, or an unknown one.
+
+    Raises Refused: ``FAMILY_UNUSABLE``: the package is installed and cannot be used.
+    """
+    family = find(stream_type)
+    if isinstance(family, UnusableFamily):
+        raise Refused("FAMILY_UNUSABLE", str(family), family=stream_type, package=family.source.distribution)
+    return family
+
+
+def part_of(family: Family, reference: str) -> Any:
+    """Return what ``"module:attribute"`` names in the package of a family. Raises Refused: ``FAMILY_UNUSABLE``."""
+    try:
+        return load(reference)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:300]
+        message = f"the family {family.name} has no {reference} that can be used ({why}): update its package"
+        raise Refused("FAMILY_UNUSABLE", message, family=family.name) from error
+
+
+def family_missing(name: str) -> Refused:
+    """Return the refusal of an event whose family has no package here."""
+    message = (
+        f"no package here brings the family {name}: install the one that does, on every machine that admits, "
+        f"copies or shows its events (it has an entry point {name} in the group {GROUP})"
+    )
+    return Refused("FAMILY_MISSING", message, family=name, group=GROUP)
