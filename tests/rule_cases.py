@@ -32,6 +32,7 @@ NO_VERSION: Final = "sha256:" + "0" * 64
 SESSION: Final = "session of "
 """Before the name of an agent: its session key."""
 session_max_s: Final = 10 * 365 * 86_400.0
+REDACTION: Final = "redaction"
 CONTENT_KINDS: Final = ("handoff.created", "handoff.amended")
 # A value may have spaces inside quotes, brackets and braces.
 _WORD: Final = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\}|\[[^\]]*\]|[^\s"\[{])+""")
@@ -48,8 +49,8 @@ class Case(NamedTuple):
 
     @property
     def changes_authority(self) -> bool:
-        """Whether it changes keys or roles, so that it needs a ledger of its own."""
-        return any(re.search(r" (agent|role|key)\.", line) for line in (*self.given, self.when))
+        """Whether it changes keys or roles, or erases an entry, so that it needs a ledger of its own."""
+        return any(re.search(r" (agent|role|key|entry)\.", line) for line in (*self.given, self.when))
 
     def is_met_by(self, outcome: Outcome) -> bool:
         """Return whether an outcome is the one of the case."""
@@ -92,6 +93,9 @@ class Runner(Protocol):
 
     def state(self, stream: str) -> str | None:
         """Return the state that the rules see now; None if the implementation does not tell it."""
+
+    def remnant(self, index: int) -> str:
+        """Return the digest of what is left of an entry when it is erased."""
 
 
 class SignedRunner:
@@ -148,13 +152,18 @@ def _file(family: str) -> dict[str, Any]:
 
 def lines_of(family: str, *lines: str) -> tuple[str, ...]:
     """Return these lines, with the lines of a story in the place of its name."""
-    stories = {"none": [], **_file(family).get("story", {})}
+    stories: dict[str, list[str]] = {"none": [], **_file(family).get("story", {})}
     return tuple(part for line in lines for part in (lines_of(family, *stories[line]) if line in stories else (line,)))
 
 
 def all_cases() -> list[Case]:
-    """Return every case."""
-    return [case for family in families() for case in cases_of(family)]
+    """Return every case that state machines decide."""
+    return [case for family in families() if family != REDACTION for case in cases_of(family)]
+
+
+def log_cases() -> list[Case]:
+    """Return every case, also those of redactions, for which an implementation needs the bodies of entries."""
+    return [*all_cases(), *cases_of(REDACTION)]
 
 
 def id_of(case: Case) -> str:
@@ -197,6 +206,8 @@ class Story:
         self._prefix = prefix
         self._start = runner.size()
         self._ids: list[str] = []
+        self._indexes: list[int] = []
+        self._remnants: dict[int, str] = {}
         self._contents: dict[str, tuple[str, dict[str, Any]]] = {}
         self._versions: dict[str, list[str]] = {}
         self._results: dict[str, list[str]] = {}
@@ -206,8 +217,9 @@ class Story:
         if line.startswith("+"):
             self._runner.advance(float(line.strip("+s")))
             return
-        event = self.written(line)
+        event, index = self.written(line), self._runner.size()
         self._ids.append(self._runner.emit(event))
+        self._indexes.append(index)
         self._remember(event)
 
     def stream_of(self, line: str) -> str:
@@ -215,6 +227,8 @@ class Story:
         _, kind, name, *words = _WORD.findall(line)
         as_kind = next((word.removeprefix("as=") for word in words if word.startswith("as=")), "record")
         family = KINDS[as_kind if as_kind in KINDS else kind].stream
+        if family == "ledger":
+            return family
         return f"{family}/{name if family == 'agent' else self._prefix + name}"
 
     def written(self, line: str) -> Written:
@@ -225,6 +239,8 @@ class Story:
         fields = {field: _value(text) for field, _, text in (word.partition("=") for word in words)}
         if kind.startswith(("agent.", "role.", "key.")):
             data = self._authority(kind, name, fields)
+        elif kind.startswith("entry."):
+            data = _defaults(kind) | self._erased(int(fields.pop("entry"))) | fields
         elif kind == "record.imported":
             data = _defaults(kind) | {
                 new: fields.pop(old)
@@ -245,6 +261,15 @@ class Story:
             is_twice = (field, value) == ("briefs", "twice")
             _set(data, field.split("."), data[field] * 2 if is_twice else self._resolved(stream, field, value))
         return data
+
+    def _erased(self, line: int) -> dict[str, Any]:
+        """Return the fields that name the entry of a line and what is left of it; without it, the next entry."""
+        if line > len(self._ids):
+            return {"entry": self._runner.size(), "event": NO_EVENT, "remnant": NO_VERSION}
+        index = self._indexes[line - 1]
+        if index not in self._remnants:
+            self._remnants[index] = self._runner.remnant(index)
+        return {"entry": index, "event": self._ids[line - 1], "remnant": self._remnants[index]}
 
     def _resolved(self, stream: str, field: str, value: Any) -> Any:
         match field, value:

@@ -6,13 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from building import GIVEN_MS, Actors, key_named
-from rule_cases import PROTO, SESSION, Outcome, Written, all_cases, cast, id_of, play
+from bundles import unpacked
+from forge_runner import ForgeRunner
+from rule_cases import PROTO, REDACTION, SESSION, Case, Outcome, Written, all_cases, cases_of, cast, id_of, play
+from wrong_redactions import put, remnant_at
 
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.lifecycle.rules import FAMILIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 class Recorder:
@@ -52,6 +56,10 @@ class Recorder:
     def state(self, stream: str) -> None:
         """Return nothing: nobody has decided yet."""
 
+    def remnant(self, index: int) -> str:
+        """Return nothing that means something: there are no bodies."""
+        raise NotImplementedError(index)
+
 
 def test_an_agent_in_another_language_reaches_the_outcome_of_every_case(ask: Callable[..., Any]) -> None:
     recorded = []
@@ -67,3 +75,31 @@ def test_an_agent_in_another_language_reaches_the_outcome_of_every_case(ask: Cal
         if any(answer["codes"]) or not case.is_met_by(Outcome(answer["code"], answer["before"], answer["after"]))
     }
     assert wrong == {}
+
+
+def rests_on_no_role_or_key(case: Case) -> bool:
+    """Whether a redaction is decided by who proposed what: the agent in TypeScript replays no roles and no keys."""
+    lines = (*case.given, case.when)
+    authors = {line.partition(" ")[0] for line in lines if " entry." in line}
+    return authors <= {"root", "hugo", "hana"} and not any(" role." in line or " key." in line for line in lines)
+
+
+def test_an_agent_in_another_language_takes_an_erased_entry_only_if_the_rules_accept_its_redaction(
+    ask: Callable[..., Any], tmp_path: Path
+) -> None:
+    cases = [
+        case
+        for case in filter(rests_on_no_role_or_key, cases_of(REDACTION))
+        if " entry.redacted " in case.when and case.then in {"ok", "NOT_AUTHORIZED"}
+    ]
+    folders: list[str] = []
+    for at, case in enumerate(cases):
+        runner = ForgeRunner()
+        index = runner.size() + int(case.when.partition("entry=")[2].split()[0]) - 1
+        runner.tell(case)
+        put(runner.forge, index, remnant_at(runner.forge, index))
+        folders.append(str(unpacked(runner.forge.export(tmp_path / f"{at}.tar"), tmp_path / str(at))))
+    answers = ask("bundles", folders=folders)["bundles"]
+    outcomes = {id_of(case): "refused" not in answer for case, answer in zip(cases, answers, strict=True)}
+    assert outcomes == {id_of(case): case.then == "ok" for case in cases}
+    assert {*outcomes.values()} == {True, False}

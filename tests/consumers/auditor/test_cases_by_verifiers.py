@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from forge import Forge
+from forge_runner import ForgeRunner
 from judges import alone, ours, program
-from rule_cases import Case, Outcome, SignedRunner, Story, all_cases, cast, id_of, lines_of, play
+from rule_cases import Case, Story, all_cases, id_of, lines_of, log_cases
 
 from deedbook.ledger.lifecycle import handoff
 
@@ -19,28 +19,7 @@ if TYPE_CHECKING:
 
 bundle_cases = 100  # verify.py prints so many problems
 SHARED = [case for case in all_cases() if not case.changes_authority]
-OWN = [case for case in all_cases() if case.changes_authority]
-
-
-class ForgeRunner(SignedRunner):
-    """A log whose keeper lets everything pass."""
-
-    def __init__(self) -> None:
-        self.forge = Forge(is_begun=False, agents=cast()["agents"])
-        self.forge.submit(self.forge.sign("root", *self.forge.first_drafts()))
-        super().__init__(self.forge)
-
-    def size(self) -> int:
-        """Return the number of entries."""
-        return len(self.forge.entries)
-
-    def state(self, stream: str) -> None:
-        """Return nothing: a forged log tells no state."""
-
-    def tell(self, case: Case, prefix: str = "") -> int:
-        """Tell a case; return the index of the event that it decides."""
-        assert play(case, self, prefix) == Outcome("")
-        return self.size() - 1
+OWN = [case for case in log_cases() if case.changes_authority]
 
 
 @pytest.mark.parametrize("start", range(0, len(SHARED), bundle_cases))

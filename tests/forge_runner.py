@@ -1,0 +1,34 @@
+"""Plays cases of ``proto/cases`` in a log whose keeper lets everything pass, for verifiers of the log."""
+
+from __future__ import annotations
+
+from forge import Forge
+from rule_cases import Case, Outcome, SignedRunner, cast, play
+from wrong_redactions import remnant_at
+
+from deedbook.ledger.events.remnant import digest_of
+
+
+class ForgeRunner(SignedRunner):
+    """A log whose keeper lets everything pass."""
+
+    def __init__(self) -> None:
+        self.forge = Forge(is_begun=False, agents=cast()["agents"])
+        self.forge.submit(self.forge.sign("root", *self.forge.first_drafts()))
+        super().__init__(self.forge)
+
+    def size(self) -> int:
+        """Return the number of entries."""
+        return len(self.forge.entries)
+
+    def remnant(self, index: int) -> str:
+        """Return the digest of what is left of an entry when it is erased."""
+        return digest_of(remnant_at(self.forge, index))
+
+    def state(self, stream: str) -> None:
+        """Return nothing: a forged log tells no state."""
+
+    def tell(self, case: Case, prefix: str = "") -> int:
+        """Tell a case; return the index of the event that it decides."""
+        assert play(case, self, prefix) == Outcome("")
+        return self.size() - 1
