@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import inside
 from console_blocks import FENCED, blocks, commands_of, is_as_expected, normalized
+from ports import free_port
 
 from deedbook.ledger.errors import CODES
 
@@ -42,13 +42,6 @@ PORTS: Final = ("4222", "8080", "4280")
 _BEFORE: Final = re.compile(r"<!-- .*run this page after (\S+)\. -->")
 _VARIABLE: Final = re.compile(r"(?:export )?([A-Za-z_]\w*)=(\S*|\"[^\"]*\"|\$\(.*\))")
 _NESTED: Final = re.compile(r'"?\$\((deed [^()]*)\)"?')
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 class Answer(NamedTuple):

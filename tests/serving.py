@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from building import Ledger
+from ports import port_option
 from served import connect, register_on_bus, until, write_bus_key
 
 from deedbook.consumers.interfaces.node.node import Node
@@ -60,7 +61,7 @@ class ServeProcess:
     def __init__(self, settings: Settings, port: int | None = None, *, web: bool = False) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "serve", "--json"]
-        command += ["--port", str(port)] if port else []
+        command += ["--port", str(port)] if port else port_option(settings.home)
         command += ["--web", "0"] if web else []
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         assert self.child.stdout is not None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import inside
 from building import trusted
+from ports import port_option
 
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.errors import CODES
@@ -234,7 +235,7 @@ class Serving(Running):
     """`deed serve`, by default on a free port, ready to be asked."""
 
     def __init__(self, home: Path, *more: str, **changed: str) -> None:
-        super().__init__("--home", home, "serve", "--json", *more, **changed)
+        super().__init__("--home", home, "serve", "--json", *port_option(home, *more), *more, **changed)
         first = self.line()
         if not first:
             raise AssertionError(self.signal(0).err)

@@ -9,7 +9,6 @@ import base64
 import itertools
 import json
 import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import inside
 import msgspec
 import pytest
 from calling import Deed, Place, Serving, call, wait_until
+from ports import free_port
 
 from deedbook.consumers.sdk import join as joining
 from deedbook.ledger.bus.loop_thread import Connection
@@ -305,7 +305,7 @@ def test_code_with_an_absurd_time_is_refused_in_words(tmp_path: Path, expires_ms
 @pytest.fixture
 def moved(alone: Deed, elsewhere: Shell) -> tuple[Place, Shell]:
     """A ledger whose server has stopped after an agent joined it; its next server has another address."""
-    with Serving(alone.home, "--port", free_port()) as serving:
+    with Serving(alone.home, "--port", str(free_port())) as serving:
         elsewhere("join", alone.data("agent", "invite", "bob")["code"])
         elsewhere("emit", "session.started", "--stream", "session/s", "--data", "{}")
         return serving.place, elsewhere
@@ -317,18 +317,12 @@ def files_of(home: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in paths}
 
 
-def free_port() -> str:
-    """Return a port that no program uses."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
-
-
 def test_joined_folder_follows_its_ledger_to_another_address_and_loses_nothing(moved: tuple[Place, Shell]) -> None:
     place, shell = moved
     stored = shell.run("--spool", "session", "finding", "written meanwhile", DEEDBOOK_SESSION="s")
     assert stored.code == CODES["SPOOLED"].exit
     kept = files_of(shell.home)
-    with Serving(place.home, "--port", free_port()) as serving:
+    with Serving(place.home, "--port", str(free_port())) as serving:
         url = serving.place.server
         assert url != place.server
         shell.refuses("BUS_UNAVAILABLE", "next")
@@ -349,7 +343,7 @@ def test_address_of_another_ledger_or_of_no_server_is_not_stored(
     other("init", "--unprotected")
     other("agent", "add", "bob")
     shell.refuses("BUS_UNAVAILABLE", "join", "--address", f"nats://127.0.0.1:{free_port()}")
-    with Serving(other.home, "--port", free_port()) as stranger:
+    with Serving(other.home, "--port", str(free_port())) as stranger:
         shell.refuses("BUS_DENIED", "join", "--address", stranger.place.server)
         # Also if that server admits the agent's key.
         bob = next((shell.home / "keys").glob("*.nkey"))
@@ -376,7 +370,7 @@ def test_move_that_was_killed_between_its_two_writes_goes_on(
     def killed(*_arguments: object) -> None:
         raise SystemExit(9)
 
-    with Serving(place.home, "--port", free_port()) as serving:
+    with Serving(place.home, "--port", str(free_port())) as serving:
         with monkeypatch.context() as patched:
             patched.setattr(joining, "write_membership", killed)
             shell.run("join", "--address", serving.place.server)
@@ -388,14 +382,14 @@ def test_changed_client_file_is_not_trusted_by_a_move(moved: tuple[Place, Shell]
     place, shell = moved
     file = shell.home / "client.toml"
     file.write_bytes(file.read_bytes().replace(b"127.0.0.1", b"127.0.0.9"))
-    with Serving(place.home, "--port", free_port()) as serving:
+    with Serving(place.home, "--port", str(free_port())) as serving:
         shell.refuses("NOT_TRUSTED", "join", "--address", serving.place.server)
 
 
 def test_doctor_lists_learned_addresses_and_no_other_is_stored_because_one_of_them_answers(
     alone: Deed, elsewhere: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Serving(alone.home, "--port", free_port()) as serving:
+    with Serving(alone.home, "--port", str(free_port())) as serving:
         learned = serving.place.server or ""
         code = alone.data("agent", "invite", "bob", "--address", learned.replace("127.0.0.1", "localhost"))["code"]
         ledger = elsewhere("join", code)["ledger"]
