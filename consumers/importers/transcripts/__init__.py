@@ -1,7 +1,7 @@
 """Imports transcripts: the thinking of models becomes imported reasoning, which grants nothing.
 
 Terms: a *response* is one answer of a model, however many lines of a file it takes. Its *original* is those lines, byte
-for byte. A *thought* is a response with the graph that was read from it. A response is *hidden* if it contains a sign
+for byte. A *thinking* is a response with the graph that was read from it. A response is *hidden* if it contains a sign
 of thinking but not its text.
 
 The importer reads sessions of Claude Code and Codex (JSON Lines), messages and responses in the forms that

@@ -70,28 +70,28 @@ class ExistingReasoning:
         if self._is_dry:
             self._planned[name] = memory
 
-    def look_up(self, thoughts: Sequence[mapping.Thought]) -> None:
+    def look_up(self, mapped: Sequence[mapping.MappedThinking]) -> None:
         """Query all reasonings to which these responses may belong, at once."""
-        names = [name for thought in thoughts for name in thought.names]
+        names = [name for thinking in mapped for name in thinking.names]
         self._rows = self._answer("reasoning.existing", {"ids": names})["reasonings"] if names else {}
 
-    def of(self, thought: mapping.Thought) -> ExistingMatch:
+    def of(self, thinking: mapping.MappedThinking) -> ExistingMatch:
         """Return the reasoning to which a response belongs, and the part of it that is missing there."""
-        for name in thought.names:
+        for name in thinking.names:
             row = self._rows.get(name)
             if row is None and name not in self._planned:
-                return ExistingMatch(name, thought.memory, is_new=True)
+                return ExistingMatch(name, thinking.memory, is_new=True)
             if row is not None and row["imported"] is None:
                 continue  # an agent's own reasoning that happens to have this id
             owner = "" if row is None else row["author"]
-            if row is not None and row["ref"] == compute_reasoning_ref(thought.memory):
+            if row is not None and row["ref"] == compute_reasoning_ref(thinking.memory):
                 return ExistingMatch(name, None, is_new=False, owner=owner)
             stored = self._planned.get(name) or self._memory(name)
-            if is_beginning(thought.memory, stored):
+            if is_beginning(thinking.memory, stored):
                 return ExistingMatch(name, None, is_new=False, owner=owner)
-            if is_beginning(stored, thought.memory):
-                return ExistingMatch(name, rest_of(thought.memory, stored), is_new=False, owner=owner)
-        return ExistingMatch(thought.names[-1], thought.memory, is_new=True)
+            if is_beginning(stored, thinking.memory):
+                return ExistingMatch(name, rest_of(thinking.memory, stored), is_new=False, owner=owner)
+        return ExistingMatch(thinking.names[-1], thinking.memory, is_new=True)
 
     def has_record(self, stream: str) -> bool:
         """Return whether something is unmapped on a stream."""
@@ -165,18 +165,18 @@ class TranscriptImport:
         self._faults_of = faults_of
         self._task = task
         self._existing = ExistingReasoning(answer, is_dry=is_dry)
-        self._waiting: list[mapping.Thought | UnreadItem] = []
+        self._waiting: list[mapping.MappedThinking | UnreadItem] = []
         self._names: set[str] = set()
         self._size = 0
 
     def take(self, response: TranscriptResponse | UnreadItem) -> None:
         """Take one response or unread item."""
-        item = mapping.thought_in(response, self._task) if isinstance(response, TranscriptResponse) else response
+        item = mapping.thinking_in(response, self._task) if isinstance(response, TranscriptResponse) else response
         if item is None:
             assert isinstance(response, TranscriptResponse)  # noqa: S101 - whatever is unread is handed on
             self._progress.skipped += response.lines
             return
-        names = set(item.names) if isinstance(item, mapping.Thought) else {mapping.unmapped_stream(item)}
+        names = set(item.names) if isinstance(item, mapping.MappedThinking) else {mapping.unmapped_stream(item)}
         size = len(response.original or b"")
         is_full = len(self._waiting) >= responses_at_once_max or self._size + size > size_at_once_max_bytes
         if is_full or not names.isdisjoint(self._names):
@@ -188,10 +188,11 @@ class TranscriptImport:
     def flush(self) -> None:
         """Append the collected items."""
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
-        self._existing.look_up([item for item in waiting if isinstance(item, mapping.Thought)])
+        self._existing.look_up([item for item in waiting if isinstance(item, mapping.MappedThinking)])
         self.totals.read += len(waiting)
         mapped = (
-            self._thought(item) if isinstance(item, mapping.Thought) else self._unmapped(item) for item in waiting
+            self._thinking(item) if isinstance(item, mapping.MappedThinking) else self._unmapped(item)
+            for item in waiting
         )
         records = [record for record in mapped if record is not None]
         if records:
@@ -200,20 +201,20 @@ class TranscriptImport:
             self.totals.added += counts.added
             self.totals.add_unmapped(counts.unmapped_records)
 
-    def _thought(self, thought: mapping.Thought) -> Record | None:
+    def _thinking(self, thinking: mapping.MappedThinking) -> Record | None:
         """Return the record of a response; None if all of it exists already."""
-        answered = thought.answered
+        answered = thinking.answered
         secret = scan(answered.response)
         if secret is not None:
             return self._unmapped(UnreadItem.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
         task = None
-        if scan(thought.memory.task) is not None:
-            thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
+        if scan(thinking.memory.task) is not None:
+            thinking = thinking._replace(memory=msgspec.structs.replace(thinking.memory, task=TASK_LEFT_OUT))
             task = DirtyValue(path="prompt", value="(left out)", why=CREDENTIAL)
-        existing = self._existing.of(thought)
+        existing = self._existing.of(thinking)
         if existing.rest is None:
             self.totals.mapped += 1
-            self._check(thought)
+            self._check(thinking)
             return None
         if not existing.is_new and existing.owner not in ("", self._me):
             reason = (
@@ -221,26 +222,26 @@ class TranscriptImport:
             )
             return self._unmapped(UnreadItem.of(answered, reason))
         try:
-            record = self._record(thought, existing, task)
+            record = self._record(thinking, existing, task)
         except Refused as refusal:
             return self._unmapped(UnreadItem.of(answered, f"{refusal.code}: {refusal.message}"))
-        self._existing.plan(existing.name, thought.memory)
-        self._check(thought)
+        self._existing.plan(existing.name, thinking.memory)
+        self._check(thinking)
         return record
 
-    def _check(self, thought: mapping.Thought) -> None:
-        faults = self._faults_of(thought.memory)
+    def _check(self, thinking: mapping.MappedThinking) -> None:
+        faults = self._faults_of(thinking.memory)
         self.totals.sound += not faults
         self.totals.faults.update(faults)
 
-    def _record(self, thought: mapping.Thought, existing: ExistingMatch, task: DirtyValue | None) -> Record:
-        original = self._put_blob(thought.answered.original)
+    def _record(self, thinking: mapping.MappedThinking, existing: ExistingMatch, task: DirtyValue | None) -> Record:
+        original = self._put_blob(thinking.answered.original)
         if existing.is_new:
-            prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
-            return mapping.record_of(thought, existing.name, original, prompt, task)
+            prompt = None if thinking.is_task_whole or task is not None else self._prompt(thinking.answered)
+            return mapping.record_of(thinking, existing.name, original, prompt, task)
         assert existing.rest is not None  # noqa: S101 - else there is nothing to record
-        first, *more = mapping.records_of(thought, list(continuation_of(existing.rest)), original)
-        unmapped = mapping.unmapped_stream(thought.answered)
+        first, *more = mapping.records_of(thinking, list(continuation_of(existing.rest)), original)
+        unmapped = mapping.unmapped_stream(thinking.answered)
         return Record(f"reasoning/{existing.name}", first, more=tuple(more), unmapped_stream=unmapped)
 
     def _unmapped(self, left: UnreadItem) -> Record | None:

@@ -52,7 +52,7 @@ _WHY: Final = {
 }
 
 
-class Thought(NamedTuple):
+class MappedThinking(NamedTuple):
     """A response with its graph; ``names`` are the ids that it may have, in the order in which they are tried."""
 
     answered: TranscriptResponse
@@ -62,13 +62,13 @@ class Thought(NamedTuple):
     is_task_whole: bool
 
 
-def thought_in(answered: TranscriptResponse, task: str = "") -> Thought | UnreadItem | None:
+def thinking_in(answered: TranscriptResponse, task: str = "") -> MappedThinking | UnreadItem | None:
     """Return the thinking of a response; None if it has none.
 
     ``task`` is used if the response states none; the ids are made without it.
     """
     try:
-        return _thought_in(answered, task)
+        return _thinking_in(answered, task)
     except Refused as refusal:
         if refusal.code != "INVALID_FORMAT" or refusal.details.get("redacted"):
             return UnreadItem.of(answered, f"{refusal.code}: {refusal.message}")
@@ -76,7 +76,7 @@ def thought_in(answered: TranscriptResponse, task: str = "") -> Thought | Unread
         return UnreadItem.of(answered, reason) if reason else None
 
 
-def _thought_in(answered: TranscriptResponse, task: str) -> Thought | None:
+def _thinking_in(answered: TranscriptResponse, task: str) -> MappedThinking | None:
     extraction = extract_reasoning(answered.response, task=answered.prompt.text if answered.prompt else "")
     if answered.is_session and not _is_thinking_of_a_session(extraction):
         return None
@@ -88,7 +88,7 @@ def _thought_in(answered: TranscriptResponse, task: str) -> Thought | None:
         conclusion=shorten(_conclusion_of(answered, extraction).strip(), conclusion_max_chars),
         reasoning_id="",
     )
-    return Thought(answered, extraction, memory, names_of(answered, extraction), memory.task == own)
+    return MappedThinking(answered, extraction, memory, names_of(answered, extraction), memory.task == own)
 
 
 def _conclusion_of(answered: TranscriptResponse, extraction: Extraction) -> str:
@@ -99,16 +99,16 @@ def _conclusion_of(answered: TranscriptResponse, extraction: Extraction) -> str:
 def answer_of(extraction: Extraction) -> str:
     """Return the answer after the last thinking; if there is none, the answer before it."""
     parts: list[str] = []
-    has_thought, follows = False, False
+    has_thinking, follows = False, False
     for source in extraction.sources:
         regions = sorted([(region, True) for region in source.thinking] + [(region, False) for region in source.answer])
         for region, is_thinking in regions:
             text = source.text[slice(*region)].strip()
             if is_thinking or not text:
-                has_thought, follows = has_thought or is_thinking, follows and not is_thinking
+                has_thinking, follows = has_thinking or is_thinking, follows and not is_thinking
                 continue
-            parts = [*parts, text] if follows else [text] if has_thought else parts
-            follows = has_thought
+            parts = [*parts, text] if follows else [text] if has_thinking else parts
+            follows = has_thinking
     return "\n\n".join(parts)
 
 
@@ -127,31 +127,33 @@ def unmapped_stream(left: TranscriptResponse | UnreadItem) -> str:
     return f"{UNMAPPED}/{name}"
 
 
-def record_of(thought: Thought, name: str, original: str, prompt: str | None, task: DirtyValue | None = None) -> Record:
+def record_of(
+    thinking: MappedThinking, name: str, original: str, prompt: str | None, task: DirtyValue | None = None
+) -> Record:
     """Return the record of a response: its reasoning started, extended as often as its size needs, concluded.
 
     ``original`` and ``prompt`` are refs of blobs; ``task`` says why the prompt is left out.
     """
-    session = shorten(thought.answered.session.strip(), name_max_chars)
-    events = extensions_of(thought.memory, session=session)
+    session = shorten(thinking.answered.session.strip(), name_max_chars)
+    events = extensions_of(thinking.memory, session=session)
     dirty = [] if task is None else [task]
-    first, *more = records_of(thought, events, original, claims=_claims(thought, prompt, dirty))
-    return Record(f"reasoning/{name}", first, more=tuple(more), unmapped_stream=unmapped_stream(thought.answered))
+    first, *more = records_of(thinking, events, original, claims=_claims(thinking, prompt, dirty))
+    return Record(f"reasoning/{name}", first, more=tuple(more), unmapped_stream=unmapped_stream(thinking.answered))
 
 
 def records_of(
-    thought: Thought, events: Sequence[EventData], original: str, *, claims: RecordClaims | None = None
+    thinking: MappedThinking, events: Sequence[EventData], original: str, *, claims: RecordClaims | None = None
 ) -> Iterator[RecordImported]:
     """Yield the imported record of each event of a reasoning; the first has the ``claims``."""
-    answered = thought.answered
+    answered = thinking.answered
     for event in events:
         yield RecordImported(
             original=original,
             source=shorten(str(answered.source).strip(), source_max_chars) or "—",
-            format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
+            format=SESSION_FORMAT if answered.is_session else thinking.extraction.format,
             mapped_kind=KIND_OF[type(event)],
             mapped=msgspec.to_builtins(event, str_keys=True),
-            claimed_author=thought.memory.ai_id or None,
+            claimed_author=thinking.memory.ai_id or None,
             claimed_at=time_of(answered.at),
             claims=msgspec.to_builtins(claims) if claims is not None else {},
         )
@@ -174,8 +176,8 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> RecordClaims:
-    answered, extraction = thought.answered, thought.extraction
+def _claims(thinking: MappedThinking, prompt: str | None, dirty: list[DirtyValue]) -> RecordClaims:
+    answered, extraction = thinking.answered, thinking.extraction
     guessed = {
         f"inferred_{name}": ranges([number for number, names in extraction.inferred.items() if name in names])
         for name in ("type", "reasoning_type")
@@ -184,12 +186,12 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
         for step, way in ways.items():
             name = f"inferred_dependencies_by_{way}"
             guessed[name] = f"{guessed[name]}, {number}←{step}" if name in guessed else f"{number}←{step}"
-    has_task = thought.memory.task != TASK_NOT_STATED
+    has_task = thinking.memory.task != TASK_NOT_STATED
     said = guessed | {
         "session": answered.session,
         "message": answered.message,
         "prompt": prompt or "",
-        "conclusion_from": _origin_of_conclusion(thought),
+        "conclusion_from": _origin_of_conclusion(thinking),
         "task_from": ("importer" if "task" in extraction.absent else "prompt") if has_task else "absent",
     }
     dirty = dirty + [
@@ -210,10 +212,10 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
     )
 
 
-def _origin_of_conclusion(thought: Thought) -> ConclusionFrom:
-    if not thought.memory.conclusion:
+def _origin_of_conclusion(thinking: MappedThinking) -> ConclusionFrom:
+    if not thinking.memory.conclusion:
         return "absent"
-    return "answer" if answer_of(thought.extraction) else "step"
+    return "answer" if answer_of(thinking.extraction) else "step"
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:

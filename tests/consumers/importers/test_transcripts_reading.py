@@ -25,7 +25,7 @@ from transcript_lines import (
 from deedbook.consumers.importers.transcripts import files
 from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
-from deedbook.consumers.importers.transcripts.mapping import Thought, ranges, thought_in, time_of
+from deedbook.consumers.importers.transcripts.mapping import MappedThinking, ranges, thinking_in, time_of
 from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def read(file: Path, root: Path | None = None) -> tuple[list[TranscriptResponse 
     return list(read_transcript(file, root or file, progress)), progress
 
 
-def thoughts(file: Path) -> list[Thought]:
+def thoughts(file: Path) -> list[MappedThinking]:
     """Return the thoughts in a file; nothing in it may be unreadable."""
-    found = [thought_in(one) for one in read(file)[0] if isinstance(one, TranscriptResponse)]
-    return [one for one in found if isinstance(one, Thought)]
+    found = [thinking_in(one) for one in read(file)[0] if isinstance(one, TranscriptResponse)]
+    return [one for one in found if isinstance(one, MappedThinking)]
 
 
 def test_lines_of_one_message_are_one_response_with_exactly_these_lines(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_broken_line_is_handed_on_with_its_place_and_the_others_are_read(tmp_pat
 def test_response_that_is_no_response_is_kept_aside(tmp_path: Path, content: list[Any]) -> None:
     ((answered,), _) = read(write(tmp_path / "s.jsonl", content))
     assert isinstance(answered, TranscriptResponse)
-    assert isinstance(thought_in(answered), UnreadItem)
+    assert isinstance(thinking_in(answered), UnreadItem)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_response_that_is_no_response_is_kept_aside(tmp_path: Path, content: lis
 def test_encrypted_thinking_is_told_from_none(tmp_path: Path, content: list[Any]) -> None:
     ((answered,), _) = read(write(tmp_path / "s.jsonl", [line("assistant", "a", content, message="m")]))
     assert isinstance(answered, TranscriptResponse)
-    hidden = thought_in(answered)
+    hidden = thinking_in(answered)
     assert isinstance(hidden, UnreadItem)
     assert hidden.reason
 
@@ -230,7 +230,7 @@ def test_encrypted_block_beside_readable_thinking_is_named(tmp_path: Path) -> No
 )
 def test_lines_without_thinking_are_counted_and_nothing_else(tmp_path: Path, lines: list[Any]) -> None:
     found, progress = read(write(tmp_path / "s.jsonl", lines))
-    assert [thought_in(one) for one in found if isinstance(one, TranscriptResponse)] == [None] * len(found)
+    assert [thinking_in(one) for one in found if isinstance(one, TranscriptResponse)] == [None] * len(found)
     assert progress.skipped + sum(one.lines for one in found if isinstance(one, TranscriptResponse)) == len(lines)
 
 

@@ -11,7 +11,7 @@ from transcript_lines import session, write
 
 from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse
 from deedbook.consumers.importers.transcripts.files import read_transcript
-from deedbook.consumers.importers.transcripts.mapping import Thought, record_of, thought_in
+from deedbook.consumers.importers.transcripts.mapping import MappedThinking, record_of, thinking_in
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.projections.reasoning.memory import ReasoningMemory, check_graph
 
@@ -91,8 +91,8 @@ def graphs(folder: Path, manner: Callable[[random.Random], str], count: int) -> 
         file.write_text(json.dumps(shape(f"Why does {number} fail?", manner(of), of.choice(ACTS))))
         (response,) = list(read_transcript(file, file, Progress()))
         assert isinstance(response, TranscriptResponse)
-        thought = thought_in(response)
-        assert isinstance(thought, Thought)
+        thought = thinking_in(response)
+        assert isinstance(thought, MappedThinking)
         made.append(thought.memory)
     return made
 
@@ -119,8 +119,8 @@ def test_how_each_link_was_found_stands_with_the_import(tmp_path: Path) -> None:
     text = "1. The disk is full.\n2. Backups go there.\n3. From (1) and (2), they fail.\n4. Therefore move them."
     file = write(tmp_path / "s.jsonl", session(text=text))
     (response,) = [one for one in read_transcript(file, file, Progress()) if isinstance(one, TranscriptResponse)]
-    thought = thought_in(response)
-    assert isinstance(thought, Thought)
+    thought = thinking_in(response)
+    assert isinstance(thought, MappedThinking)
     first, more, *_ = record_of(thought, "r", "blake3:" + "0" * 64, None).events
     said = first.claims["said"]
     assert said["inferred_dependencies_by_reference"] == "3←1, 3←2"
@@ -142,8 +142,8 @@ def test_response_without_an_answer_concludes_with_its_concluding_step(
     (tmp_path / "r.json").write_text(json.dumps({"thinking": text}), "utf-8")
     (response,) = read_transcript(tmp_path / "r.json", tmp_path / "r.json", Progress())
     assert isinstance(response, TranscriptResponse)
-    thought = thought_in(response)
-    assert isinstance(thought, Thought)
+    thought = thinking_in(response)
+    assert isinstance(thought, MappedThinking)
     assert thought.memory.conclusion == conclusion
     assert record_of(thought, "r", "blake3:" + "0" * 64, None).events[0].claims["said"]["conclusion_from"] == origin
 
@@ -155,8 +155,8 @@ def test_task_that_is_given_stands_where_none_is_stated(
     (tmp_path / "r.json").write_text(json.dumps({"thinking": "It fails. So stop.", "task": stated_task}))
     (response,) = list(read_transcript(tmp_path / "r.json", tmp_path / "r.json", Progress()))
     assert isinstance(response, TranscriptResponse)
-    with_task, without = thought_in(response, task), thought_in(response)
-    assert isinstance(with_task, Thought)
-    assert isinstance(without, Thought)
+    with_task, without = thinking_in(response, task), thinking_in(response)
+    assert isinstance(with_task, MappedThinking)
+    assert isinstance(without, MappedThinking)
     assert with_task.memory.task == expected
     assert with_task.names == without.names  # the same response is imported once, whatever it is said to be about

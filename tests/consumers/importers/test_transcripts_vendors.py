@@ -12,7 +12,7 @@ from transcript_lines import ANSWER, PROMPT, THINKING, calls, encoded, line, say
 
 from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.importers.transcripts.files import read_transcript
-from deedbook.consumers.importers.transcripts.mapping import Thought, record_of, thought_in
+from deedbook.consumers.importers.transcripts.mapping import MappedThinking, record_of, thinking_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,11 +70,12 @@ SHAPES: dict[str, list[Any]] = {
 }
 
 
-def read(file: Path) -> tuple[list[Thought | UnreadItem | None], Progress]:
+def read(file: Path) -> tuple[list[MappedThinking | UnreadItem | None], Progress]:
     """Return what is in a file, and the counts."""
     progress = Progress()
     found = [
-        thought_in(one) if isinstance(one, TranscriptResponse) else one for one in read_transcript(file, file, progress)
+        thinking_in(one) if isinstance(one, TranscriptResponse) else one
+        for one in read_transcript(file, file, progress)
     ]
     return found, progress
 
@@ -88,7 +89,7 @@ def test_thinking_of_every_vendor_is_found_with_its_prompt_and_answer(tmp_path: 
     else:
         write(tmp_path / name, lines)
     (thought,) = [one for one in read(tmp_path / name)[0] if one is not None]
-    assert isinstance(thought, Thought)
+    assert isinstance(thought, MappedThinking)
     parts = [piece.text for piece in pieces(thought.extraction)]
     assert THINKING in "".join(parts)
     assert (thought.memory.task, thought.memory.conclusion) == (PROMPT, ANSWER)
@@ -101,7 +102,7 @@ def test_items_of_a_session_are_read_at_the_time_of_their_line(tmp_path: Path) -
     lines = [item(one) for one in (asked, SUMMED, called, hidden)]
     found, progress = read(write(tmp_path / "s.jsonl", lines))
     thought, unreadable = found
-    assert isinstance(thought, Thought)
+    assert isinstance(thought, MappedThinking)
     assert (thought.memory.task, thought.answered.at) == (PROMPT, "2026-01-02T03:04:05.678Z")
     assert isinstance(unreadable, UnreadItem)
     assert "redacted" in unreadable.reason
@@ -111,7 +112,7 @@ def test_items_of_a_session_are_read_at_the_time_of_their_line(tmp_path: Path) -
 def test_a_message_that_only_calls_tools_about_thinking_is_passed_over(tmp_path: Path) -> None:
     lines = [line("assistant", "a", calls(command="grep thinking"), message="m-1"), *session()]
     found, progress = read(write(tmp_path / "s.jsonl", lines))
-    assert [type(one) for one in found] == [Thought]
+    assert [type(one) for one in found] == [MappedThinking]
     assert progress.skipped == 3  # the call, the prompt and the result
 
 
@@ -135,7 +136,7 @@ def test_a_file_that_is_no_text_is_one_thing_unread(tmp_path: Path, content: byt
 def test_a_type_that_is_no_text_harms_nothing(tmp_path: Path, kind: Any) -> None:
     odd = {"type": kind, "payload": {"type": kind}, "role": "user", "content": [{"type": kind, "thought": True}]}
     found, _ = read(write(tmp_path / "s.jsonl", [odd, odd | {"role": "assistant"}, *session()]))
-    assert [type(one) for one in found if isinstance(one, Thought)] == [Thought]
+    assert [type(one) for one in found if isinstance(one, MappedThinking)] == [MappedThinking]
 
 
 def test_a_resumed_session_repeats_its_responses_under_the_same_names(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_resumed_session_repeats_its_responses_under_the_same_names(tmp_path: 
         line("assistant", "c", thinking(), message="short", sessionId="s-1"),
         line("assistant", "d", thinking(), message="short", sessionId="s-2"),
     ]
-    found = [one for one in read(write(tmp_path / "s.jsonl", lines))[0] if isinstance(one, Thought)]
+    found = [one for one in read(write(tmp_path / "s.jsonl", lines))[0] if isinstance(one, MappedThinking)]
     long_one, long_two, short_one, short_two = (one.names[0] for one in found)
     assert long_one == long_two
     assert short_one != short_two
@@ -158,7 +159,7 @@ def test_a_number_that_no_event_holds_costs_no_thinking_and_is_told(tmp_path: Pa
     text = json.dumps({"message": API, "score": "@"}).replace('"@"', number)
     (tmp_path / name).write_text(text)
     ((thought,), _) = read(tmp_path / name)
-    assert isinstance(thought, Thought)
+    assert isinstance(thought, MappedThinking)
     assert thought.memory.conclusion == ANSWER
     first = record_of(thought, "x", "blake3:" + "0" * 64, None).data
     assert [one["value"][:19] for one in first.claims["dirty"]] == [number[:19]]
@@ -177,4 +178,4 @@ def test_null_among_messages_costs_none_of_them(tmp_path: Path) -> None:
     for document in (lines, {"messages": lines}):
         (tmp_path / "s.json").write_text(json.dumps(document))
         ((thought,), _) = read(tmp_path / "s.json")
-        assert isinstance(thought, Thought)
+        assert isinstance(thought, MappedThinking)
