@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from deedbook.consumers.handoffs.files.erasure import erase_handoff_files, handoff_folders, mark_handoff_file
+from deedbook.consumers.handoffs.files.erasure import WATCHER, erase_handoff_files, handoff_folders, mark_handoff_file
 from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.interfaces.hooks.supervisor import LOG_NAME
 from deedbook.consumers.sdk.erasure import ErasedCopy, delete_caches, erase_from_database, erase_from_file, spellings
@@ -88,11 +88,11 @@ def erase_copies(
     for family, erase in family_hooks("erased_copies"):
         for name in _names(erased, family):
             copies += erase(client, home, name)
-    texts += sorted(lines)
+    known, texts = texts, [*texts, *sorted(lines)]
     for store in {store for folder in folders for store in folder.stores} if _names(erased, "handoff") else ():
         # Also without a text that is known: a watcher may have replaced its state, and SQLite keeps the old pages.
-        copies.append(erase_from_database(store, texts))
-    copies += _erase_in_home(home, texts)
+        copies.append(erase_from_database(store, known))
+    copies += _erase_in_home(home, texts, known)
     copies += _left(home, [folder.path for folder in folders], texts)
     store_handled(client, home, erased.next_index)
     return copies
@@ -144,12 +144,16 @@ def _stored(copy: StoredCopy) -> ErasedCopy:
     return ErasedCopy(copy.location or copy.store, "rewritten" if is_done else "left", reason)
 
 
-def _erase_in_home(home: Path, texts: Collection[str]) -> Iterator[ErasedCopy]:
-    """Replace the texts in the files of the ledger's folder that have what no entry says."""
+def _erase_in_home(home: Path, texts: Collection[str], known: Collection[str]) -> Iterator[ErasedCopy]:
+    """Replace the texts in the files of the ledger's folder that have what no entry says.
+
+    Only ``known`` ones go from states of watchers: a whole line that is missing there would look like an edit.
+    """
     stores = {path for folder in (home, home / "subscribers") for path in folder.glob("*.db")} - {home / VIEWS_FILE}
     for path in sorted(stores):
-        if any(found.name.startswith(path.name) for found in _holding(path.parent, texts)):
-            yield erase_from_database(path, texts)
+        wanted = known if path.name.startswith(WATCHER) else texts
+        if any(found.name.startswith(path.name) for found in _holding(path.parent, wanted)):
+            yield erase_from_database(path, wanted)
     for name in _LOGS:
         if (copy := erase_from_file(home / name, texts)) is not None:
             yield copy

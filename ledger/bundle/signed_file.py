@@ -35,7 +35,7 @@ from deedbook.ledger.format.codec import (
     encode_sorted,
     json_decoder,
 )
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, entry_leaf, head_of
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, entry_leaf, head_of, is_remnant
 from deedbook.ledger.format.merkle import shared_hashes, shared_paths
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.limits import json_depth_max
@@ -195,8 +195,16 @@ class SignedEntries(msgspec.Struct, frozen=True):
     @property
     def last_index(self) -> int:
         """The index of the last entry of the stream; -1 without one."""
-        own = (index for index, data in self.entries.items() if _stream_of(data) == self.stream)
-        return max(own, default=-1)
+        return max(self._own, default=-1)
+
+    @property
+    def erased_count(self) -> int:
+        """The number of entries of the stream whose body was erased."""
+        return sum(is_remnant(decode_entry(self.entries[index]).body) for index in self._own)
+
+    @property
+    def _own(self) -> list[int]:
+        return [index for index, data in self.entries.items() if _stream_of(data) == self.stream]
 
 
 def read_signed_entries(content: bytes) -> SignedEntries:

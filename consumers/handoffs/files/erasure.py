@@ -32,7 +32,8 @@ from deedbook.ledger.home.location import SIGNED_FILE
 from deedbook.projections.answers.checked import ask
 
 _HANDOFF: Final = "handoff/"
-_STORES: Final = "files-*.db"
+WATCHER: Final = "files-"
+"""The beginning of the name of a watcher's store."""
 _MARK: Final = ERASED.encode()
 _BEGINNING: Final = re.compile(rb"\s*(?:(?:[-*+]|#+|[0-9]+[.)])\s+)?(?:\[[ xX]\]\s+)?")
 
@@ -60,11 +61,14 @@ class HandoffFolder(NamedTuple):
 
 
 def handoff_folders(home: Path, usual: Path) -> list[HandoffFolder]:
-    """Return the usual folder of a project's handoff files, and those that watchers of its ledger keep in step."""
+    """Return the usual folder of a project's handoff files, and those in it that watchers of its ledger keep in step.
+
+    A stranger's ledger may bring a store that names any folder, so others are left to the watcher that is called there.
+    """
     folders = {usual.resolve(): HandoffFolder(usual.resolve(), [])}
-    for path in sorted((home / "subscribers").glob(_STORES)):
+    for path in sorted((home / "subscribers").glob(f"{WATCHER}*.db")):
         with closing(SyncStore(path)) as store:
-            if (folder := store.folder()) is not None:
+            if (folder := store.folder()) is not None and folder.resolve().is_relative_to(home.parent.resolve()):
                 folders.setdefault(folder, HandoffFolder(folder, [])).stores.append(path)
     return list(folders.values())
 

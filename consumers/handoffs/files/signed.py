@@ -61,7 +61,7 @@ another folder"
 
 
 def write_signed(folder: Path, client: Client, handoff: dict[str, Any]) -> bool:
-    """Write the signed file of a handoff if it lacks the handoff's last event, and return whether it was written.
+    """Write the signed file of a handoff if it lacks its last event or has an erased body. Return whether it did.
 
     ``handoff`` is an answer of ``handoffs.show``. Raises Refused: as ``signed_file_of``, or the file is no regular one.
     """
@@ -74,7 +74,8 @@ def write_signed(folder: Path, client: Client, handoff: dict[str, Any]) -> bool:
             raise
         present = None  # damaged, or by hand
     stream = f"handoff/{handoff['id']}"
-    now = (client.ledger, stream, handoff["updated_index"])
-    if present is not None and (present.ledger, present.stream, present.last_index) == now:
+    erased = handoff["redacted"]["entries"] if "redacted" in handoff else 0
+    now = (client.ledger, stream, handoff["updated_index"], erased)
+    if present and (present.ledger, present.stream, present.last_index, present.erased_count) == now:
         return False
     return write_file(path, signed_file_of(client, stream))

@@ -399,6 +399,20 @@ def test_a_kill_between_a_file_and_its_watcher_s_state_makes_no_edit_of_the_old_
     assert holding(other) == ["other/.deedbook/hooks.log"]
 
 
+def test_a_folder_outside_of_the_project_is_left_to_its_own_watcher(machines: Machines, tmp_path: Path) -> None:
+    other, outside = machines.other, tmp_path / "outside"
+    outside.mkdir()
+    spread(other)
+    watch = ("handoff", "watch", outside, "--as", "a", "--once", "--signed")
+    other(*watch)
+    (other.home / "hooks.log").unlink()
+    redact(machines.ledger)
+    other("next", "--as", "b")
+    assert len(files_that_hold(outside.iterdir(), [SECRET])) == 2
+    other(*watch)
+    assert files_that_hold(outside.iterdir(), [SECRET]) == []
+
+
 def test_a_stranger_s_folder_is_not_rewritten(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     spread(machines.other)
     redact(machines.ledger)
