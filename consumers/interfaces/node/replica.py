@@ -78,6 +78,9 @@ publish_wait_max_s: Final = 10.0
 """How long a writer waits; a stream of three servers elects a leader in less time."""
 
 permit_wait_s: Final = 0.02
+sent_again_s: Final = 0.5
+"""The wait for an answer before a group is sent again: servers drop messages while they elect a leader."""
+
 permit_waits_max: Final = 150
 """While the others are heard after an interruption; longer than ``limits.heartbeats_missed_s``."""
 
@@ -223,7 +226,7 @@ class Replica:
             self._check_order(start)
             self._sent = start, time.monotonic()
             try:
-                answer = await send_group(self._nats(), group, answer_wait_s)
+                answer = await send_group(self._nats(), group, sent_again_s)
             except Unavailable as error:
                 log.debug("published without an answer", index=start, error=error.message)
             else:
