@@ -24,6 +24,7 @@ from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.log.environment import FILE, remove_old
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from building import Ledger
@@ -131,6 +132,20 @@ def keep_erasing(ledger: Ledger, stop: threading.Event) -> None:
         finish_erasures(ledger.log)
 
 
+class Waiting:
+    """The order of several nodes, of which there is one: to publish is to wait for the event loop."""
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self._wait = wait
+
+    def catch_up(self, attempt: int) -> None:
+        """Nobody else writes."""
+
+    def publish(self, start: int, entries: list[bytes]) -> None:
+        """Wait."""
+        self._wait()
+
+
 def test_event_loop_that_a_writer_waits_for_never_waits_for_that_writer(ledger: Ledger) -> None:
     """As in a node among others: the gate publishes within its transaction, and the event loop reads meanwhile."""
     redactions = [
@@ -149,7 +164,7 @@ def test_event_loop_that_a_writer_waits_for_never_waits_for_that_writer(ledger: 
         gate = Gate(
             ledger.log,
             clock_ms=ledger.clock,
-            publish=lambda *_: asyncio.run_coroutine_threadsafe(publish(), loop).result(),
+            order=Waiting(lambda: asyncio.run_coroutine_threadsafe(publish(), loop).result()),
         )
 
         async def keep_reading() -> None:
