@@ -30,6 +30,8 @@ PATH: Final = "Deedbook-Path"
 BLOB_HEADER: Final = "Deedbook-Blob"
 CHUNK_HEADER: Final = "Deedbook-Chunk"
 INTENT: Final = "intent"
+# The header of a read: the size of the log that the caller knows. A node that has less waits until it has as much.
+KNOWN_SIZE_HEADER: Final = "Deedbook-Known-Size"
 
 
 def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:

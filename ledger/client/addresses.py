@@ -15,8 +15,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from socket import inet_aton
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,7 @@ from deedbook.ledger.trust.history import log_notice
 from deedbook.ledger.trust.store import TrustStore
 
 _ENCRYPTED: Final = ("tls://", "wss://")
+_LOCAL_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
@@ -109,11 +111,19 @@ class KnownAddresses:
 
 
 def _is_local(url: str) -> bool:
-    """Whether an address is of the machine that uses it."""
+    """Whether an address is of the machine that uses it, in any spelling that needs no look-up, such as ``127.1``."""
     host = url.partition("://")[2].rstrip("/")
     host = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    name = host.lower().rstrip(".")
+    if name in _LOCAL_NAMES or name.endswith(".localhost"):
+        return True
+    with suppress(OSError):  # it is no IPv4 address
+        return _is_here(IPv4Address(inet_aton(name)))
+    with suppress(ValueError):  # it is the name of a host
+        address = IPv6Address(name)
+        return _is_here(address.ipv4_mapped or address)
+    return False
+
+
+def _is_here(address: IPv4Address | IPv6Address) -> bool:
     return address.is_loopback or address.is_unspecified

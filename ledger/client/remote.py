@@ -22,7 +22,7 @@ from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import AsyncConnection, Exchange, decode_answer, readable
 from deedbook.ledger.bus.loop_thread import Connection
-from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT
+from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT, KNOWN_SIZE_HEADER
 from deedbook.ledger.client.addresses import KnownAddresses
 from deedbook.ledger.client.client import Progress, When, open_content
 from deedbook.ledger.client.reads import HeadView, Page
@@ -113,6 +113,8 @@ class RemoteClient(RemoteReads, Resource):
         self._greeter = _Greeter(self.ledger, settings)
         self.spool = Spool(settings.home, agent)
         self._has_submitted = False
+        self._written_size = 0
+        self._writing = threading.Lock()
         self._uploading = threading.Lock()
         verifiers = self._greeter.history.verifiers
         addresses = KnownAddresses(self.ledger, settings.server or "", verifiers) if not settings.only_looks else None
@@ -168,7 +170,12 @@ class RemoteClient(RemoteReads, Resource):
     def send(self, submission: Submission) -> list[Accepted]:
         """Submit now, without the spool: raise when the ledger is away, and do not wait for earlier submissions."""
         self._has_submitted = True
-        return _convert_list(Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode()))
+        accepted = _convert_list(
+            Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode())
+        )
+        with self._writing:
+            self._written_size = max(self._written_size, *(event.index + 1 for event in accepted))
+        return accepted
 
     def put_blob(
         self, content: bytes | BinaryIO, intent: Submission, progress: Progress = lambda _done, _total: None
@@ -232,7 +239,11 @@ class RemoteClient(RemoteReads, Resource):
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         wait_s = float(arguments.get("wait_s", 0.0))
         subject = subjects.read_subject(self.ledger, self._agent, verb)
-        return self._connection.request(subject, encode_arguments(arguments, verb), wait_s=wait_s)
+        # Another node may answer than the one that took the submission, or the one that answered the last read.
+        trusted = self._greeter.history.trusted
+        size = max(self._written_size, trusted.size if trusted else 0)
+        headers = {KNOWN_SIZE_HEADER: str(size)} if size else None
+        return self._connection.request(subject, encode_arguments(arguments, verb), headers, wait_s=wait_s)
 
 
 class _Greeter(RemoteReads):

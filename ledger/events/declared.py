@@ -295,13 +295,16 @@ def check_value(value: Any, schema: dict[str, Any], path: str = "$.data") -> Non
     """Check a plain value by a schema that ``check_schema`` accepted.
 
     Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the path of the first fault, in the order of the value.
+    The details repeat the allowed values, so that MCP marks them as words of others.
     """
     wanted, actual = schema["type"], _NAMES[type(value)]
     if actual != wanted and (wanted, actual) != ("number", "integer"):
         raise Refused("INVALID_FIELD", f"Expected `{wanted}`, got `{actual}` at {path}", path=path)
     if "enum" in schema or "const" in schema:
         choices = schema.get("enum", [schema.get("const")])
-        _need(value in choices, path, f"the value must be one of {', '.join(map(str, choices[:20]))}")
+        if value not in choices:
+            message = f"the value must be one of {', '.join(map(str, choices[:20]))}, at {path}"
+            raise Refused("INVALID_FIELD", message, path=path, choices=choices[:20])
     elif wanted in ("string", "array"):
         unit = "Length" if wanted == "string" else "Items"
         least, most = schema.get(f"min{unit}", 0), schema[f"max{unit}"]

@@ -31,12 +31,12 @@ from deedbook.ledger import limits
 from deedbook.ledger.admission.committer import Committer
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import NodeClient
-from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER
+from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, KNOWN_SIZE_HEADER
 from deedbook.ledger.client.client import AnswerView, When
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.fields import Name, Ref
-from deedbook.ledger.format.codec import decode_strict, json_decoder
+from deedbook.ledger.format.codec import decode_decimal, decode_strict, json_decoder
 from deedbook.ledger.log.blobs import page_blobs_max
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.fair_queue import Share
@@ -314,7 +314,8 @@ class Service:
             """Return the encoded answer, or the read that must wait first. In a thread."""
             if arguments is None:
                 arguments = decode_strict(message.data or b"{}", decoder)
-                size = known_size(arguments)
+                stated = (message.headers or {}).get(KNOWN_SIZE_HEADER, "0")
+                size = max(known_size(arguments), decode_decimal(stated, KNOWN_SIZE_HEADER))
                 if size > self._watcher.size and self._has_all is not None:
                     return _ReadAhead(size, arguments)
                 if isinstance(arguments, _Range) and arguments.wait_s and self._watcher.size <= arguments.start:

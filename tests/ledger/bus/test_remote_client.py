@@ -14,6 +14,7 @@ from served import Served, bus_seed, failure_of, settings_of
 from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.connection import AsyncConnection
 from deedbook.ledger.bus.loop_thread import Connection
+from deedbook.ledger.bus.message import KNOWN_SIZE_HEADER
 from deedbook.ledger.bus.subjects import read_subject, submit_subject
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.factory import open_client
@@ -184,6 +185,25 @@ def test_request_beyond_the_limit_is_never_sent(client: RemoteClient, ledger: Le
     error = failure_of(lambda: client._connection.request(client._submit_subject, b"\x94" * 2_000_000))
     assert error.code == "TOO_LARGE"
     assert client.head().size == ledger.head()[0]
+
+
+def test_reads_say_up_to_where_the_client_knows_the_log_also_after_its_own_writes(
+    client: RemoteClient, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stated: list[int] = []
+    inner = client._connection.request
+
+    def request(subject: str, payload: bytes, headers: dict[str, str] | None = None, **others: float) -> Any:
+        if subject != client._submit_subject:
+            stated.append(int((headers or {}).get(KNOWN_SIZE_HEADER, "0")))
+        return inner(subject, payload, headers, **others)
+
+    monkeypatch.setattr(client._connection, "request", request)
+    size = client.head().size
+    client.submit(ledger.sign("alice", Draft(stream="session/s1", data=SessionStarted())))
+    client.head()
+    client.view("sessions.show", {"id": "s1"})
+    assert stated[-2:] == [size + 1, size + 1]
 
 
 def test_requests_of_many_threads_share_a_connection(client: RemoteClient, ledger: Ledger) -> None:

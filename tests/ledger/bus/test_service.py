@@ -13,6 +13,7 @@ from blake3 import blake3
 from served import Served, connect, until
 
 from deedbook.ledger import limits
+from deedbook.ledger.bus.message import KNOWN_SIZE_HEADER
 from deedbook.ledger.bus.subjects import read_subject, submit_subject
 from deedbook.ledger.errors import CODES, Unavailable
 from deedbook.ledger.events.session import SessionStarted
@@ -210,6 +211,30 @@ def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_
     append_later = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
     append_later.start()
     assert served.ask(subject, arguments, timeout=20)["size"] == size + 1
+    append_later.join()
+
+
+def test_node_that_lacks_what_the_caller_knows_answers_no_read_before_it_has_it(
+    served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lacks_some() -> bool:
+        return False
+
+    monkeypatch.setattr(served.service, "_has_all", lacks_some)
+    size, subject = ledger.head()[0], read_subject(ledger.id, "alice", "head")
+
+    def ask(known: str) -> Any:
+        return served.ask(subject, b"", {KNOWN_SIZE_HEADER: known}, timeout=20)
+
+    assert ask(str(size))["size"] == size
+    assert ask("-1")["error"]["code"] == "INVALID_FORMAT"
+    with monkeypatch.context() as patch:
+        patch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
+        assert ask(str(size + 1))["error"]["code"] == "BUS_UNAVAILABLE"
+    monkeypatch.setattr("deedbook.ledger.limits.follower_lag_max_s", 30.0)
+    append_later = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
+    append_later.start()
+    assert ask(str(size + 1))["size"] == size + 1
     append_later.join()
 
 

@@ -73,3 +73,23 @@ def test_words_of_such_events_stand_in_envelopes_alone(home: Path) -> None:
     assert fields
     assert OBEY in text
     assert not any(sign in text for sign in "\u202e\x1b")
+
+
+def test_refusal_marks_the_allowed_values_as_words_of_others(tmp_path: Path) -> None:
+    home = tmp_path / ".deedbook"
+    home.mkdir()
+    schema = published("kind.declared")["schema"]
+    schema["properties"]["service"] = {"type": "string", "enum": ["api", f"{OBEY} \u202e"]}
+    with Ledger(home) as ledger:
+        data = KindDeclared(name="x.deploy.finished", stream="x.deploy", roles=["agent"], schema=schema)
+        ledger.emit("root", "kind/x.deploy.finished", data)
+        ledger.write_keys()
+
+    async def work(call: Caller) -> Any:
+        entry = {"type": "event", "stream": "x.deploy/2", "data": {"service": "web", "version": 8}}
+        return await call("record_reasoning", entries=[entry])
+
+    refusal = call_tools(home, work)
+    assert refusal.code == "INVALID_FIELD"
+    assert "/message" in refusal.error["others"]["fields"]
+    assert OBEY in refusal.error["message"]
