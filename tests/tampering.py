@@ -65,9 +65,9 @@ def entries_of(ledger: Ledger) -> list[bytes]:
         return [snapshot.entry(index) for index in range(snapshot.size)]
 
 
-def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str | None = None) -> bytes:
+def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str | None = None, kind: str = "") -> bytes:
     """Return an entry as the gate would store it, whatever the rules say; signed with the key of ``key``."""
-    draft = Draft(stream=stream, data=data)  # type: ignore[arg-type]
+    draft = Draft(stream=stream, data=data, kind=kind)  # type: ignore[arg-type]
     body = ledger.body_of(author, draft)
     signer = ledger.keys[key or author]
     with ledger.log.snapshot() as snapshot:

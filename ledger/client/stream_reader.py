@@ -62,9 +62,9 @@ R = TypeVar("R")
 authority_file_max_bytes: Final = 64 * 1024**2
 streams_cached_max_bytes: Final = 8 * 1024**2
 _cached_overhead_bytes: Final = 4096
-_FORMAT: Final = 5
+_FORMAT: Final = 6
 _DIGEST_SIZE: Final = 32
-_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"g", b"n", b"v", b"t", b"r"})
+_AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"g", b"n", b"v", b"r", b"u", b"y"})
 _ABSENT: Final = Erasure("", "")
 # The answer when a rule reads another stream: a stream that blocks nothing.
 _DONE: Final = StreamRecord(1, 0, HandoffState("", "", "", "verified", "", (), "completed", (), ()))

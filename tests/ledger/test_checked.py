@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ from deedbook.ledger.client import stream_reader as checked
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.authority import AgentRegistered, KeyRevoked, RoleRevoked
+from deedbook.ledger.events.declared import KindDeclared
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffLogged
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import decode_entry
@@ -362,3 +363,34 @@ def test_cache_of_streams_is_limited(node: ScriptedNode, monkeypatch: pytest.Mon
     for stream in (STREAM, "session/s", STREAM, "agent/carol", STREAM, "session/s"):
         reader.read(stream)
     assert [request.start == 0 for request in node.requests] == [True, True, False, True, False, True]
+
+
+DEPLOYED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"service": {"type": "string", "maxLength": 20}},
+    "required": ["service"],
+    "additionalProperties": False,
+}
+
+
+def test_own_events_are_checked_by_the_declaration_of_their_time(ledger: Ledger) -> None:
+    declared = KindDeclared(name="x.deploy.finished", stream="x.deploy", roles=["agent"], schema=DEPLOYED)
+    stream, kind = "x.deploy/1", f"kind/{declared.name}"
+    first = append_behind_the_gate(
+        ledger,
+        forged(ledger, "alice", stream, {"service": "early"}, kind=declared.name),
+        forged(ledger, "root", kind, declared),
+        forged(ledger, "alice", stream, {"service": "api"}, kind=declared.name),
+        forged(ledger, "alice", stream, {"service": 7}, kind=declared.name),
+        forged(ledger, "root", kind, msgspec.structs.replace(declared, title="again")),
+    )
+    with ledger.client() as client:
+        for _ in range(2):  # the second read knows all of authority before the first entry
+            events, declarations = client.streams.read(stream), client.streams.read(kind)
+            assert [index for index, _ in events.entries] == [first + 2]
+            ignored = [(entry.index, entry.code) for entry in [*events.ignored, *declarations.ignored]]
+            assert ignored == [
+                (first, "UNKNOWN_KIND"),
+                (first + 3, "INVALID_FIELD"),
+                (first + 4, "KIND_EXISTS"),
+            ]

@@ -49,3 +49,10 @@ def test_pages_show_own_events_by_the_titles_of_their_schema(viewer: Viewer) -> 
         assert "<script>alert" not in answer.text, path
         assert "\u202e" not in answer.text, path
         assert "deploy &lt;i&gt;finished" in answer.text or path.startswith("/search"), path
+
+
+def test_page_of_an_own_event_says_that_it_counts_by_its_declaration(viewer: Viewer) -> None:
+    index = publish(viewer)
+    signed = viewer.data(f"/e/{index}")["signed"]
+    assert (signed["counts"], signed["problem"]) == (True, None)
+    assert "does not count" not in viewer.page(f"/e/{index}")
