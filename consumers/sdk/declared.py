@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
+from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.own_event import OwnEvent
 from deedbook.ledger.client.client import Ask, every_row
-from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.declared import DeclaredData
 from deedbook.ledger.format.codec import check_strict, converted
 from deedbook.ledger.format.forms import is_own
+
+log: Final = structlog.get_logger("deedbook.declared")
 
 
 def plain_values(data: msgspec.Struct | dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +61,32 @@ def unknown_kinds(ask: Ask, kinds: Iterable[str]) -> dict[str, list[str]]:
     own = [kind for kind in kinds if is_own(kind)]
     names = [str(row["name"]) for row in every_row(ask, "kinds.list", "items", {})] if own else []
     return {kind: near(kind, names) for kind in own if kind not in names}
+
+
+def check_subscribed(ask: Ask, kinds: Sequence[Any]) -> None:
+    """Compare a subscriber's own types with the declared schemas, and warn of kinds that nobody has declared yet.
+
+    Without an answer nothing is checked: a subscriber waits for its server, and ``as_types`` checks each event. Raises
+    Refused: ``INVALID_FIELD`` for a type that has other fields than the schema.
+    """
+    with suppress(Unavailable):
+        missing = unknown_kinds(ask, kinds_of(kinds))
+        for kind, alike in missing.items():
+            log.warning("nobody has declared this kind yet", kind=kind, did_you_mean=alike)
+        for form in own_types(kinds):
+            if form.kind not in missing:
+                _check_type(form, schema_of(ask, form.kind))
+
+
+def _check_type(form: type[OwnEvent], schema: Mapping[str, Any]) -> None:
+    names = [field.encode_name for field in msgspec.structs.fields(form)]
+    lacking = [name for name in schema["properties"] if name not in names]
+    unknown = [name for name in names if name not in schema["properties"]]
+    if lacking or unknown:
+        lacks, has = f"lacks {', '.join(lacking)}", f"has {', '.join(unknown)}, which the schema does not have"
+        faults = " and ".join([lacks] * bool(lacking) + [has] * bool(unknown))
+        message = f"{form.__qualname__} {faults}: list every field in the schema of {form.kind}, also the optional ones"
+        raise Refused("INVALID_FIELD", message, kind=form.kind, missing=lacking, unknown=unknown)
 
 
 def check_declared(ask: Ask, kind: str) -> None:

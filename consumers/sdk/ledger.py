@@ -20,7 +20,7 @@ import msgspec
 
 from deedbook.consumers.sdk.batch import collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
-from deedbook.consumers.sdk.declared import as_types, own_types
+from deedbook.consumers.sdk.declared import as_types, check_subscribed, own_types
 from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
@@ -230,9 +230,10 @@ class OpenLedger(LedgerBase, Resource):
     def follow(self, *kinds: Any, stream: str | None = None, after: int | None = None) -> Iterator[Event[Any]]:
         """Yield events after the index ``after`` (default: only new ones) as they are appended, until ``stop``.
 
-        Kinds are named as for ``events``.
+        Kinds are named as for ``events``, and checked as for ``run``.
         """
         names, types = kinds_of(kinds), own_types(kinds)
+        check_subscribed(partial(ask, self.client), kinds)
         start = self.client.head().size if after is None else after + 1
         try:
             for item in follow(self.client, start, kinds=names, stream=stream, stop=self._stop):

@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
-from deedbook.consumers.sdk.declared import as_types, own_types
+from deedbook.consumers.sdk.declared import as_types, check_subscribed, own_types
 from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.ledger import OpenLedger
 from deedbook.consumers.sdk.reactor import Handlers, Reactor
 from deedbook.consumers.sdk.subscription_store import SubscriptionStore
 from deedbook.consumers.sdk.subscriptions import open_subscriptions
 from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.kind_names import KindName
@@ -39,6 +40,7 @@ class Subscriber:
 
     _awaits: ClassVar = False
     _handlers: Handlers | None = None
+    _kinds: tuple[Any, ...] = ()
 
     @overload
     def on(self, *kinds: KindName, where: Callable[[Event[Any]], bool] | None = None) -> Register[Any]: ...
@@ -61,6 +63,7 @@ class Subscriber:
         names = kinds_of(kinds)
         if self._handlers is None:
             self._handlers = Handlers(awaits=self._awaits)
+        self._kinds += kinds
         types = own_types(kinds)
         return self._handlers.on(*names, where=where, read=partial(as_types, types=types) if types else None)
 
@@ -88,10 +91,13 @@ class ReactingLedger(Subscriber, OpenLedger):
         ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or a PostgreSQL database
         as ``postgresql://USER@HOST/DATABASE``; then any machine can continue. An event whose function raises five times
         becomes a dead letter, and the next event follows. While the server is gone it waits; with ``until`` it raises
-        ``BUS_UNAVAILABLE``. Raises Refused: ``USAGE`` if no function is registered. Unavailable: ``STORE_IN_USE`` if
-        ``name`` is already running; the ledger or the store cannot be read: run it again.
+        ``BUS_UNAVAILABLE``. A kind that nobody has declared yet is logged as a warning. Raises Refused: ``USAGE`` if no
+        function is registered; ``INVALID_FIELD`` for an ``OwnEvent`` that has other fields than its schema.
+        Unavailable: ``STORE_IN_USE`` if ``name`` is already running; the ledger or the store cannot be read: run it
+        again.
         """
         with contextlib.closing(self._subscriptions(self.settings.home, name, store)) as subscriptions:
+            check_subscribed(partial(ask, self.client), self._kinds)
             reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
             if after is not None:
                 reactor.start_at(after + 1)

@@ -19,7 +19,7 @@ from deedbook.consumers.interfaces.python.proxy import AsyncPart, awaited
 from deedbook.consumers.interfaces.python.queries import AsyncQueries
 from deedbook.consumers.sdk.batch import Batch, collected
 from deedbook.consumers.sdk.clients import clients
-from deedbook.consumers.sdk.declared import as_types, own_types
+from deedbook.consumers.sdk.declared import as_types, check_subscribed, own_types
 from deedbook.consumers.sdk.kinds import kinds_of
 from deedbook.consumers.sdk.ledger import LedgerBase, asking
 from deedbook.consumers.sdk.reactions import Subscriber
@@ -27,6 +27,7 @@ from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor
 from deedbook.ledger.client.event_stream import poll_wait_s
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
+from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.kind_names import KindName
@@ -182,6 +183,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
         Kinds are named as for ``Ledger.events``.
         """
         client, names, stop, types = self._opened().client, kinds_of(kinds), self._stop, own_types(kinds)
+        await self._in_thread(check_subscribed, partial(ask, client), kinds)
         position = (await self._in_thread(client.head)).size if after is None else after + 1
         while not stop.is_set():
             try:
@@ -205,6 +207,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
             client = clients.open(asking(self.settings))
             try:
                 with contextlib.closing(self._subscriptions(self.settings.home, name, store)) as subscriptions:
+                    check_subscribed(partial(ask, client), self._kinds)
                     reactor = Reactor(client, subscriptions, name, handlers=handlers)
                     if after is not None:
                         reactor.start_at(after + 1)

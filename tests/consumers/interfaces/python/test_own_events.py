@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from calling import Deed, Place
 from deedbook_use import awaited, fresh, opened, refusal
 from event_examples import published
@@ -45,6 +46,17 @@ class DeployFinished(OwnEvent, frozen=True):
     service: str
     version: int
     hosts: list[str] = []
+    outcome: str = "healthy"
+    notes: str = ""
+
+
+class ServiceOnly(OwnEvent, frozen=True):
+    """A type without the optional fields of its schema, and with one that the schema lacks."""
+
+    kind = OwnKind("x.deploy.finished")
+    service: str
+    version: int
+    mood: str = ""
 
 
 class DeployStarted(OwnEvent, frozen=True):
@@ -128,6 +140,43 @@ def test_type_that_does_not_fit_the_events_says_which_field(place: Place) -> Non
     with opened(place) as ledger:
         ledger.publish(stream, {"service": "api", "version": 1}, kind="x.start.begun")
         assert refusal(lambda: list(ledger.events(DeployStarted, stream=stream))).code == "UNKNOWN_FIELD"
+
+
+def test_subscriber_whose_type_is_not_that_of_the_schema_does_not_start(place: Place, tmp_path: Path) -> None:
+    declare(place, "x.deploy.finished", "x.deploy")
+    lacking = sorted({*SCHEMA["properties"]} - {"service", "version"})
+    assert lacking
+
+    async def react(ledger: AsyncLedger) -> None:
+        ledger.on(ServiceOnly)(lambda event, _db: seen.append(event))
+        await ledger.run("async", after=-1, until=1, store=tmp_path / "async.db")
+
+    seen = list[Event[ServiceOnly]]()
+    with opened(place) as ledger:
+        ledger.publish(f"x.deploy/{fresh()}", {"service": "api", "version": 1}, kind="x.deploy.finished")
+        ledger.on(ServiceOnly)(lambda event, _db: seen.append(event))
+        for start in (
+            lambda: ledger.run("notes", after=-1, until=ledger.client.head().size, store=tmp_path / "notes.db"),
+            lambda: next(ledger.follow(ServiceOnly, after=-1)),
+            lambda: awaited(place, react),
+        ):
+            refused = refusal(start)
+            assert refused.code == "INVALID_FIELD"
+            assert (sorted(refused.details["missing"]), refused.details["unknown"]) == (lacking, ["mood"])
+            assert all(name in refused.message for name in ["ServiceOnly", "mood", *lacking])
+    assert seen == []
+
+
+def test_subscriber_to_a_kind_that_nobody_declared_is_warned_with_similar_names(place: Place, tmp_path: Path) -> None:
+    declare(place, "x.deploy.finished", "x.deploy")
+    with opened(place) as ledger:
+        ledger.on("x.deploy.finish")(lambda event, _db: None)
+        with structlog.testing.capture_logs() as logs:
+            ledger.run("typo", after=-1, until=1, store=tmp_path / "typo.db")
+    warnings = [line for line in logs if line["log_level"] == "warning"]
+    assert [(line["kind"], line["did_you_mean"][:1]) for line in warnings] == [
+        ("x.deploy.finish", ["x.deploy.finished"])
+    ]
 
 
 def test_effects_of_own_events_happen_once_across_kills(alone: Deed, tmp_path: Path) -> None:
