@@ -19,11 +19,13 @@ import msgspec
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Findings, Problem
 from deedbook.ledger.admission.check import Candidate
-from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.remnant import LACKS_FAMILY
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
 from deedbook.ledger.log.keys import HEAD_KEY, NOT_REPLAYED, id_key, index_key, skipped_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.tables import Head
+from deedbook.ledger.packages import family_missing
 
 if TYPE_CHECKING:
     import lmdb
@@ -47,7 +49,7 @@ def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | 
     """Rebuild the derived tables of the ledger in ``home``; ``progress`` is called with entries done and to do.
 
     Raises Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``STORE_FULL``: nothing was changed. Corrupted: the log
-    itself is damaged, and nothing was changed.
+    itself is damaged, and nothing was changed. Refused: ``FAMILY_MISSING`` or ``FAMILY_UNUSABLE``: it needs a package.
     """
     findings = Findings()
     with Log(home, map_size=map_size) as log, log.writing() as (txn, snapshot):
@@ -85,8 +87,13 @@ def _replay_all(snapshot: Snapshot, size: int, replay: LogReplay, progress: Call
 
 
 def _require_whole(replay: LogReplay, head: Head, findings: Findings) -> None:
-    frontier = replay.frontier
-    damage = [problem for problem in findings.sorted_problems() if problem.code in _OF_THE_LOG]
+    if replay.unread:
+        raise family_missing(next(iter(replay.unread)))  # else its streams would lose their states
+    frontier, problems = replay.frontier, findings.sorted_problems()
+    if unusable := [problem for problem in problems if problem.code in LACKS_FAMILY]:
+        message = f"{unusable[0].message}: nothing was changed"
+        raise Refused("FAMILY_UNUSABLE", message, index=unusable[0].index)
+    damage = [problem for problem in problems if problem.code in _OF_THE_LOG]
     if damage or replay.lost_from is not None:
         index = damage[0].index if damage else replay.lost_from
         message = f"entry {index} itself is damaged, and nothing was changed: restore a backup (`deed fsck` shows more)"

@@ -112,6 +112,8 @@ class LogFollower:
                 raise _unfit(index, "its time is before the time of the entry before it")
             replayed = replay.step(index, entry, candidate)
             if (refusal := replayed.refused or replayed.misplaced) is not None:
+                if refusal.code in LACKS_FAMILY:  # the rules of its package failed: that is no fault of the entry
+                    raise refusal
                 raise _unfit(index, str(refusal)) from refusal
             pending.entries.append(data)
             pending.leaves.append(entry.leaf(candidate.commitment))

@@ -249,11 +249,21 @@ class Transition(msgspec.Struct, Generic[S], frozen=True):
     kept: Callable[[S], Any]
 
     def decide(self, state: FamilyState | None, event: Event, ledger: LedgerState | None = None) -> FamilyState:
-        """Return the state of a stream after ``event``. Raises Refused: the codes of the rules."""
+        """Return the state of a stream after ``event``.
+
+        Raises Refused: the codes of the rules; ``FAMILY_UNUSABLE``: the rules failed, so nobody knows what they allow.
+        """
         if ledger is not None:
             check_roles(self.roles, event, ledger)
-        before = None if state is None else self.unpack(state)
-        return FamilyState(encode_packed(self.step(before, event)))
+        try:
+            return FamilyState(encode_packed(self.step(None if state is None else self.unpack(state), event)))
+        except Refused:
+            raise
+        except Exception as error:  # a package may raise anything, and only its own events may suffer
+            family = event.stream.partition("/")[0]
+            why = f"{type(error).__name__}: {error}"[:300]
+            message = f"the rules of the family {family} failed on {event.kind} ({why}): update its package"
+            raise Refused("FAMILY_UNUSABLE", message, family=family) from error
 
     def unpack(self, state: FamilyState) -> S:
         """Return the state as the family's type."""

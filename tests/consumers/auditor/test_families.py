@@ -163,6 +163,20 @@ def test_audit_and_views_without_the_package_show_what_they_lack(copied: Ledger)
                 reader.answer("rollout.list")
 
 
+def test_fsck_without_the_package_finds_no_damage_and_repairs_nothing(copied: Ledger) -> None:
+    copied.write_keys()
+    home = ["--home", str(copied.home.path)]
+    copied.log.close()
+    deed = [sys.executable, "-m", "deedbook", *home]
+    checked = subprocess.run([*deed, "fsck"], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "PARTIAL" in checked.stdout + checked.stderr
+    assert "contradicts" not in checked.stdout + checked.stderr
+    repaired = subprocess.run(
+        [*deed, "fsck", "--repair", "--json"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert json.loads(repaired.stdout or repaired.stderr)["error"]["code"] == "FAMILY_MISSING"
+
+
 BROKEN = {
     "it cannot be imported": ("raise RuntimeError('boom')", "RuntimeError: boom"),
     "it is no family": ("FAMILY = 5", "it is a int and no Family"),
