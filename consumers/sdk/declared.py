@@ -106,7 +106,8 @@ def schema_of(ask: Ask, kind: str) -> dict[str, Any]:
 def values_by_schema(values: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return texts as the values that a schema wants: a text stays, everything else is JSON.
 
-    The ledger checks the values; a field that is not in the schema stays a text. Raises Refused: ``INVALID_FIELD``.
+    The ledger checks the values; a field that is not in the schema stays a text. Raises Refused: ``INVALID_FIELD``,
+    ``INTEGER_OUT_OF_RANGE``.
     """
     return {name: _value_by(name, text, schema["properties"].get(name, {})) for name, text in values.items()}
 
@@ -117,6 +118,8 @@ def _value_by(name: str, text: str, schema: Mapping[str, Any]) -> Any:
     try:
         return check_strict(text.encode())
     except Refused as refusal:
+        if refusal.code == "INTEGER_OUT_OF_RANGE":
+            raise Refused(refusal.code, f"{name}: {refusal.message}", path=f"$.data.{name}") from refusal
         message = f"{name} has the type {schema['type']}, and {text[:40]!r} is not written as one in JSON"
         raise Refused("INVALID_FIELD", message, path=f"$.data.{name}") from refusal
 

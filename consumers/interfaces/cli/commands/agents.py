@@ -304,7 +304,7 @@ def admin_author(app: App) -> Author:
     name = app.acting()
     if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
         remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
-        message = f"only an admin registers and removes agents or changes roles, and {name} is not an admin: {remedy}"
+        message = f"only an admin may do this, and {name} is not an admin: {remedy}"
         raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
     return app.author(name)
 

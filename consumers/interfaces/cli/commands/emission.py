@@ -15,7 +15,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read
 from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt
 from deedbook.consumers.interfaces.cli.named_file import check_free, force_option
 from deedbook.consumers.interfaces.cli.verbs import ListOption
-from deedbook.consumers.sdk.declared import schema_of, sealable_texts, values_by_schema, with_sealed
+from deedbook.consumers.sdk.declared import check_declared, schema_of, sealable_texts, values_by_schema, with_sealed
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError, Refused
@@ -87,7 +87,7 @@ def _draft_of(app: App, kind: str, fields: list[str], subject: str | None, optio
     if options["stream"] is None and fields and _is_stream(fields[0]):
         options["stream"] = fields.pop(0)
     if options["stream"] is None or not (fields or options["data"]):
-        example = f"`deed emit {kind} {_stream_for(kind)} FIELD=VALUE`, or --stream session/ID --data @FILE"
+        example = f"`deed emit {kind} {_stream_for(app, kind)} FIELD=VALUE`, or --stream session/ID --data @FILE"
         raise Refused("USAGE", f"write the stream and the data, for example {example}")
     schema = schema_of(app.query_with, kind) if is_own(kind) else None
     data = _data_of(options["data"], fields, kind, schema)
@@ -96,8 +96,11 @@ def _draft_of(app: App, kind: str, fields: list[str], subject: str | None, optio
     return Draft(kind=kind, **options | {"data": data, "causes": list(options["causes"])})
 
 
-def _stream_for(kind: str) -> str:
-    return "x.TYPE/ID" if is_own(kind) else f"{KINDS[kind].stream}/ID".replace("ledger/ID", "ledger")
+def _stream_for(app: App, kind: str) -> str:
+    if is_own(kind):
+        check_declared(app.query_with, kind)
+        return f"{app.query_with('kinds.show', {'id': kind})['stream_type']}/ID"
+    return f"{KINDS[kind].stream}/ID".replace("ledger/ID", "ledger")
 
 
 def _is_stream(word: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, get_args
 
 import click
@@ -9,6 +10,7 @@ from blake3 import blake3
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli.app import App, Command, parse_json
+from deedbook.consumers.interfaces.cli.commands.agents import admin_author
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_table, when
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup
@@ -44,7 +46,9 @@ def declare(app: App, name: str, *, schema: str, stream: str, roles: tuple[str, 
     """Declare a kind of events, which never changes: a new version is a new kind.
 
     NAME begins with x. and has at least two more words. The schema lists every field: the page "Your own events" in
-    docs/ says what it may contain.
+    docs/ says what it may contain. For example, harvested.json has {"type": "object", "properties": {"hive": {"type":
+    "string", "maxLength": 100}}, "required": ["hive"], "additionalProperties": false}, and the call is
+    `deed kind declare x.honey.harvested --schema @harvested.json --stream "x.hive/*" --by agent`.
     """
     form = parse_json(schema, "--schema")
     check_schema(form)
@@ -55,7 +59,7 @@ def declare(app: App, name: str, *, schema: str, stream: str, roles: tuple[str, 
     draft = Draft(
         stream=f"kind/{name}", data=data, idem=f"declare:{blake3(encode_sorted(values | fields)).hexdigest()}"
     )
-    (accepted,) = app.author().emit(draft)
+    (accepted,) = admin_author(app).emit(draft)
     answer = {"name": name, "accepted": asdict(accepted)}
     again = " already" if accepted.is_repeat else ""
     by = " or ".join(data.roles)
@@ -103,12 +107,20 @@ def _print(row: dict[str, Any]) -> None:
     echo(f"declared by {row['author']} {when(row['declared_ms'])} (entry {row['declared_index']})")
     if row["description"]:
         echo(quote_text(row["description"]))
-    required = {*row["schema"].get("required", ())}
-    fields = [
-        (name, _form(part), "needed" if name in required else "", quote_text(part.get("title", "")))
-        for name, part in row["schema"]["properties"].items()
-    ]
-    print_table(("field", "type", "", "title"), fields)
+    print_table(("field", "type", "", "title"), list(_fields(row["schema"])))
+
+
+def _fields(schema: dict[str, Any], above: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Yield a row for each field; those of an inner object follow it, and those of a list's objects have ``[]``."""
+    required = {*schema.get("required", ())}
+    for name, part in schema["properties"].items():
+        path, needed = f"{above}{name}", "needed" if name in required else ""
+        yield path, _form(part), needed, quote_text(part.get("title", ""))
+        inner = part
+        while inner["type"] == "array":
+            path, inner = f"{path}[]", inner["items"]
+        if inner["type"] == "object":
+            yield from _fields(inner, f"{path}.")
 
 
 def _form(part: dict[str, Any]) -> str:
