@@ -47,7 +47,9 @@ def encode_canonical(value: Any) -> bytes:
     try:
         return rfc8785.dumps(msgspec.to_builtins(value, str_keys=True))
     except rfc8785.IntegerDomainError as error:
-        raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
+        raise Refused(
+            "INTEGER_OUT_OF_RANGE", f"the integer {str(error).split()[0][:24]} is outside ±(2^53−1)"
+        ) from error
     except rfc8785.FloatDomainError as error:
         raise Refused("INVALID_FORMAT", "a number is infinite or no number (NaN): write a finite one") from error
     except rfc8785.CanonicalizationError as error:

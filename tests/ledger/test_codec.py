@@ -299,3 +299,10 @@ for _ in range(500):
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_integer_out_of_range_is_refused_with_the_same_sentence_from_python_and_json() -> None:
+    for refuse in (lambda: codec.encode_canonical({"bees": 2**60}), lambda: codec.check_strict(b'{"bees":%d}' % 2**60)):
+        with pytest.raises(Refused) as refused:
+            refuse()
+        assert refused.value.message == f"the integer {2**60} is outside ±(2^53−1)"
