@@ -24,6 +24,7 @@ RARE: Final = frozenset(
         "a node publishes at once after it was interrupted",
         "a node publishes although another log is longer",
         "a node refuses by a log that may lack the latest entries",
+        "what a retired stream was given last is left",
     }
 )
 """Seen once in some hundred worlds."""
@@ -64,7 +65,7 @@ def test_a_planted_fault_is_seen(name: str) -> None:
 
 
 def test_a_seed_is_the_same_world_every_time() -> None:
-    first, second = (run_seed(seed, is_traced=True) for seed in (4, 4))
+    first, second = (run_seed(seed, is_traced=True) for seed in (1, 1))
     assert first == second
     assert first.trace
     assert first.changes

@@ -14,8 +14,7 @@ from deedbook.consumers.thoughts.phrases import language_of, phrase
 
 ROOM = Path(phrases.__file__).parent
 TABLE = tomllib.loads((ROOM / "phrases.toml").read_text("utf-8"))
-PRINTED = ROOM.parent / "interfaces" / "cli" / "tot_text.py"
-CODE = "".join(path.read_text("utf-8") for path in (*ROOM.rglob("*.py"), PRINTED))
+CODE = "".join(path.read_text("utf-8") for path in ROOM.rglob("*.py"))
 MAY_BE_LEFT_OUT = {"game_join_next"}  # Chinese counts the number that is joined
 
 

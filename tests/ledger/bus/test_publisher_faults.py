@@ -16,11 +16,14 @@ import pytest
 from faults import FAULTS, settle, times
 from numbered_log import FIRST, NumberedLog, check_stream, opened, publish_all, until
 
-from deedbook.ledger.bus.publisher import StreamPublisher
+from deedbook.ledger.bus import publisher as publisher_module
 from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from conftest import Bus
+    from nats.aio.client import Client
 
     from deedbook.ledger.bus.publisher import OutboundMessage
 
@@ -42,17 +45,17 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
         log = NumberedLog(300)
         async with bus.connect() as node:
             publisher = await opened(node, log)
-            send, lost = StreamPublisher._send, 0
+            send, lost = publisher_module.send_group, 0
 
-            async def send_and_lose(self: StreamPublisher, group: list[OutboundMessage]) -> object:
+            async def send_and_lose(client: Client, group: Sequence[OutboundMessage]) -> object:
                 nonlocal lost
-                answer = await send(self, group)
+                answer = await send(client, group)
                 if lost < 2:
                     lost += 1
                     raise Unavailable("BUS_UNAVAILABLE", "the answer was lost")
                 return answer
 
-            monkeypatch.setattr(StreamPublisher, "_send", send_and_lose)
+            monkeypatch.setattr(publisher_module, "send_group", send_and_lose)
             await publish_all(publisher)
             assert (lost, publisher.published) == (2, 300)
             await check_stream(node, FIRST, 300)

@@ -13,9 +13,6 @@ import pytest
 from building import trusted
 from calling import Deed, Place, call
 
-from deedbook.consumers.interfaces.cli.program import VERBS
-from deedbook.consumers.interfaces.cli.verbs import Lazy
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,7 +22,6 @@ def _nobodys_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setitem(VERBS, "notes", Lazy("notes:notes", "Keep reports as git notes and files."))
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_page_prints_whole(story: Settings, browser: Browser) -> None:
 
 
 def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Settings, browser: Browser) -> None:
-    address = next(one for name, one in shown(story) if name == "thoughts")
+    address = next(one for name, one in shown(story) if name == "tot_thoughts")
     browser.open(browser.url + address)
     last = browser.evaluate("document.querySelectorAll('#tree .node').length")
     for share in (0.25, 0.5):  # the second comes while the first is fetched
