@@ -29,6 +29,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -117,6 +118,14 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     pages: tuple[Page, ...] = ()
     templates: str = ""
     hooks: Mapping[str, str] = {}
+
+    def parts(self) -> Iterator[str]:
+        """Yield all attributes of modules that the family names."""
+        command = "" if self.command is None else self.command.group
+        pages = (page.page for page in self.pages)
+        tables = (self.kinds, self.projections, self.queries, self.hooks)
+        named = (self.rules, self.codes, self.texts, command, *pages, *chain(*(table.values() for table in tables)))
+        return filter(None, named)
 
 
 class Source(NamedTuple):

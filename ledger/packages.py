@@ -25,7 +25,7 @@ def part_of(family: Family, reference: str) -> Any:
     """Return what ``"module:attribute"`` names in the package of a family. Raises Refused: ``FAMILY_UNUSABLE``."""
     try:
         return load(reference)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}"[:300]
         message = f"the family {family.name} has no {reference} that can be used ({why}): update its package"
         raise Refused("FAMILY_UNUSABLE", message, family=family.name) from error

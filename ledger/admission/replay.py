@@ -24,13 +24,13 @@ from msgspec.structs import replace
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
 from deedbook.ledger.admission.decide import apply, check_alone, check_versions, count_refused, go_on_from
-from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS, rule_of
 from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import EntryRedacted, LedgerCreated
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.fields import EventData, UnreadData
-from deedbook.ledger.events.remnant import digest_of, read_stored
+from deedbook.ledger.events.remnant import LACKS_FAMILY, digest_of, read_stored
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, is_remnant
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.lifecycle.authority import compromised_at
@@ -186,8 +186,20 @@ def read_candidate(entry: Entry, commitment: bytes | None = None, *, may_lack_fa
     if len(entry.body) > limit:
         raise Refused("TOO_LARGE", f"the body has {len(entry.body)} bytes, and the limit is {limit}")
     stored = read_stored(entry.body, may_lack_family=may_lack_family)
+    data = UnreadData() if may_lack_family and _lacks_rules(stored.body.kind) else stored.data
     commitment = commitment or entry.commitment
-    return Candidate(stored.body, stored.data, commitment, event_id(commitment), stored.raw, remnant=stored.remnant)
+    return Candidate(stored.body, data, commitment, event_id(commitment), stored.raw, remnant=stored.remnant)
+
+
+def _lacks_rules(kind: str) -> bool:
+    """Return whether the package of a kind's family is installed, and has no rules that can be used."""
+    try:
+        rule_of(kind)
+    except Refused as refusal:
+        if refusal.code in LACKS_FAMILY:
+            return True
+        raise
+    return False
 
 
 class MissingEntries(msgspec.Struct, frozen=True):

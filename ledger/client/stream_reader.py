@@ -32,7 +32,7 @@ from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import MemoryState
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
-from deedbook.ledger.events.remnant import digest_of
+from deedbook.ledger.events.remnant import LACKS_FAMILY, digest_of
 from deedbook.ledger.format.codec import UNREADABLE, encode_packed, read_msgpack
 from deedbook.ledger.format.envelope import Entry, decode_entry, entry_leaf
 from deedbook.ledger.format.merkle import verify_inclusion
@@ -401,7 +401,7 @@ class _Run:
 
     def check_end(self, last: ProvenEntry) -> int:
         """Check that all entries of authority up to the log's end were read, and return the time of its last entry."""
-        entry, _ = self._entry(last)
+        entry, _ = self._entry(last, may_lack_family=True)  # any event can be the last one
         if last.index != self.head.size - 1:
             raise unproven(f"it sent entry {last.index} as the last of {self.head.size}", size=self.head.size)
         received = len(self._authority.stored.indexes)
@@ -440,13 +440,15 @@ class _Run:
             reason = f"it sent {version} of {signed} entries of {self._stream}, which its key signed"
             raise unproven(f"{reason} for a log of {ends.size} entries", size=ends.size, note=note)
 
-    def _entry(self, proven: ProvenEntry) -> tuple[Entry, Candidate]:
+    def _entry(self, proven: ProvenEntry, *, may_lack_family: bool = False) -> tuple[Entry, Candidate]:
         index, root = proven.index, bytes.fromhex(self.head.root)
         if not verify_inclusion(entry_leaf(proven.data), index, self.head.size, proven.path, root):
             raise unproven(f"entry {index} is not in the tree of the ledger's head", index=index)
         try:
-            return read_entry(proven.data)
+            return read_entry(proven.data, may_lack_family=may_lack_family)
         except Refused as refusal:
+            if refusal.code in LACKS_FAMILY:  # it is this reader that lacks something
+                raise
             raise unproven(f"entry {index} cannot be read: {refusal.message}", index=index) from refusal
 
 

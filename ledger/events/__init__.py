@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from deedbook.ledger.families import installed, load
-from deedbook.ledger.packages import families_cached_max, family_of
+from deedbook.ledger.packages import families_cached_max, family_of, part_of
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData
@@ -39,17 +39,21 @@ def _load(module: str, name: str) -> Any:
 class Kind(msgspec.Struct, frozen=True):
     """The module and name of the data type of a kind, and the type of its stream: ``handoff`` for ``handoff/ID``.
 
-    Only ``record.imported`` may be on another stream: that of its mapped kind (``ledger.events.imported``).
+    Only ``record.imported`` may be on another stream: that of its mapped kind (``ledger.events.imported``). ``family``
+    is the name of the family whose package brings the kind.
     """
 
     module: str
     name: str
     stream: str
+    family: str = ""
 
     @property
     def data(self) -> type[EventData]:
-        """The type of its data."""
-        return cast("type[EventData]", _load(self.module, self.name))
+        """The type of its data. Raises Refused: ``FAMILY_UNUSABLE``: the package has no such type."""
+        family = family_of(self.family) if self.family else None
+        data = _load(self.module, self.name) if family is None else part_of(family, f"{self.module}:{self.name}")
+        return cast("type[EventData]", data)
 
     @property
     def id_type(self) -> Any:
@@ -181,7 +185,7 @@ def _kinds_of_family(name: str) -> dict[str, Kind]:
     family = family_of(name)
     kinds = {} if family is None else family.kinds
     parts = {kind: data.partition(":") for kind, data in kinds.items()}
-    return {kind: Kind(module, data, name) for kind, (module, _, data) in parts.items()}
+    return {kind: Kind(module, data, name, name) for kind, (module, _, data) in parts.items()}
 
 
 class _Kinds(Mapping[str, Kind]):

@@ -241,6 +241,16 @@ def decode_unread(text: bytes) -> tuple[Body, UnreadData]:
     return body, UnreadData()
 
 
+def unread_refusal(kind: str, stream: str) -> Refused:
+    """Return why the data of an event of a family is not read here: its package is missing, or cannot be used."""
+    try:
+        if (known := KINDS.get(kind)) is not None:
+            _data_decoder(known.data)
+    except Refused as refusal:
+        return refusal
+    return family_missing(stream.partition("/")[0])
+
+
 def unknown_kind(kind: str, known: Iterable[str]) -> Refused:
     """Return the refusal of a kind that is not one of the ``known`` ones."""
     alike = near(kind, known)

@@ -51,7 +51,7 @@ def handled() -> frozenset[str]:
     """Return the kinds with texts, those of families too."""
     core = {name for name, kind in CORE_KINDS.items() if kind.data in TEXTS_OF or kind.data is RecordImported}
     families = (texts_of_family(family.name) for family in installed() if family.texts)
-    return frozenset(core | {OWN} | {KIND_OF[form] for table in families for form in table})
+    return frozenset(core | {OWN} | {KIND_OF[form] for table in families for form in table if form in KIND_OF})
 
 
 HANDLED: Final = handled()

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import (
     CORE_KINDS,
     KIND_OF,
@@ -74,24 +75,33 @@ def first_words(data: EventData) -> str:
 def _texts(data: EventData) -> Iterable[str]:
     """Return the texts of an event, by the tables of the core and of its family."""
     form = type(data)
-    of = TEXTS_OF.get(form) or _texts_of_family(form)
-    return () if of is None else of(data)
+    if (of := TEXTS_OF.get(form)) is not None:
+        return of(data)
+    if (of := _texts_of_family(form)) is None:
+        return ()
+    try:
+        return [*map(str, of(data))]
+    except Exception:  # noqa: BLE001 - a package may raise anything, and lists show events of all kinds
+        return ()
 
 
 @cache
 def _texts_of_family(form: type[EventData]) -> Callable[[Any], Iterable[str]] | None:
     kind = KIND_OF.get(form, "")
-    table = {} if kind in CORE_KINDS or not kind else texts_of_family(kind.partition(".")[0])
-    return table.get(form)
+    return None if kind in CORE_KINDS or not kind else texts_of_family(kind.partition(".")[0]).get(form)
 
 
 def texts_of_family(name: str) -> Mapping[type[Any], Callable[[Any], Iterable[str]]]:
-    """Return the table of texts that a family brings. Raises Refused: ``FAMILY_UNUSABLE``."""
-    family = family_of(name)
-    table: Mapping[type[Any], Callable[[Any], Iterable[str]]] = (
-        part_of(family, family.texts) if family is not None and family.texts else {}
-    )
-    return table
+    """Return the table of texts that a family brings; an empty one if it has none that can be used.
+
+    So the events of such a family are shown without texts, and `deed doctor` says why.
+    """
+    try:
+        family = family_of(name)
+        table = part_of(family, family.texts) if family is not None and family.texts else {}
+    except Refused:
+        return {}
+    return table if isinstance(table, Mapping) else {}
 
 
 def _imported(data: RecordImported) -> Iterable[str]:

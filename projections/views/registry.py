@@ -7,6 +7,7 @@ a family. So a family whose package is broken or slow is in the way of its own q
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
@@ -230,11 +231,17 @@ def _family_with_view(name: str) -> Family:
 
 
 def view_named(name: str) -> Projection[Any]:
-    """Return a view, loaded on first use: those of the core are ``VIEW`` in their package's ``fold``."""
+    """Return a view, loaded on first use: those of the core are ``VIEW`` in their package's ``fold``.
+
+    Raises KeyError: there is none. Refused: ``FAMILY_UNUSABLE``, also if a kind of its family has no type that can be
+    used: the view would have no rows of these events.
+    """
     if name in _CORE_VERSIONS:
         view: Projection[Any] = import_module(f"deedbook.projections.{name}.fold").VIEW
         return view
     family = _family_with_view(name)
+    for data in family.kinds.values():
+        part_of(family, data)
     view = part_of(family, family.projections[name])
     strangers = [table.name for table in view.tables if table.name.partition("_")[0] != family.name]
     if (view.name, view.version) != (name, family.views[name]) or strangers:
@@ -254,17 +261,21 @@ def function_named(path: str) -> Callable[..., Any]:
 
 
 class _Views(Sequence[Projection[Any]]):
-    """All views, those of families too, loaded on first use."""
+    """All views, those of families too that can be used, loaded on first use."""
 
     @cached_property
     def _loaded(self) -> tuple[Projection[Any], ...]:
-        return tuple(view_named(name) for name in VIEW_VERSIONS)
+        views: list[Projection[Any]] = []
+        for name in VIEW_VERSIONS:
+            with suppress(Refused):  # queries that need the family are refused, and `deed doctor` says why
+                views.append(view_named(name))
+        return tuple(views)
 
     def __getitem__(self, index: Any) -> Any:
         return self._loaded[index]
 
     def __len__(self) -> int:
-        return len(VIEW_VERSIONS)
+        return len(self._loaded)
 
 
 def _query_function(name: str) -> Callable[..., Any]:

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from deedbook.ledger.client.client import read_reset
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.events.body import unread_refusal
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import UnreadData
 from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.format.envelope import decode_entry
-from deedbook.ledger.packages import family_missing
 from deedbook.projections.stores.store import (
     ADVICE,
     Changes,
@@ -390,7 +390,7 @@ class Work(Generic[S]):
                 continue
             states |= folded
             if isinstance(logged.event.data, UnreadData):  # only a view of all kinds gets it: without texts, and marked
-                refusal = family_missing(logged.event.stream.partition("/")[0])
+                refusal = unread_refusal(logged.event.kind, logged.event.stream)
                 rows[SkippedRow].append(SkippedRow(logged.event.index, refusal.code, refusal.message))
             for row in view.added(states[keys[0]] if keys else None, logged):
                 rows[type(row)].append(row)

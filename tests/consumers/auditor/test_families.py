@@ -6,16 +6,18 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from building import MAP_SIZE, Ledger
 from bundles import run_alone, unpacked
+from console_blocks import blocks
 from forge import Forge
 from judges import alone, ours
 
@@ -213,6 +215,115 @@ def test_broken_package_is_named_and_stops_only_those_who_need_it(tmp_path: Path
     assert why in error["message"]
     assert "bad-package 1.0" in error["message"].replace("_", "-")
     assert "pip uninstall" in error["message"]
+
+
+FAULTS = {
+    "a renamed class": ("events.py", "class RolloutFinished", "class RolloutDone", "events:"),
+    "a renamed class, also in the texts": ("events.py", "RolloutFinished", "RolloutDone", "events:RolloutFinished"),
+    "no texts": ("events.py", "TEXTS =", "WORDS =", "events:TEXTS"),
+    "no rules": ("events.py", "MACHINE =", "RULES =", "events:MACHINE"),
+    "no view": ("view.py", "VIEW =", "SIGHT =", "view:VIEW"),
+}
+"""A file of the example, what a fault replaces in it, and the part that `deed doctor` then names."""
+READS = (
+    *(["log"], ["next"], ["handoff", "list"], ["handoff", "show", "h1"], ["show", "1"], ["prime"]),
+    *(["search", "title"], ["log", "--stream", "rollout/web-42"]),
+)
+"""Commands that need no family."""
+
+
+class Project(NamedTuple):
+    """A folder with a trial ledger, for commands that run with a folder of packages."""
+
+    folder: Path
+
+    def deed(self, site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of alex."""
+        names = ["--home", str(self.folder / ".deedbook"), "--as", "alex"]
+        return with_package(site, "-m", "deedbook", *names, *words, XDG_STATE_HOME=str(self.folder / "state"))
+
+    def check_reads(self, site: Path) -> None:
+        """Check that the commands which need no family work."""
+        for words in READS:
+            done = self.deed(site, *words)
+            assert done.returncode == 0, (words, done.stdout, done.stderr)
+
+
+def finished(name: str) -> list[str]:
+    return ["emit", "rollout.finished", "--stream", f"rollout/{name}", "--data", '{"ok": true, "note": "no errors"}']
+
+
+@pytest.fixture(scope="module")
+def project(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A ledger whose newest entry is of the family."""
+    made = Project(tmp_path_factory.mktemp("project"))
+    for words in (
+        ["init", "--trial"],
+        ["handoff", "new", "h1", "--title", "A title", "--to", "kuro", "--task", "a", "--criterion", "b"],
+        ["rollout", "start", "web-42", "web"],
+        ["rollout", "start", "web-43", "web"],
+        finished("web-42"),
+    ):
+        done = made.deed(site, *words)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return made
+
+
+@pytest.fixture
+def own_project(project: Project, tmp_path: Path) -> Iterator[Project]:
+    """The ledger of a test, which is put back in the same folder, because that is the one its user trusts."""
+    shutil.copytree(project.folder, tmp_path / "before")
+    yield project
+    shutil.rmtree(project.folder)
+    shutil.move(tmp_path / "before", project.folder)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_in_a_package_stops_only_what_needs_it(own_project: Project, tmp_path: Path, name: str) -> None:
+    file, old, replaced, part = FAULTS[name]
+    shutil.copytree(EXAMPLE, tmp_path / "faulty", ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "faulty/deedbook_rollout" / file
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, replaced), "utf-8")
+    site = install(tmp_path / "faulty", tmp_path / "site")
+    own_project.check_reads(site)
+    verified = own_project.deed(site, "verify")
+    assert verified.returncode == (0 if name in ("no texts", "no view") else 6), verified.stdout + verified.stderr
+    checked = own_project.deed(site, "doctor")
+    assert "WRONG families" in checked.stdout
+    assert part in checked.stdout
+    assert "past the gate" not in checked.stdout
+    emitted = own_project.deed(site, *finished("web-43"))
+    listed = own_project.deed(site, "rollout", "list")
+    needs_kinds, needs_view = name not in ("no texts", "no view"), name not in ("no texts", "no rules")
+    for done, is_refused in ((emitted, needs_kinds), (listed, needs_view)):
+        assert (done.returncode == 2) == is_refused, done.stdout + done.stderr
+        assert ("FAMILY_UNUSABLE" in done.stderr) == is_refused, done.stderr
+    own_project.check_reads(site)
+
+
+def test_readers_without_the_package_work_and_are_told_what_to_install(own_project: Project, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    own_project.check_reads(tmp_path / "none")
+    checked = own_project.deed(tmp_path / "none", "doctor").stdout
+    assert "WRONG packages: 3 entries" in checked
+    assert "no package here brings the family rollout: install the one that does" in checked
+    assert "ok    entries" in checked
+    assert "past the gate" not in checked
+
+
+def test_commands_of_the_page_work(site: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs/how-to/families.md").read_text("utf-8")
+    block = next(block for block in blocks(page) if block.language == "sh")
+    install_line, *commands = block.content.strip().split("\n")
+    assert install_line == "pip install ./docs/rollout-family"  # the fixture has done that
+    for command in commands:
+        program, *words = shlex.split(command)
+        assert program == "deed"
+        environment = {"DEEDBOOK_HOME": str(tmp_path / ".deedbook"), "XDG_STATE_HOME": str(tmp_path / "state")}
+        done = with_package(site, "-m", "deedbook", *words, **environment)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 
 def test_two_packages_of_one_family_are_both_named(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.settings_page import settings_page
 from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.interfaces.cli.verbs import EXTRAS
 from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
@@ -36,7 +37,8 @@ from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.client.stream_reader import pinned_root
-from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, message_of
+from deedbook.ledger.events.remnant import LACKS_FAMILY
 from deedbook.ledger.families import installed, sources, unusable
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
@@ -54,6 +56,7 @@ from deedbook.ledger.home.location import (
 from deedbook.ledger.lifecycle.authority import AgentRecord
 from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES
 from deedbook.ledger.limits import map_alarm_ratio
+from deedbook.ledger.packages import part_of
 from deedbook.ledger.service.server import find_server
 from deedbook.ledger.trust.history import head_text
 from deedbook.projections.answers.reader import Reader
@@ -116,12 +119,27 @@ def _installation_checks(home: Path | None) -> Iterator[Check]:
     yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install deedbook[tokens]")
     has_mcp = find_spec("mcp") is not None
     yield Check("mcp", ok=True, found="deed mcp can serve" if has_mcp else "none: install deedbook[mcp]")
-    broken = list(unusable())
-    names = ", ".join(f"{family.name} ({sources()[family.name]})" for family in installed()) or "none"
-    yield Check(
-        "families", not broken, "; ".join(family.why for family in broken) or names, "; ".join(map(str, broken))
-    )
+    yield _families_check()
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
+
+
+def _families_check() -> Check:
+    """Return which families there are, after an import of every part that they name."""
+    faults = {str(family): family.why for family in unusable()}
+    for family in installed():
+        for part in family.parts():
+            try:
+                part_of(family, part)
+            except Refused as refusal:
+                if not _lacks_extra(refusal.__cause__):
+                    faults[refusal.message] = f"{family.name} ({sources()[family.name]}) has no {part}"
+    names = ", ".join(f"{family.name} ({sources()[family.name]})" for family in installed()) or "none"
+    return Check("families", not faults, "; ".join(faults.values()) or names, "; ".join(faults))
+
+
+def _lacks_extra(error: BaseException | None) -> bool:
+    """Return whether a module needs an extra of Deedbook that is not installed here."""
+    return isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in EXTRAS
 
 
 def _ledger_checks(app: App, home: Home) -> Iterator[Check]:
@@ -159,7 +177,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
         clocks = compare_clocks(client)
         finding = f"last entry {clocks['last']}, {age_text(clocks['difference_s'])}"
         yield Check("clock", clocks["ok"], finding, clocks["fix"])
-        yield _checked("entries", partial(_entries_check, client))
+        yield from _skipped_checks(client)
         yield _checked("blobs needed", partial(_needed_blobs_check, client))
         yield _erasures_check(client)
         if app.settings().server is None:
@@ -183,15 +201,29 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
         return Check(name, ok=False, found=error.code, fix=error.message)
 
 
-def _entries_check(client: LocalClient) -> Check:
-    with Reader(client, client.settings) as reader:
-        bad = reader.answer("catalog.skipped")["items"]
-    finding = "each follows from those before it"
-    if bad:
-        listed = ", ".join(f"{entry['index']} ({entry['code']})" for entry in bad[:skipped_shown_max])
-        finding = f"{len(bad)} skipped, which no gate admits: {listed}"
+def _skipped_checks(client: LocalClient) -> Iterator[Check]:
+    try:
+        with Reader(client, client.settings) as reader:
+            skipped = reader.answer("catalog.skipped")["items"]
+    except DeedbookError as error:
+        yield Check("entries", ok=False, found=error.code, fix=error.message)
+        return
+    unread = [entry for entry in skipped if entry["code"] in LACKS_FAMILY]
+    bad = [entry for entry in skipped if entry["code"] not in LACKS_FAMILY]
+    finding = (
+        f"{len(bad)} skipped, which no gate admits: {_listed(bad)}" if bad else "each follows from those before it"
+    )
     fix = "somebody wrote past the gate: `deed verify` says more, `deed fsck --repair` puts derived records right"
-    return Check("entries", not bad, finding, fix)
+    yield Check("entries", not bad, finding, fix)
+    if unread:
+        why = "; ".join(dict.fromkeys(entry["message"] for entry in unread))
+        finding = f"{len(unread)} entries are shown without their texts: {_listed(unread)}"
+        fix = f"{why}; after that, `deed project --rebuild catalog` adds the texts"
+        yield Check("packages", ok=False, found=finding, fix=fix)
+
+
+def _listed(entries: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{entry['index']} ({entry['code']})" for entry in entries[:skipped_shown_max])
 
 
 def _needed_blobs_check(client: LocalClient) -> Check:
