@@ -47,6 +47,7 @@ from deedbook.ledger.errors import CODES
 from deedbook.ledger.events import KINDS, fields
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.format.envelope import BATCH_TYPE, DsseSignature
+from deedbook.ledger.format.forms import OWN_KIND_PATTERN
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, json_integer_max, request_size_max_bytes
 from deedbook.projections.answers import answer
 from deedbook.projections.answers.answer import Compromised
@@ -278,13 +279,25 @@ def _events(shown: Schema, data: dict[str, Schema]) -> dict[str, Schema]:
         }
         for kind in KINDS
     }
-    names = {kind: f"{KINDS[kind].data.__name__}Event" for kind in KINDS}
-    refs = {kind: _REF.format(name=name) for kind, name in names.items()}
-    any_event = {
-        "oneOf": [{"$ref": ref} for ref in refs.values()],
-        "discriminator": {"propertyName": "kind", "mapping": refs},
+    own = {
+        "allOf": [
+            _named("EventFields"),
+            {
+                "type": "object",
+                "properties": {
+                    "kind": tidy({"type": "string", "pattern": OWN_KIND_PATTERN}),
+                    "data": {"type": "object"},
+                },
+                "required": ["kind", "data"],
+            },
+        ],
+        "unevaluatedProperties": False,
+        "description": "An event of a declared kind. Its data has the schema of the declaration (kinds.show).",
     }
-    return {names[kind]: schema for kind, schema in kinds.items()} | {"Event": any_event, "EventFields": shown}
+    named = {f"{KINDS[kind].data.__name__}Event": schema for kind, schema in kinds.items()} | {"OwnEvent": own}
+    # No discriminator: it maps single kinds, and agents declare any number of them.
+    any_event = {"oneOf": [_named(name) for name in named]}
+    return named | {"Event": any_event, "EventFields": shown}
 
 
 def _question(name: str, data: Schema, schemas: dict[str, Schema]) -> Schema:

@@ -56,7 +56,9 @@ def repeated_in(reason: str, named: str, texts: Collection[str]) -> str | None:
         if is_telling and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", whole):
             return text
     for word in (*_words(named), *(word for text in texts for word in _credentials(text))):
-        told = [part for part in _parts(word) & parts if len(part) >= part_min_chars and part not in _USUAL]
+        told: list[str] = [
+            part for part in _PART.findall(word) if part in parts and len(part) >= part_min_chars and part not in _USUAL
+        ]
         if word in whole and len(word) >= part_min_chars and word not in _USUAL:
             return word
         if told:
