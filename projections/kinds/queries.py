@@ -44,7 +44,8 @@ def show_kind(context: QueryContext, args: ById) -> ShownKind:
     rows = context.rows("SELECT * FROM kinds WHERE name = ?", (args.id,))
     if not rows:
         alike = near(args.id, (row["name"] for row in context.rows("SELECT name FROM kinds", ())))
-        raise Refused("NOT_FOUND", f"no kind {args.id} is declared here{did_you_mean(alike)}", id=args.id, near=alike)
+        hint = did_you_mean(alike) or ": `deed kind list` shows those that there are"
+        raise Refused("NOT_FOUND", f"no kind {args.id} is declared here{hint}", id=args.id, near=alike)
     fields = _fields(context, rows[0]) | with_json(rows[0], "schema")
     return ShownKind(**fields | {"roles": with_json(rows[0], "roles")["roles"]})
 

@@ -298,7 +298,8 @@ def parse_json(text: str, what: str) -> dict[str, Any]:
         value = check_strict(read_argument(text, what))
     except Refused as refusal:
         if refusal.code == "INVALID_FORMAT":
-            refusal.message += f": {how}"
+            is_file = text.startswith("@")
+            refusal.message = f"{text[1:]}: {refusal.message}" if is_file else f"{refusal.message}: {how}"
         raise
     if not isinstance(value, dict):
         raise Refused("INVALID_FIELD", f"{what} must be a JSON object: {how}")

@@ -138,6 +138,15 @@ def test_key_file_of_something_else_is_refused(alone: Deed) -> None:
     alone.refuses("INVALID_FORMAT", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a")
 
 
+def test_broken_json_in_a_file_names_the_file(alone: Deed, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    (tmp_path / "bad.json").write_text('{"task":')
+    words = ("emit", "session.started", "--stream", "session/s", "--as", "a", "--data")
+    error = alone.refuses("INVALID_FORMAT", *words, f"@{tmp_path / 'bad.json'}")
+    assert error["message"].startswith(f"{tmp_path / 'bad.json'}: this is not JSON")
+    assert "in single quotes" in alone.refuses("INVALID_FORMAT", *words, '{"task":')["message"]
+
+
 def test_key_of_another_ledger_is_refused(alone: Deed, tmp_path: Path) -> None:
     other = tmp_path / "other"
     assert inside.deed("--home", other, "init", "--unprotected").code == 0

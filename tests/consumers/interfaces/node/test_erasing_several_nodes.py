@@ -33,24 +33,10 @@ from deedbook.ledger.home.location import FOLDER
 from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(3600)
-
-
-@pytest.fixture
-def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    """Three nodes that serve."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    nodes = Nodes(tmp_path)
-    try:
-        nodes.start()
-        nodes.whole()
-        yield nodes
-    finally:
-        nodes.end()
 
 
 def log_secret(nodes: Nodes, secret: str = SECRET) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import pytest
 from three_nodes import Nodes, eventually
@@ -20,25 +19,7 @@ from deedbook.ledger.format.identity import open_key
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture
-def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    """Three nodes that serve."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    nodes = Nodes(tmp_path)
-    try:
-        nodes.start()
-        nodes.whole()
-        yield nodes
-    finally:
-        nodes.end()
 
 
 def test_client_reaches_another_node_when_the_only_one_that_it_knew_is_gone(
