@@ -62,16 +62,6 @@ def _store_anywhere(self: Cluster, pattern: str, messages: Any, expected: int, *
     return _store(self, pattern, messages, stream.last_seq if stream else expected, is_whole=is_whole)
 
 
-async def _look_only(self: Replica, number: int) -> bool:
-    try:
-        await publisher.stream_info(self._nats(), Generation(self.ledger, number))
-    except Unavailable as error:
-        if error.code != "BUS_DEGRADED":
-            raise
-        return False
-    return True
-
-
 def _order_of_anybody(self: Replica, _start: int) -> Generation:
     if self.generation is None:
         raise OvertakenError
@@ -110,7 +100,6 @@ PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "a server that was cut off is believed": lambda: mock.patch.object(replica, "is_led", return_value=True),
     "entries that a node lacks count as lost": lambda: mock.patch.object(Membership, "has_all", _surely),
     "a follower appends half a batch": lambda: mock.patch.object(LogFollower, "read", staticmethod(_half)),
-    "what a retired stream was given last is left": lambda: mock.patch.object(Replica, "_take_over", _look_only),
     "a repetition is not known again": lambda: mock.patch.object(Transaction, "index_of", return_value=None),
     "the position moves in another transaction than the effect": lambda: mock.patch.object(
         Reactor, "_move", _move_apart

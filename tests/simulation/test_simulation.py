@@ -24,7 +24,6 @@ RARE: Final = frozenset(
         "a node publishes at once after it was interrupted",
         "a node publishes although another log is longer",
         "a node refuses by a log that may lack the latest entries",
-        "what a retired stream was given last is left",
     }
 )
 """Seen once in some hundred worlds."""

@@ -5,15 +5,18 @@ The world is the simulator's, without its faults except the one that a test name
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 import msgspec
 import pytest
 
 from deedbook.consumers.interfaces.node import replica
-from deedbook.ledger.bus.stream import Generation, log_stream_config
+from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.ledger.bus.stream import Generation, log_stream_config, retire
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.replication.signals import Beat
@@ -109,6 +112,31 @@ def retired_by_a_node_that_dies_then(fate: Fate) -> None:
     fate.world.later(1.0, node.start)
 
 
+async def unsent() -> None:
+    """Send no heartbeat."""
+
+
+def retired_while_a_node_that_nobody_hears_writes_and_dies(fate: Fate) -> None:
+    retiring, writing, stopped = fate.nodes
+    writing.membership._send_beat = unsent
+    stopped.process.stop_for(6.0)
+
+    async def retire_late(*arguments: Any) -> None:
+        before = len(retiring.log.data)
+        await asyncio.sleep(1.0)
+        assert len(writing.log.data) > before == len(retiring.log.data)
+        writing.process.kill()
+        fate.world.later(30.0, writing.start)
+        await retire(*arguments)
+
+    async def begin() -> None:
+        retiring.replica._damaged, retiring.replica._is_scrubbed = 1, True
+        with mock.patch.object(replica, "retire", retire_late):
+            await retiring.replica.rebuild()
+
+    retiring.process.run_task(begin())
+
+
 def found_damaged_by_two_nodes_at_once(fate: Fate) -> None:
     async def begin(node: Any) -> None:
         node.replica._damaged, node.replica._is_scrubbed = 1, True
@@ -136,6 +164,7 @@ def stated_by_a_node_that_dies_before_it_fills(fate: Fate) -> None:
         retired,
         retired_and_the_next_left_empty,
         retired_by_a_node_that_dies_then,
+        retired_while_a_node_that_nobody_hears_writes_and_dies,
         found_damaged_by_two_nodes_at_once,
         stated_by_a_node_that_dies_before_it_fills,
     ],
@@ -147,6 +176,24 @@ def test_a_stream_that_is_retired_is_followed_by_the_next(fate: Fate, happens: C
     assert outcome.violation is None
     assert outcome.acknowledged > before
     assert len(fate.cluster.streams) > 1
+
+
+async def look_only(self: Replica, number: int) -> bool:
+    """Say whether there is a retired stream, as ``Replica._take_over`` does, and take nothing from it."""
+    try:
+        await replica.stream_info(self._nats(), Generation(self.ledger, number))
+    except Unavailable as error:
+        if error.code != "BUS_DEGRADED":
+            raise
+        return False
+    return True
+
+
+def test_a_fault_that_leaves_what_a_retired_stream_was_given_last_is_seen(fate: Fate) -> None:
+    with mock.patch.object(Replica, "_take_over", look_only):
+        retired_while_a_node_that_nobody_hears_writes_and_dies(fate)
+        outcome = fate.run()
+    assert "would call entries lost" in str(outcome.violation)
 
 
 def test_a_stream_that_no_server_leads_for_long_is_a_fault_that_names_the_runbook_until_one_does(
