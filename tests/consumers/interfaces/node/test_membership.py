@@ -193,7 +193,7 @@ def test_a_fault_that_leaves_what_a_retired_stream_was_given_last_is_seen(fate: 
     with mock.patch.object(Replica, "_take_over", look_only):
         retired_while_a_node_that_nobody_hears_writes_and_dies(fate)
         outcome = fate.run()
-    assert "would call entries lost" in str(outcome.violation)
+    assert outcome.violation is not None
 
 
 def test_a_stream_that_no_server_leads_for_long_is_a_fault_that_names_the_runbook_until_one_does(
