@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("deedbook", "ledger", "projections", "consumers")
 FUNCTION_LINES_MAX = 70
 LATE_IMPORTS_MAX = 30
+CHANGELOG_LINES_MAX = 40
 TYPED = "ledger/format/codec.py"
 PRINTS = "consumers/interfaces/cli/terminal.py"
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "misc"}
@@ -77,6 +78,10 @@ def package_faults(files: list[Path]) -> Iterator[str]:
         name = path.relative_to(ROOT)
         if name.parts[0] == "proto" and path.suffix == ".py":
             yield f"{name}: proto/ is data"
+        if str(name) == "CHANGELOG.md":
+            for section in path.read_text("utf-8").split("\n## ")[1:]:
+                if (size := section.count("\n")) > CHANGELOG_LINES_MAX:
+                    yield f"{name}: {section[:7]} has {size} lines, at most {CHANGELOG_LINES_MAX}"
         if name.parts[0] == "tests" and path.name == "__init__.py":
             yield f"{name}: a package under tests/ would shadow the real one"
         if path.suffix == ".lock" and re.search(r"://[^/]*(pypi|pythonhosted|simple)", path.read_text("utf-8")):
