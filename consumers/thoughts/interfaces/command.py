@@ -177,22 +177,19 @@ def stop(app: App, task: str, reason: str) -> None:
 
 @tot.command(looks_back=True)
 @click.argument("task", metavar="TASK")
-@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @click.option("--follow", "is_following", is_flag=True, help="Update the tree while the search runs.")
 @web_option("tot", "task")
-def show(app: App, task: str, *, mermaid: bool, is_following: bool) -> None:
+def show(app: App, task: str, *, is_following: bool) -> None:
     """Show the tree of a task: scores, statuses, the best path (*), and the outcome."""
-    drawn = tot_text.mermaid_text if mermaid else tot_text.tree_text
     if is_following:
-        tot_text.follow_task(app, find(app, task), drawn)
+        tot_text.follow_task(app, find(app, task))
         return
     tree = app.query("tot.tree", id=task)
 
     def text() -> None:
-        echo("\n".join(drawn(tree)))
-        if not mermaid:
-            print_lines(*tot_text.criteria_text(tree))
-            tot_text.print_end(app.query("tot.show", id=task))
+        echo("\n".join(tot_text.tree_text(tree)))
+        print_lines(*tot_text.criteria_text(tree))
+        tot_text.print_end(app.query("tot.show", id=task))
 
     app.show("tot.tree", tree, text)
 

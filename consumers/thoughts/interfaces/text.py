@@ -1,4 +1,4 @@
-"""A tree of thoughts as text: a tree for people, Mermaid for whatever draws, answers, proofs, a search that goes on.
+"""A tree of thoughts as text, its answers and proofs, and a search that goes on.
 
 Thoughts are other people's text: on the terminal nothing of them moves the cursor, and one that holds line ends cannot
 look like another agent's line.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from rich.console import Console
 from rich.live import Live
@@ -17,7 +17,6 @@ from rich.text import Text
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import print_fields, print_table, stems, when
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.sdk.mermaid import Flowchart, Style
 from deedbook.consumers.sdk.text import cut, quote_text, sanitize_line
 from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.logs import ends, entries_of
@@ -27,20 +26,9 @@ from deedbook.consumers.thoughts.thinkers.registry import is_program
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 
-Draw: TypeAlias = Callable[[dict[str, Any]], Iterator[str]]
-
 wait_s: Final = 1.0
 content_chars_max: Final = 100
 line_chars_max: Final = 300
-
-_CLASSES: Final = {
-    "best": "stroke-width:3px",
-    "terminal": "fill:#d7f5dd,stroke:#1a7f37",
-    "pruned": "fill:#eeeeee,stroke:#8c8c8c,color:#666666",
-    "not_taken": "fill:#f6f6f6,stroke:#8c8c8c",
-    "pending": "stroke-dasharray:4 3",
-}
-
 
 _ADVICE: Final = {
     "LLM_UNAVAILABLE": "; `deed doctor --llm` tries the model",
@@ -89,18 +77,6 @@ def _node_text(node: dict[str, Any], *, is_best: bool) -> str:
     score = "   -" if judged is None else f"{judged['score']:4.1f}"
     content = cut(sanitize_line(node["content"]), content_chars_max)
     return f"{'*' if is_best else ' '} {node['id']}  {score}  [{node['status']}]  {content}"
-
-
-def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
-    """Yield a Mermaid flowchart of a tree, from the root down."""
-    nodes, best = tree["nodes"], set(tree["search_state"]["best_path"])
-    pairs = [(node["id"], child) for node in nodes.values() for child in node["children_ids"]]
-    arrows = [(id_, "==>" if {id_, child} <= best else "-->", child) for id_, child in pairs]
-    labels = {node["id"]: _label(node) for node in nodes.values()}
-    named = {name: [id_ for id_, node in nodes.items() if node["status"] == name] for name in _CLASSES}
-    named["best"] = [id_ for id_ in nodes if id_ in best]
-    classes = {name: Style(style, named[name]) for name, style in _CLASSES.items()}
-    return Flowchart(prefix="n", direction="TD", nodes=labels, arrows=arrows, classes=classes).lines()
 
 
 def print_outcome(outcome: dict[str, Any], language: kinds.Language) -> None:
@@ -203,12 +179,12 @@ class EventLines:
             yield cut(sanitize_line(entry.msg), line_chars_max) + cost
 
 
-def follow_task(app: App, task_id: str, drawn: Draw) -> None:
+def follow_task(app: App, task_id: str) -> None:
     """Show a task until it ends or pauses: on a terminal its tree, growing in place; piped, lines and then the tree."""
     lines, last = EventLines(), ""
 
     def draw() -> str:
-        return "\n".join(drawn(app.query("tot.tree", id=task_id)))
+        return "\n".join(tree_text(app.query("tot.tree", id=task_id)))
 
     if not app.as_json and sys.stdout.isatty():
         # A tree taller than the terminal is cut while it grows, and printed whole at the end.
@@ -243,8 +219,3 @@ def _new_events(app: App, task_id: str) -> Iterator[list[Event]]:
         position = page.next_index
         if is_still and position >= page.size:
             return
-
-
-def _label(node: dict[str, Any]) -> list[str]:
-    score = "" if node["evaluation"] is None else f" · {node['evaluation']['score']:g}"
-    return [f"{node['id']} · {node['status']}{score}", node["content"]]

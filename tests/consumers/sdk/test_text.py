@@ -1,4 +1,4 @@
-"""Text made fit to be shown, and flowcharts of it."""
+"""Text made fit to be shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deedbook.consumers.sdk.mermaid import Flowchart, Style, node_name
 from deedbook.consumers.sdk.text import cut, sanitize_line, sanitize_text, shorten
 
 MISLEADING = (
@@ -54,18 +53,3 @@ def test_text_is_shortened_at_a_word(text: str, limit: int, short: str) -> None:
 def test_text_is_cut_where_its_length_ends() -> None:
     assert cut("one two", 7) == "one two"
     assert cut("one two", 6) == "one t…"
-
-
-def test_nothing_in_a_label_ends_it_or_is_markup() -> None:
-    chart = Flowchart(
-        "n", "LR", {"a": ['"]; <b>x</b>\n%%', "two"], "b": ["b"]}, [("a", "-->", "b")], {"old": Style("s", ["b"])}
-    )
-    first, second = node_name("n", "a"), node_name("n", "b")
-    assert list(chart.lines()) == [
-        "flowchart LR",
-        f'  {first}["#34;#93;#59; #60;b#62;x#60;/b#62; #37;#37;<br/>two"]',
-        f'  {second}["b"]',
-        f"  {first} --> {second}",
-        "  classDef old s",
-        f"  class {second} old",
-    ]

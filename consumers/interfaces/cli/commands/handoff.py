@@ -14,7 +14,7 @@ VERBS: Final = {
     "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
     "watch": Lazy("handoff_files:watch", "Synchronize a folder of handoff files with the ledger."),
     "check-files": Lazy("handoff_check:check_files", "Check handoff files of a pull request, without a ledger."),
-    "graph": Lazy("handoff_graph:graph", "Draw dependencies: a tree, Mermaid or DOT."),
+    "graph": Lazy("handoff_graph:graph", "Draw dependencies as a tree."),
     "list": Lazy("handoff_list:list_", "List handoffs, newest first, or show a board."),
     "show": Lazy("handoff_show:show", "Show one handoff: its state and why, tasks, criteria, history."),
 }

@@ -15,7 +15,7 @@ import tot_story
 from calling import Deed, Place, Running, Serving, call, wait_until
 
 from deedbook.consumers.thoughts.interfaces import command as commands
-from deedbook.consumers.thoughts.interfaces.text import mermaid_text, print_end, tree_text
+from deedbook.consumers.thoughts.interfaces.text import print_end, tree_text
 from deedbook.consumers.thoughts.logs import log_files
 from deedbook.consumers.thoughts.run import read_task, run_task
 from deedbook.ledger.client.factory import open_client
@@ -140,9 +140,6 @@ def test_show_draws_every_node_of_the_tree(shell: Deed, solved: Solved, task: st
     assert len(tree["nodes"]) == solved.data["stats"]["total_nodes"]
     text = shell("tot", "show", task[:22])
     assert all(re.search(rf"\b{id_} ", text) for id_ in tree["nodes"])
-    drawn = shell("tot", "show", task, "--mermaid").splitlines()
-    assert drawn[0] == "flowchart TD"
-    assert sum(" --> " in line or " ==> " in line for line in drawn) == len(tree["nodes"]) - 1
 
 
 def test_tree_as_of_an_earlier_entry_is_smaller(shell: Deed, task: str) -> None:
@@ -341,16 +338,10 @@ def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: p
 def test_shown_task_ends_with_its_answer(shell: Deed, task: str) -> None:
     assert "checked by the program" in shell("tot", "show", task)
     assert "checked by the program" in shell("tot", "show", task, "--follow")
-    assert "checked by" not in shell("tot", "show", task, "--mermaid")
 
 
 def test_thoughts_cannot_leave_their_place_in_a_drawing() -> None:
     tree = story()
     tree["nodes"]["node_1_2"]["content"] = 'x"] --> y\nclick a href "javascript:alert(1)" <b>\x1b[2J'
-    drawn = list(mermaid_text(tree))
-    (line,) = [one for one in drawn if "javascript" in one]
-    assert line.count('"') == 2
-    assert not set("<>\x1b") & set(line.replace("<br/>", ""))
-    assert not any(one.startswith("click") for one in drawn)
     assert "\x1b" not in "\n".join(tree_text(tree))
     assert len(list(tree_text(tree))) == 9
