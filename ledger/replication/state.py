@@ -8,8 +8,9 @@ The stream's compare-and-set orders all entries, so nothing here is needed while
 for a stream that lost its newest entries at all its servers. Then a node that has them must rebuild it before a node
 that lacks them writes others in their place:
 
-- **Contact.** A node that was not connected, or did not run, publishes only after it has heard every node that it knew,
-  or has waited for them for ``missed_ms``. No server loses entries without a restart, which breaks its connections.
+- **Contact.** A node that was not connected publishes only after it has heard every node that it knew then, or has
+  waited for them for ``missed_ms``. A node that has just started knows none, so it always waits. No server loses
+  entries without a restart, which breaks its connections.
 - **The longest log.** A node publishes and rebuilds only while it knows of no longer log. A node that ``is_apart``
   does not count.
 """
@@ -73,11 +74,13 @@ class Peer(msgspec.Struct, frozen=True):
 class NodeState(msgspec.Struct, frozen=True):
     """All that a node knows of the others and of the stream.
 
-    ``interrupted_ms``: since when it has been connected and has run. ``level_ms``: when its log was last as long as the
-    longest known. ``reached_ms``: when it last reached the stream's end. With a ``fault`` it answers nothing.
+    ``interrupted_ms``: since when it has been connected and has run. ``awaited``: the nodes that it knew at that time.
+    ``level_ms``: when its log was last as long as the longest known. ``reached_ms``: when it last reached the stream's
+    end. With a ``fault`` it answers nothing.
     """
 
     interrupted_ms: int
+    awaited: frozenset[str] = frozenset()
     level_ms: int = 0
     reached_ms: int | None = None
     peers: dict[str, Peer] = {}
@@ -96,9 +99,8 @@ class NodeState(msgspec.Struct, frozen=True):
         """Return whether this node has heard, since it was interrupted, all the others that live."""
         if now_ms - self.interrupted_ms >= timing.missed_ms:
             return True
-        return bool(self.peers) and all(
-            peer.beat.leaves or peer.heard_ms > self.interrupted_ms for peer in self.peers.values()
-        )
+        awaited = [self.peers[node] for node in self.awaited]
+        return bool(awaited) and all(peer.beat.leaves or peer.heard_ms > self.interrupted_ms for peer in awaited)
 
     def reads(self, now_ms: int, timing: Timing) -> bool:
         """Return whether this node answers reads: its log is new enough, and it reaches the stream."""
@@ -129,7 +131,7 @@ def step(state: NodeState, signal: Observation, own: OwnLog, now_ms: int, timing
         case Tick():
             state, actions = _rebuild_if_due(state, own, now_ms, timing)
         case Interrupted():
-            state = replace(state, interrupted_ms=now_ms)
+            state = _interrupted(state, now_ms, timing)
         case Beat():
             state, actions = _hear(state, signal, own, now_ms)
         case Followed():
@@ -145,6 +147,12 @@ def step(state: NodeState, signal: Observation, own: OwnLog, now_ms: int, timing
         case _:
             assert_never(signal)
     return replace(state, level_ms=now_ms) if own.size >= state.head else state, actions
+
+
+def _interrupted(state: NodeState, now_ms: int, timing: Timing) -> NodeState:
+    # A node that never was in contact does not know whom to wait for.
+    knows = bool(state.awaited) or state.is_in_contact(now_ms, timing)
+    return replace(state, interrupted_ms=now_ms, awaited=frozenset(state.peers) if knows else frozenset())
 
 
 def _cleared(state: NodeState, *, is_over: bool) -> NodeState:

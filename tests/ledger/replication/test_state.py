@@ -48,7 +48,7 @@ def test_a_node_takes_submissions_once_it_has_followed_the_stream_and_waited_for
     state = after(state, Followed(3))
     assert state.reads(NOW, T)
     assert not state.admits(NOW, T)
-    assert after(state, A, now_ms=NOW + 1).admits(NOW + 1, T)
+    assert not after(state, A, now_ms=NOW + 1).admits(NOW + 1, T)
     later = NOW + T.missed_ms
     assert not after(state, Tick(), now_ms=later - 1).admits(later - 1, T)
     assert after(state, Tick(), now_ms=later).admits(later, T)
@@ -63,6 +63,15 @@ def test_a_node_that_was_interrupted_waits_for_every_node_that_it_knew_unless_it
     assert after(heard, Beat("c", 10), now_ms=NOW + 3).admits(NOW + 3, T)
     assert after(heard, Beat("c", 10, leaves=True), now_ms=NOW + 3).admits(NOW + 3, T)
     assert heard.is_in_contact(NOW + 1 + T.missed_ms, T)
+
+
+def test_a_node_that_is_interrupted_right_after_its_start_waits_the_whole_time_as_it_may_not_know_all_others() -> None:
+    state = after(NodeState(NOW), Followed(3), A, now_ms=NOW + 1)
+    cut = after(state, Interrupted(), A, now_ms=NOW + 2)
+    assert not cut.admits(NOW + 3, T)
+    assert after(cut, A, now_ms=NOW + 3).awaited == frozenset()
+    later = NOW + 2 + T.missed_ms
+    assert after(cut, Tick(), now_ms=later).admits(later, T)
 
 
 def test_a_node_that_only_follows_reads_and_neither_takes_submissions_nor_rebuilds() -> None:
