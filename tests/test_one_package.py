@@ -1,17 +1,25 @@
-"""One import name: no module is loaded under two names, and a wheel holds all of ``deedbook`` and nothing else."""
+"""One import name: no module is loaded under two names, and a wheel holds all of ``deedbook`` and nothing else.
+
+Equal sources give a wheel and a source distribution of equal bytes, which name their commit.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Final
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
+
+from deedbook.consumers.sdk.version import commit, version_text
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("ledger", "projections", "consumers")
@@ -37,6 +45,13 @@ def python(program: str, *, folder: Path, path: str = "") -> subprocess.Complete
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+def built(source: Path, folder: Path) -> dict[str, bytes]:
+    """Build wheel and source distribution as every front end does, by hatchling; return them by name."""
+    for builder in (WheelBuilder(str(source)), SdistBuilder(str(source))):
+        assert len(list(builder.build(directory=str(folder), versions=["standard"]))) == 1
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def files_of_checkout() -> set[str]:
     """Return the files that belong into the package, by their names in it."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deedbook", *FOLDERS, "proto/rules"]
@@ -46,11 +61,17 @@ def files_of_checkout() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a wheel as every front end makes it, by hatchling."""
-    folder = tmp_path_factory.mktemp("wheel")
-    [path] = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    return Path(path)
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel and the source distribution of the checkout."""
+    folder = tmp_path_factory.mktemp("distributions")
+    built(ROOT, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: Path) -> Path:
+    """Return the wheel."""
+    return distributions / "deedbook-0.1.0-py3-none-any.whl"
 
 
 def test_no_module_is_loaded_under_two_names(tmp_path: Path) -> None:
@@ -68,9 +89,45 @@ def test_wheel_holds_one_package_with_every_file_of_the_checkout(wheel: Path) ->
         members = archive.infolist()
     assert {member.filename.partition("/")[0] for member in members} == {"deedbook", "deedbook-0.1.0.dist-info"}
     files = {member.filename for member in members if not member.filename.startswith("deedbook-")}
-    assert files == files_of_checkout()
+    assert files == files_of_checkout() | {"deedbook/commit.txt"}
     assert {Path(name).suffix for name in files} >= {".py", ".typed", ".html", ".css", ".js", ".toml", ".md", ".json"}
     assert not any((member.external_attr >> 16) & 0o170000 == 0o120000 for member in members)  # no links
+
+
+def test_equal_sources_give_equal_bytes_anywhere(distributions: Path, tmp_path: Path) -> None:
+    with tarfile.open(distributions / "deedbook-0.1.0.tar.gz") as archive:
+        archive.extractall(tmp_path)  # so without the .git of the checkout
+    (tmp_path / "deedbook-0.1.0/PKG-INFO").unlink()  # made by each build
+    (tmp_path / "deedbook-0.1.0/README.md").chmod(0o600)
+    os.utime(tmp_path / "deedbook-0.1.0/README.md", (1, 1))
+    again = built(tmp_path / "deedbook-0.1.0", tmp_path / "again")
+    assert again == {path.name: path.read_bytes() for path in distributions.iterdir()}
+
+
+def test_installed_wheel_says_its_commit_without_git(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    ended = python(
+        "import os; os.environ['PATH'] = ''; from deedbook.consumers.sdk.version import version_text as v; print(v())",
+        folder=tmp_path,
+        path=str(tmp_path),
+    )
+    assert ended.stdout == f"{version_text()}\n", ended.stderr
+    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?", commit())
+
+
+def test_links_of_the_readme_lead_somewhere_on_a_package_index(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read("deedbook-0.1.0.dist-info/METADATA").decode()
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert len(links) > 10
+    paths = [
+        re.sub(r"https://(github|raw\.githubusercontent)\.com/deedbook/deedbook/(blob/)?v0.1.0/", "", x) for x in links
+    ]
+    assert all((ROOT / path).exists() for path in paths)
+    assert [link for link in links if link.endswith(".png")] == [
+        "https://raw.githubusercontent.com/deedbook/deedbook/v0.1.0/docs/needs-you.png"
+    ]
 
 
 def test_installed_wheel_is_found_by_one_name_only(wheel: Path, tmp_path: Path) -> None:

@@ -112,6 +112,15 @@ ALIASES: Final = {
 }
 
 
+_VERSION: Final = "Show the version, and the commit of the sources, and exit."
+
+
+def _show_version(context: click.Context, _option: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001 - click's form
+    if is_wanted:
+        load("terminal:echo")(load("..sdk.version:version_text")())
+        context.exit()
+
+
 @click.command(
     "deed",
     cls=LazyGroup,
@@ -120,7 +129,7 @@ ALIASES: Final = {
     aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="deedbook", message="%(version)s")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help=_VERSION)
 @click.pass_context
 def deed(context: click.Context) -> None:
     """Deedbook: a signed, append-only ledger for AI agents that hand work to each other."""

@@ -47,6 +47,7 @@ from deedbook.consumers.interfaces.web.server import hosts, serving
 from deedbook.consumers.interfaces.web.stream import CHECK, EVENT_STREAM, READER, Followers
 from deedbook.consumers.interfaces.web.tokens import Tokens
 from deedbook.consumers.interfaces.web.writes import Submit, Writes
+from deedbook.consumers.sdk.version import commit
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.home import trust
 from deedbook.ledger.system.metrics import METRIC_DEFINITIONS, SECONDS, Metrics
@@ -305,7 +306,8 @@ def _new_registry(metrics: Metrics | None, gauges: Gauges) -> CollectorRegistry:
     """Return the metrics of `/metrics`: the process, the node's counters (None: no node), and gauges by name."""
     registry = CollectorRegistry()
     Process(registry=registry)
-    Info("deedbook_build", "The version that runs", registry=registry).info({"version": version("deedbook")})
+    build = Info("deedbook_build", "The version and the commit that run", registry=registry)
+    build.info({"version": version("deedbook"), "commit": commit()})
     if metrics is not None:
         registry.register(_MetricsCollector(metrics))
     for name, value in gauges.items():

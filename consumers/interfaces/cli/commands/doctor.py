@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +30,7 @@ from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.text import escape_text
+from deedbook.consumers.sdk.version import version_text
 from deedbook.ledger.client.addresses import KnownAddresses
 from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.client.factory import open_client
@@ -113,7 +113,7 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
 def _installation_checks(home: Path | None) -> Iterator[Check]:
     python = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", sys.version_info >= (3, 11), python, "install Python 3.11 or newer")
-    yield Check("package", ok=True, found=f"deedbook {version('deedbook')} in {Path(deedbook.__file__).parent}")
+    yield Check("package", ok=True, found=f"deedbook {version_text()} in {Path(deedbook.__file__).parent}")
     yield _checked("nats-server", partial(_server_check, home))
     has_tokens = find_spec("rs_bpe") is not None
     yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install deedbook[tokens]")

@@ -132,8 +132,8 @@ def test_help_of_a_group_is_not_cut_short(nowhere: Deed) -> None:
             assert "..." not in nowhere(verb, "--help").replace("[ARGS]...", "")
 
 
-def test_version_is_that_of_the_distribution(nowhere: Deed) -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+\n", nowhere("--version"))
+def test_version_is_that_of_the_distribution_and_its_commit(nowhere: Deed) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+ \(commit [0-9a-f]{12}(-dirty)?\)\n", nowhere("--version"))
 
 
 def test_help_and_a_wrong_call_load_nothing_heavy() -> None:
