@@ -142,7 +142,17 @@ class Scene:
         with (self.folder / f"{name}.log").open("ab") as log:
             # Not 4222: another server of this machine could take that port from a killed node, and get its writers.
             port = str(free_ports(1)[0])
-            command = [*program(), "--home", str(self.homes[name]), "serve", "--port", port, "--json", "--verbose"]
+            command = [
+                *program(),
+                "--home",
+                str(self.homes[name]),
+                "serve",
+                "--port",
+                port,
+                "--json",
+                "--log-level",
+                "info",
+            ]
             self.processes[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
 
     def listen(self, name: str) -> None:

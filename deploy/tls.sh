@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes certificates for the servers of a cluster, signed by an authority of your own.
+# Makes certificates for the servers of a cluster and for HTTPS, signed by an authority of your own.
 #
 #   deploy/tls.sh DIR NAME=HOST[,HOST…] …      tls.sh /etc/deedbook/tls r3-a=a.example.org,10.0.0.1 r3-b=b.example.org
 #
 # Writes DIR/NAME.pem and DIR/NAME.key; the first call also writes DIR/ca.pem and DIR/ca.key. A later call makes new
 # certificates under the same authority: to renew them, or for another server. Copy to each machine its own two files
 # and ca.pem. `tls` of the table [cluster] and `deed deploy nats-config --tls` name their folder there.
-# NAME is the node's name. DIR/ca.key decides which servers may join the cluster, so keep it offline.
+# NAME is the node's name; for `deed serve --tls` it is any. DIR/ca.key decides which servers may join the cluster, so keep it offline.
 set -eu
 umask 077
 years_ca=10 days=398

@@ -121,8 +121,11 @@ def request(
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Return the trusted certificates, read once: that takes 150 ms, longer than most requests."""
-    return httpx.create_ssl_context(trust_env=False)
+    """Return the trusted certificates, read once: that takes 150 ms, longer than most requests.
+
+    They are those of ``SSL_CERT_FILE``, as for the bus, or else of the public authorities.
+    """
+    return httpx.create_ssl_context()
 
 
 async def _try_until_answered(

@@ -2,6 +2,6 @@
 
 ``server`` binds, serves and checks host names; ``stream`` sends events as they arrive; ``rebuild`` reports the progress
 of views that are being built. The node's application is ``app``: ``api`` and ``questions`` answer requests, also for
-the tiles of C2SP tlog-tiles, ``writes`` takes submissions and blobs, and ``tokens`` authenticates. TLS, compression and
-rate limits belong to a reverse proxy.
+the tiles of C2SP tlog-tiles, ``writes`` takes submissions and blobs, and ``tokens`` authenticates. A reverse
+proxy may limit rates.
 """

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from deedbook.consumers.interfaces.web.server import Tls
     from deedbook.ledger.client.local import LocalClient
 
 Gauges = Mapping[str, Callable[[], float]]
@@ -78,6 +79,7 @@ async def publishing(
     client: LocalClient,
     listening: socket.socket,
     *,
+    tls: Tls | None = None,
     is_public: bool = False,
     gauges: Gauges | None = None,
     metrics: Metrics | None = None,
@@ -91,9 +93,10 @@ async def publishing(
     ``server.serving``.
     """
     with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, metrics=metrics, submit=submit)) as web:
-        allowed = hosts(client, listening.getsockname()[0])
-        app = OwnNames(Compressed(web), allowed)
-        async with serving(app, listening) as url:
+        app: ASGIApp = Compressed(web)
+        if tls is None:  # With TLS, a browser refuses the certificate under another site's name.
+            app = OwnNames(app, hosts(client, listening.getsockname()[0]))
+        async with serving(app, listening, tls=tls) as url:
             try:
                 yield url
             finally:

@@ -1,7 +1,8 @@
 """HTTP serving on this machine: a socket that is bound before its address is printed, and a server on it.
 
 The applications are elsewhere (``app``, the dashboard). This module has the address, the allowed host names and the
-limits of connections. The server runs in the caller's event loop, and the caller handles the signals.
+limits of connections. The server runs in the caller's event loop, and the caller handles the signals. A renewed
+certificate counts within a second, for connections that begin then.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import contextlib
 import logging
 import re
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never
 
 import uvicorn
@@ -40,6 +43,7 @@ warning_interval_s: Final = 60.0
 DROP: Final = "deedbook.drop"
 TIMED: Final = "deedbook.timed"
 _STATUSES: Final = {"TOKEN_INVALID": 401, "NOT_ACCEPTABLE": 406, "TOO_LARGE": 413, "NOT_WITNESSED": 503}
+_log: Final = logging.getLogger("deedbook.web")
 _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 
 
@@ -63,9 +67,59 @@ def bind(where: str) -> socket.socket:
     return listening
 
 
+class Tls:
+    """The TLS of a server, from PEM files: its certificate, with those of the authorities between, and its key."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Read the files. Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``INVALID_FORMAT``."""
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._certificate, self._key = certificate, key
+        self._version = self._stat()
+        self._load()
+
+    def renew(self) -> None:
+        """Read files that have changed. While a program replaces them they may not match: the former ones stay."""
+        if (version := self._stat()) == self._version:
+            return
+        self._version = version
+        try:
+            self._load()
+            _log.info("uses the renewed certificate %s", self._certificate)
+        except Refused as error:
+            _log.warning("keeps the former certificate: %s", error.message)
+
+    def _stat(self) -> list[tuple[int, int]]:
+        with contextlib.suppress(OSError):
+            return [(file.stat().st_mtime_ns, file.stat().st_ino) for file in (self._certificate, self._key)]
+        return []  # one is missing
+
+    def _load(self) -> None:
+        path = str(self._certificate)
+        try:
+            for file in (self._certificate, self._key):
+                file.open("rb").close()  # OpenSSL does not say which one is missing
+            # OpenSSL takes a wrong pair halfway, so another context tries it. Without a password it would ask for one.
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
+                if self._key.stat().st_mode & 0o007:
+                    message = f"all users can read or change {self._key}: run `chmod o= {self._key}`"
+                    raise Refused("KEY_FILE_MODE", message, path=str(self._key))
+                context.load_cert_chain(path, self._key, password="")
+        except ssl.SSLError as error:
+            message = f"{path} must be a certificate in PEM, and {self._key} its key in PEM, without a passphrase"
+            raise Refused("INVALID_FORMAT", message, path=path, reason=error.reason) from error
+        except OSError as error:
+            message = f"cannot read {error.filename}: {error.strerror}"
+            raise Refused("KEY_FILE_MISSING", message, path=str(error.filename)) from error
+
+
 @contextlib.asynccontextmanager
 async def serving(
-    app: ASGIApp, listening: socket.socket, *, connections: int = connections_max, has_lifespan: bool = False
+    app: ASGIApp,
+    listening: socket.socket,
+    *,
+    tls: Tls | None = None,
+    connections: int = connections_max,
+    has_lifespan: bool = False,
 ) -> AsyncIterator[str]:
     """Serve an application on a bound socket within the block; yields the address.
 
@@ -93,7 +147,7 @@ async def serving(
         timeout_graceful_shutdown=stop_wait_max_s,
         h11_max_incomplete_event_size=request_head_max_bytes,
     )
-    server = _Server(config)
+    server = _Server(config, tls)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     starting = asyncio.create_task(server.accepts.wait())
     warnings, library = _Warnings(), logging.getLogger("uvicorn.error")
@@ -102,7 +156,7 @@ async def serving(
         await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             raise Unavailable("STORE_UNAVAILABLE", "the web server did not start: see its log")
-        yield f"http://{host}:{port}"
+        yield f"{'http' if tls is None else 'https'}://{host}:{port}"
     finally:
         starting.cancel()
         server.should_exit = True
@@ -192,8 +246,9 @@ class _Connection(H11Protocol):
 class _Server(uvicorn.Server):
     """A uvicorn server that leaves signals to its caller, and sets an event once it accepts requests."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: Tls | None) -> None:
         super().__init__(config)
+        self._tls = tls
         self.accepts = asyncio.Event()
         self._waiting: dict[tuple[object, object], float] = {}
 
@@ -204,12 +259,22 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept requests, and set the event."""
-        await super().startup(sockets=sockets)
+        await super().startup(sockets=[])
+        # As uvicorn does it, but a client that does not greet keeps no descriptor for asyncio's minute.
+        protocol = partial(
+            _Connection, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        create = partial(asyncio.get_running_loop().create_server, backlog=self.config.backlog)
+        if self._tls is not None:
+            create = partial(create, ssl=self._tls.context, ssl_handshake_timeout=head_wait_max_s)
+        self.servers += [await create(protocol, sock=listening) for listening in sockets or ()]
         if self.started:
             self.accepts.set()
 
     async def on_tick(self, counter: int) -> bool:
-        """Cut clients that send no complete request in time: connections are few, and uvicorn has no such limit."""
+        """Cut clients that send no complete request in time, because connections are few; load renewed certificates."""
+        if self._tls is not None and counter % 10 == 0:
+            self._tls.renew()
         waiting, self._waiting, now = self._waiting, {}, time.monotonic()
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)

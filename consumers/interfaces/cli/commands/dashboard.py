@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.web_option import running_dashboard
@@ -38,6 +39,7 @@ usual_port: Final = 4280
 @click.option("--url", metavar="https://HOST", help="Serve a team behind a proxy with TLS that others reach there.")
 @click.option("--link", "is_link", is_flag=True, help="Only print a link to the dashboard that runs; start none.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the link in this machine's browser.")
+@logs
 def dashboard(app: App, port: int | None, url: str | None, *, is_link: bool, is_opened: bool) -> None:
     """Serve a page on which people supervise the agents, read evidence and decide.
 

@@ -19,7 +19,7 @@ from deedbook.consumers.handoffs.files.syntax.active_table import is_active_tabl
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.watcher import Watcher
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -66,6 +66,7 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
 @click.option("--all", "is_everything", is_flag=True, help="Also write files of finished handoffs.")
 @click.option("--signed", "is_signed", is_flag=True, help="Also write a signed file beside each, for `check-files`.")
 @click.option("--sign", metavar="ID", help="Show the file of ID, ask, and sign what approves its handoff; then stop.")
+@logs
 def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything: bool, is_signed: bool) -> None:
     """Synchronize a folder of handoff files with the ledger, both ways, as the acting agent.
 
@@ -85,7 +86,6 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
         raise Refused("USAGE", "--sign shows a file to a person and asks: run it on a terminal")
     if not folder.is_dir():
         raise Unavailable("STORE_UNAVAILABLE", f"there is no folder {folder}: make it first", path=str(folder))
-    configure_logging(verbose=False)
     is_signed = is_signed or is_signed_folder(folder)
     if is_signed and pin_root(folder, app.client()):
         tell(app, Notice("written", ROOT_FILE, "it pins the root of this ledger: commit it to the base branch"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.mcp import http
 from deedbook.consumers.interfaces.mcp.server import DeedbookServer
@@ -33,10 +33,8 @@ from deedbook.ledger.home.environment import environment_variable
     help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, made if missing).",
 )
 @click.option("--harness", metavar="NAME", help="If no agent is named, act as the agent with this harness' name.")
-@click.option("--verbose", is_flag=True, help="Also log refused calls.")
-def mcp(
-    app: App, port: int | None, token_file: Path | None, harness: str | None, *, is_http: bool, verbose: bool
-) -> None:
+@logs
+def mcp(app: App, port: int | None, token_file: Path | None, harness: str | None, *, is_http: bool) -> None:
     """Serve eight tools to agents over MCP: resume, record, report, fetch, hand over, search.
 
     The server signs as the agent of --as, never as a human, an admin or root; without --as its tools only read. It runs
@@ -46,8 +44,6 @@ def mcp(
     if not is_http and (port is not None or token_file is not None):
         raise Refused("USAGE", "--port and --token-file need --http")
     app.agent = app.agent or environment_variable("DEEDBOOK_AGENT") or harness
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with _open_tools(app) as ledger:
         if is_http:
             asyncio.run(serve_loopback(app, ledger, port or 0, token_file))

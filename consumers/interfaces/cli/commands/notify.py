@@ -16,7 +16,7 @@ from deedbook.consumers.handoffs.notifier.settings import Channel, configured_ch
 from deedbook.consumers.handoffs.notifier.store import STORE_FILE, Delivery, NotifierStore
 from deedbook.consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
 from deedbook.consumers.interfaces.cli.app import App, Group
-from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.output import print_table, when
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -94,6 +94,7 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
 @click.option(
     "--once", is_flag=True, help="Read the events that are there now, try each due notification once, and stop."
 )
+@logs
 def run(app: App, *, once: bool) -> None:
     """Send notifications until SIGINT or SIGTERM. `deed serve` does this by itself.
 
@@ -103,7 +104,6 @@ def run(app: App, *, once: bool) -> None:
     channels = configured_channels(app.settings())
     if not channels:
         raise _no_channels()
-    configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
     view, path = app.query_with, app.settings().home / STORE_FILE

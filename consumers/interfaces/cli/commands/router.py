@@ -19,7 +19,7 @@ from deedbook.consumers.handoffs.router.chains_file import ChainsFile
 from deedbook.consumers.handoffs.router.plans import rehearse
 from deedbook.consumers.handoffs.router.worker import NAME, SERVICE, LedgerSource, RouterWorker
 from deedbook.consumers.interfaces.cli.app import App, Group
-from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.logs import configure_logging, logs
 from deedbook.consumers.interfaces.cli.output import next_page, print_table, warn
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -103,8 +103,8 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
 @router.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--once", is_flag=True, help="Stop after handling what is there now.")
-@click.option("--verbose", is_flag=True, help="Also log successful work.")
-def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
+@logs
+def run(app: App, file: Path | None, *, once: bool) -> None:
     """Run the chains and announce ready handoffs until SIGINT or SIGTERM.
 
     In the ledger's own folder, the router signs as the service agent `router`. With --server, it signs as the agent of
@@ -115,7 +115,6 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     source = chains_file(app, file, acts=True)
     chains = source.read()
     author = _acting_router(app)
-    configure_logging(verbose=verbose)
     worker = RouterWorker(author, app.query_with, store(app, author.name), source)
     stop = stopped_by_signals()
     data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains]}
@@ -139,7 +138,7 @@ def status(app: App, retry: int | None) -> None:
     name = app.settings().agent or NAME
     source, path = chains_file(app, None, acts=True), store(app, name)
     if retry is not None:
-        configure_logging(verbose=False)  # Standard output is for the answer.
+        configure_logging()  # Standard output is for the answer.
         author = _acting_router(app)
         RouterWorker(author, app.query_with, store(app, author.name), source).retry(retry)
     head = app.client().head().size

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import re
 import sys
+from pathlib import Path
 from typing import Final
 
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command, extra
-from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -33,10 +34,26 @@ port_file_max_bytes: Final = 16
     help="The port on 127.0.0.1, also of later runs (default: that of the last run; at first 4222 or the next free).",
 )
 @click.option("--web", metavar="[HOST:]PORT", help="Serve programs over HTTP there (default host: 127.0.0.1).")
+@click.option(
+    "--tls",
+    "tls_files",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="CERTIFICATE KEY",
+    help="With --web: serve HTTPS with these PEM files, which may be renewed in place.",
+)
 @click.option("--public-log", "is_public", is_flag=True, help="With --web: serve checkpoint and tiles without a token.")
 @click.option("--follow", "only_follows", is_flag=True, help="With [cluster]: only follow, take no submissions.")
-@click.option("--verbose", is_flag=True, help="Also log successful work.")
-def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_follows: bool, verbose: bool) -> None:
+@logs
+def serve(
+    app: App,
+    port: int | None,
+    web: str | None,
+    tls_files: tuple[Path, Path] | None,
+    *,
+    is_public: bool,
+    only_follows: bool,
+) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
 
     With --web, programs that have a token (`deed token create`) use the ledger over HTTP: queries as JSON, live
@@ -49,18 +66,17 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
     document with its addresses.
     """
     settings = app.settings()
-    if is_public and web is None:
-        raise Refused("USAGE", "--public-log needs --web")
+    if web is None and (is_public or tls_files):
+        raise Refused("USAGE", f"{'--public-log' if is_public else '--tls'} needs --web")
     if settings.server is not None:
         raise Refused("USAGE", "serve is the server itself: run it in the ledger's folder, without --server")
 
-    configure_logging(verbose=verbose)
     if only_follows and trust.actions_of(settings).cluster is None:
         raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
     last = last_port(Home(settings.home))
     node = Node(settings, port=port or last, preferred=first_ports, timing=Timing(writes=not only_follows))
     try:
-        asyncio.run(_serve(app, node, web, is_public=is_public))
+        asyncio.run(_serve(app, node, web, tls_files, is_public=is_public))
     except Unavailable as error:
         if (taken := error.details.get("port")) is None:
             raise
@@ -81,7 +97,9 @@ def last_port(home: Home) -> int | None:
     return int(text) if re.fullmatch(rb"[0-9]{1,5}\n", text) and 0 < int(text) < 2**16 else None
 
 
-async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> None:
+async def _serve(
+    app: App, node: Node, web: str | None, tls_files: tuple[Path, Path] | None, *, is_public: bool
+) -> None:
     stop = stop_at_signals()
     node.is_stopped = stop.is_set
     async with contextlib.AsyncExitStack() as stack:
@@ -90,20 +108,32 @@ async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> N
         ledger, url = node.client.ledger, node.url
         data, also = {"ledger": ledger, "url": url}, ""
         if web is not None:
-            data["web"] = await stack.enter_async_context(_publishing(node, web, is_public=is_public))
+            data["web"] = await stack.enter_async_context(_publishing(node, web, tls_files, is_public=is_public))
             also = f", to be read at {data['web']}/v1"
         app.show("serving", data, f"ledger {ledger} at {url}{also}")
         sys.stdout.flush()
         await node.run(stop)
 
 
-def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.AbstractAsyncContextManager[str]:
+def _publishing(
+    node: Node, where: str, tls_files: tuple[Path, Path] | None, *, is_public: bool
+) -> contextlib.AbstractAsyncContextManager[str]:
     with extra("web", "serve --web"):
         from deedbook.consumers.interfaces.web.app import publishing  # noqa: PLC0415 - extra `web`
-        from deedbook.consumers.interfaces.web.server import LOOPBACK, bind  # noqa: PLC0415 - extra `web`
+        from deedbook.consumers.interfaces.web.server import LOOPBACK, Tls, bind  # noqa: PLC0415 - extra `web`
+    tls = Tls(*tls_files) if tls_files else None
     listening = bind(where)
-    if listening.getsockname()[0] != LOOPBACK:
-        echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
+    if tls is None and listening.getsockname()[0] != LOOPBACK:
+        echo(
+            f"{where} is reached from other machines without TLS: add --tls, or put a proxy with TLS before it",
+            err=True,
+        )
     return publishing(
-        node.client, listening, is_public=is_public, gauges=node.gauges(), metrics=node.metrics, submit=node.submit
+        node.client,
+        listening,
+        tls=tls,
+        is_public=is_public,
+        gauges=node.gauges(),
+        metrics=node.metrics,
+        submit=node.submit,
     )

@@ -13,7 +13,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.live_events import print_event
-from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -55,6 +55,7 @@ post_timeout_s = 10.0
 @click.option("--store", metavar="URI", help="Store the position in PostgreSQL, so that another machine can take over.")
 @click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
+@logs
 def watch(
     app: App,
     kinds: tuple[str, ...],
@@ -79,7 +80,6 @@ def watch(
     where the watcher begins, and when the server is gone or back.
     """
     check_kinds(kinds)
-    configure_logging(verbose=False)
     client = app.client()
     for kind, alike in unknown_kinds(app.query_with, kinds).items():
         echo(f"nobody has declared {kind} yet{did_you_mean(alike)}", err=True)

@@ -8,6 +8,7 @@ import shlex
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -77,6 +78,20 @@ def test_serve_says_where_it_listens_and_ends_cleanly(home: Path) -> None:
 def test_serve_ends_cleanly_when_it_is_interrupted(home: Path) -> None:
     with Serving(home) as serving:
         assert serving.signal(signal.SIGINT).code == 0
+
+
+def test_https_uses_renewed_files_and_every_log_line_of_the_level_is_json(home: Path, tmp_path: Path) -> None:
+    certify = [Path(__file__).parents[4] / "deploy" / "tls.sh", tmp_path, "web=localhost"]
+    subprocess.run(certify, check=True, capture_output=True)
+    tls = ["--tls", str(tmp_path / "web.pem"), str(tmp_path / "web.key")]
+    assert "--tls needs --web" in call("--home", home, "serve", *tls).err
+    with Serving(home, "--web", "0", *tls, DEEDBOOK_LOG_LEVEL="info") as serving:
+        assert serving.document["data"]["web"].startswith("https://127.0.0.1:")
+        subprocess.run(certify, check=True, capture_output=True)
+        lines = [serving.error_line()]
+        while "renewed" not in lines[-1] and lines[-1]:
+            lines.append(serving.error_line())
+        assert {json.loads(line)["level"] for line in lines} == {"info"}
 
 
 def test_second_serve_of_a_ledger_is_refused(home: Path) -> None:

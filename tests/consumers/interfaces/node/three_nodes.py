@@ -124,7 +124,15 @@ class Nodes:
     def start(self, *names: str) -> None:
         """Start nodes, and wait until they serve."""
         for name in names or self.names:
-            serve = [*self.script.program(), "--home", str(self.scene.homes[name]), "serve", "--json", "--verbose"]
+            serve = [
+                *self.script.program(),
+                "--home",
+                str(self.scene.homes[name]),
+                "serve",
+                "--json",
+                "--log-level",
+                "info",
+            ]
             serve += ["--port", str(self.ports[name])]
             with (self.folder / f"{name}.log").open("ab") as log:
                 command = [*self.prefix.get(name, []), *self.command.get(name, serve)]
