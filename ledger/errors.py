@@ -173,7 +173,7 @@ REMEDIES: dict[str, str] = {
     "FAMILY_UNUSABLE": "Repair or update the package that the message names.",
     "UNKNOWN_FIELD": "Use one of the names in `details.near`, or leave the field out.",
     "INVALID_FIELD": "Correct the field that the message names.",
-    "UNSUPPORTED_VERSION": "Update Deedbook.",
+    "UNSUPPORTED_VERSION": "Install a newer Deedbook.",
     "USAGE": "Read `--help` of the command, and correct the arguments.",
     "NOT_ACCEPTABLE": "Accept one of the formats that the message names.",
     "SIGNATURE_INVALID": "Sign exactly the bytes that are sent, with the author's key.",
@@ -343,6 +343,12 @@ class Unavailable(DeedbookError):
 
 class Corrupted(DeedbookError):
     """Stored or exported data differs from what was written: stop, and audit."""
+
+
+def newer_version(what: str, version: object, known: object, otherwise: str = "") -> Refused:
+    """Return the refusal to read a part of ``what``, which a newer Deedbook wrote."""
+    message = f"{what} has version {version}, and this Deedbook reads version {known}: install a newer Deedbook"
+    return Refused("UNSUPPORTED_VERSION", message + otherwise, version=version)
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from deedbook.ledger.bundle.layout import Manifest, entry_range, member_names, split_tile, tile_name
+from deedbook.ledger.bundle.layout import Manifest, check_format, entry_range, member_names, split_tile, tile_name
 from deedbook.ledger.bundle.signed_file import BEGINNING, read_signed_file, signed_file_size_max_bytes
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import decode_strict, json_decoder
@@ -177,6 +177,7 @@ class Bundle(Resource):
 
     def _read_manifest(self) -> Manifest:
         content = self.read("manifest.json")
+        check_format(content)
         try:
             manifest = decode_strict(content, _manifest_decoder)
         except Refused as refusal:

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from deedbook.ledger.errors import newer_version
 from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, KeyRotated, LedgerCreated
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import encode_canonical
@@ -22,6 +23,7 @@ from deedbook.ledger.proof.checkpoint import CheckpointVerifier
 
 FORMAT: Final = "deedbook-bundle-1"
 LENGTH_BYTES: Final = 2  # before each item in a tile of entries or bodies
+_OTHER_FORMAT: Final = re.compile(rb'"format":"deedbook-(bundle|signed)-(?!1")([0-9]{1,4})"')
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries|bodies)/((?:x\d{3}/)*\d{3})", re.ASCII)
 
 # The authority events of a ledger, in order: (index, author, data).
@@ -32,6 +34,12 @@ Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 # subjects that somebody asked for. Keys are sealed with a passphrase.
 HomeFile: TypeAlias = Literal["chains.toml", "config.toml", "keys.sealed", "subjects.sealed"]
 SUBJECTS: Final[HomeFile] = "subjects.sealed"
+
+
+def check_format(content: bytes) -> None:
+    """Check the format that a manifest or the beginning of a signed file names. Raises: as ``newer_version``."""
+    if match := _OTHER_FORMAT.search(content):
+        raise newer_version(f"the {match[1].decode()} file", int(match[2]), 1)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -92,6 +92,11 @@ class SignedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 _decoder = json_decoder(SignedFile)
 
 
+def _decoded(content: bytes) -> SignedFile:
+    layout.check_format(content[: len(BEGINNING) + 5])
+    return decode_strict(content, _decoder)
+
+
 def encode_signed_file(
     ledger: str,
     stream: str,
@@ -177,7 +182,7 @@ def read_signed_file(content: bytes) -> tuple[layout.Manifest, dict[str, bytes]]
 
     Raises Refused: as ``codec.decode_strict``. Corrupted: a part has the wrong form.
     """
-    file = decode_strict(content, _decoder)
+    file = _decoded(content)
     try:
         return _members_of(file)
     except (Refused, UnicodeEncodeError) as error:
@@ -209,7 +214,7 @@ class SignedEntries(msgspec.Struct, frozen=True):
 
 def read_signed_entries(content: bytes) -> SignedEntries:
     """Return the entries of a signed file, to compare it with another one. Raises as ``read_signed_file``."""
-    file = decode_strict(content, _decoder)
+    file = _decoded(content)
     try:
         size = parse_checkpoint("\n".join(file.checkpoint)).size
         return SignedEntries(file.ledger, file.stream, size, {line.index: _entry_of(line) for line in file.entries})
@@ -224,7 +229,7 @@ def unsigned_entries(content: bytes) -> list[tuple[int, int]]:
     ``read_signed_entries``.
     """
     unsigned: list[tuple[int, int]] = []
-    for line in decode_strict(content, _decoder).entries:
+    for line in _decoded(content).entries:
         path = [] if line.batch is None else [decode_base64(value, "hash") for value in line.batch.path]
         try:
             is_valid = is_signed(decode_entry(_entry_of(line)), path)

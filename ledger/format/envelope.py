@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.ledger.errors import AS_A_BLOB, Refused
+from deedbook.ledger.errors import AS_A_BLOB, Refused, newer_version
 from deedbook.ledger.format.codec import (
     decode_base64,
     decode_packed,
@@ -252,8 +252,8 @@ def decode_entry(data: bytes) -> Entry:
         raise Refused("TOO_LARGE", f"the entry has {len(data)} bytes, and the limit is {entry_size_max_bytes}")
     entry = decode_packed(data, _entry_decoder)
     if entry.version != ENTRY_VERSION or entry.alg != ED25519:
-        message = f"this software cannot read entries of version {entry.version} and algorithm {entry.alg}: update it"
-        raise Refused("UNSUPPORTED_VERSION", message, version=entry.version)
+        what = f"the entry (algorithm {entry.alg})"
+        raise newer_version(what, entry.version, ENTRY_VERSION)
     if len(entry.key) != 32 or len(entry.sig) != 64:
         raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
     if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or not 0 <= entry.accepted_ms <= clock_max_ms:

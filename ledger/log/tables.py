@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from deedbook.ledger import limits
-from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.errors import Corrupted, newer_version
 from deedbook.ledger.format.codec import UNREADABLE, msgpack_decoder
 from deedbook.ledger.format.merkle import SubtreeReader
 from deedbook.ledger.log.environment import Environment
@@ -92,6 +92,5 @@ class Tables(Environment):
         except UNREADABLE as error:
             raise Corrupted("CORRUPTED", f"the head of the log cannot be decoded ({error}): run `deed fsck`") from error
         if head.format != FORMAT:
-            message = f"the log has format {head.format}, this software reads {FORMAT}: upgrade deedbook"
-            raise Refused("UNSUPPORTED_VERSION", message, format=head.format)
+            raise newer_version("the log", head.format, FORMAT)
         return head

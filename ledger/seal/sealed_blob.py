@@ -27,7 +27,7 @@ from typing import Final, Protocol
 import msgspec
 from nacl import bindings, exceptions
 
-from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.errors import Corrupted, Refused, newer_version
 from deedbook.ledger.seal.keys import KeyService, Wrapped
 
 MAGIC: Final = b"DEEDSEAL"
@@ -94,8 +94,7 @@ def read_header(source: ByteSource) -> Header:
         raise Refused("INVALID_FORMAT", "this blob is not sealed: read it without --unseal")
     raw += (version := _exactly(source, 1))
     if version[0] != VERSION:
-        message = f"this blob is sealed in version {version[0]}, and this software reads version {VERSION}: update it"
-        raise Refused("UNSUPPORTED_VERSION", message)
+        raise newer_version("the sealed blob", version[0], VERSION)
     fields: list[bytes] = []
     for size_bytes in (1, 1, 2):
         size = _exactly(source, size_bytes)

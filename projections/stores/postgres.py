@@ -32,7 +32,7 @@ from psycopg import conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable, newer_version
 from deedbook.ledger.format.forms import STORE_PATTERN, WORDS
 from deedbook.projections.stores.postgres_connection import Connection, SqlStatement
 from deedbook.projections.stores.postgres_schema import BOOKS, FORMAT
@@ -229,8 +229,10 @@ class PostgresStore:
         if [ledger for ledger, _ in rows] != [self._ledger]:
             message = f"the schema {self.schema} holds the views of another ledger: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, ledger=self._ledger, schema=self.schema)
-        if (version := rows[0][1]) != FORMAT:
-            message = f"another version of Deedbook made the schema {self.schema}: {_ADVICE}"
+        if (version := rows[0][1]) > FORMAT:
+            raise newer_version(f"the schema {self.schema}", version, FORMAT, f", or {_ADVICE}")
+        if version < FORMAT:
+            message = f"an older version of Deedbook made the schema {self.schema}: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, version=version, schema=self.schema)
 
     def _is_there(self, connection: Connection) -> bool:

@@ -32,7 +32,7 @@ from typing import Any, Final
 import msgspec
 from blake3 import blake3
 
-from deedbook.ledger.errors import Corrupted, Unavailable
+from deedbook.ledger.errors import Corrupted, Unavailable, newer_version
 from deedbook.ledger.system.files import as_unavailable, lock_folder, temporary_folder
 from deedbook.projections.stores import sqlite_file as views_file
 from deedbook.projections.stores.store import (
@@ -242,7 +242,7 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
             "CORRUPTED", f"an older version of Deedbook made {path}: {ADVICE}", cause="an older Deedbook made them"
         )
     if version > FORMAT:
-        raise Corrupted("CORRUPTED", f"a newer version of Deedbook made {path}: use that version", version=version)
+        raise newer_version(str(path), version, FORMAT, f", or {ADVICE}")
     if db.execute("SELECT ledger FROM deedbook").fetchall() != [(ledger,)]:
         raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 

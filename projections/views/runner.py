@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from deedbook.ledger.client.client import read_reset
 from deedbook.ledger.client.reads import LogReads
-from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable, newer_version
 from deedbook.ledger.events.body import unread_refusal
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import UnreadData
@@ -65,8 +65,8 @@ class Runner:
     def __init__(self, client: LogReads, store: Store, views: Sequence[Projection[Any]]) -> None:
         """Fold what ``client`` reads into ``store``.
 
-        Raises Unavailable: ``STORE_UNAVAILABLE``, also if a newer version of Deedbook made the views. Corrupted: the
-        store is damaged.
+        Raises Unavailable: ``STORE_UNAVAILABLE``. Refused: ``UNSUPPORTED_VERSION``: a newer Deedbook made the views.
+        Corrupted: the store is damaged.
         """
         self._client = client
         self._store = store
@@ -120,11 +120,8 @@ class Runner:
         for version in versions:
             view = self._views.get(version.view)
             if view is not None and version.version > view.version:
-                raise Unavailable(
-                    "STORE_UNAVAILABLE",
-                    f"a newer version of Deedbook made the view {view.name}: use it, or delete the views file",
-                    view=view.name,
-                )
+                otherwise = ", or delete the views: `deed project` rebuilds them from the log"
+                raise newer_version(f"the view {view.name}", version.version, view.version, otherwise)
         existing = {(version.view, version.version) for version in versions}
         return [view for view in self._views.values() if (view.name, view.version) not in existing or view.name in anew]
 

@@ -13,7 +13,7 @@ from folding import digests_of
 from view_ledger import ViewLedger
 
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff, session
 from deedbook.projections.handoffs.fold import VIEW as HANDOFF_VIEW
 from deedbook.projections.handoffs.fold import HandoffRow
@@ -287,7 +287,7 @@ def test_an_older_program_refuses_views_of_a_newer_version(
 ) -> None:
     store = open_store()
     Runner(ledger.reads, store, with_version(HANDOFF_VIEW.version + 1)).catch_up()
-    with pytest.raises(Unavailable, match="newer version of Deedbook"):
+    with pytest.raises(Refused, match=r"this Deedbook reads version .*: install a newer Deedbook, or delete the views"):
         Runner(ledger.reads, store, VIEWS)
 
 

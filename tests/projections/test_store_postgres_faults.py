@@ -212,9 +212,12 @@ def test_a_schema_of_another_ledger_or_a_newer_version_is_refused_and_left_alone
     with psycopg.connect(database, autocommit=True) as other:
         books = f'"{schema_of(ledger.reads.ledger)}".deedbook'
         other.execute(f"UPDATE {books} SET format = format + 1")
-        with pytest.raises(Corrupted, match=r"another version of Deedbook made the schema .*: drop the schema"):
+        with pytest.raises(Refused, match=r"UNSUPPORTED_VERSION: .*: install a newer Deedbook, or drop the schema"):
             PostgresStore(database, ledger=ledger.reads.ledger)
-        other.execute(f"UPDATE {books} SET format = format - 1, ledger = 'another'")
+        other.execute(f"UPDATE {books} SET format = format - 2")
+        with pytest.raises(Corrupted, match=r"an older version of Deedbook made the schema .*: drop the schema"):
+            PostgresStore(database, ledger=ledger.reads.ledger)
+        other.execute(f"UPDATE {books} SET format = format + 1, ledger = 'another'")
         with pytest.raises(Corrupted, match="of another ledger"):
             PostgresStore(database, ledger=ledger.reads.ledger)
 

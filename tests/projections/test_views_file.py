@@ -96,7 +96,7 @@ def test_views_of_an_older_format_are_made_anew_and_those_of_a_newer_refused(led
             assert reader.answer("handoffs.list") == before
         assert "(an older Deedbook made them). They were moved to" in notices[0]
     else:
-        with pytest.raises(Corrupted, match="a newer version of Deedbook made"):
+        with pytest.raises(Refused, match=r"UNSUPPORTED_VERSION: .*: install a newer Deedbook, or delete the file"):
             Reader(ledger.reads, ledger.settings())
         assert ledger.home.views.read_bytes() == content
 

@@ -52,6 +52,7 @@ from deedbook.ledger.bundle.standalone.rules import AUTHORITY_FAMILIES, Rules
 SUSPECTS_MAX = 20
 ERASED_MAX = 20
 FORWARD_MAX_MS = 30 * 86_400_000
+FORMAT = "deedbook-bundle-1"
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
@@ -62,11 +63,14 @@ REF_IN_TEXT = re.compile(r"(?:event|blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 
 def read_manifest(text: bytes) -> dict[str, Any]:
     """Return the manifest: the bundle's description of itself. Each of its values is checked later."""
-    manifest: dict[str, Any] = read_json(text)
+    document: Any = read_json(text)
+    found = document.get("format") if isinstance(document, dict) else None
+    message = f"its format is {found!r}, and this program reads {FORMAT}: take the program of the Deedbook that made it"
+    need(found == FORMAT, message, "UNSUPPORTED_VERSION")
+    manifest: dict[str, Any] = document
     need(set(manifest) == FIELDS, "manifest.json has unknown or missing fields", "CORRUPTED")
     canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     need(canonical.encode() + b"\n" == text, "manifest.json is not in canonical form", "CORRUPTED")
-    need(manifest["format"] == "deedbook-bundle-1", "manifest.json names an unknown format", "CORRUPTED")
     content, indexes, files = manifest["content"], manifest["indexes"], manifest["files"]
     numbers = [manifest["size"], *indexes]
     is_in_range = all(type(number) is int and 0 <= number <= TREE_MAX for number in numbers)
@@ -653,6 +657,9 @@ def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[
         return 2
     except FAULTS as fault:
         code = fault.code if isinstance(fault, WrongError) else "INVALID_FORMAT"
+        if code == "UNSUPPORTED_VERSION":  # no verdict
+            print(escape(f"{code}: {fault}"), file=sys.stderr)
+            return 2
         print(escape(f"INVALID: {code}: {fault}"))
         return 6
     try:

@@ -99,6 +99,14 @@ def test_no_change_of_a_character_is_valid(file: Path, stream: str) -> None:
             assert json.loads(changed) == json.loads(content)
 
 
+def test_newer_format_is_refused_with_the_advice_to_install_a_newer_deedbook(file: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"deedbook-signed-1", b"deedbook-signed-12"))
+    with pytest.raises(
+        Refused, match=r"UNSUPPORTED_VERSION: the signed file has version 12, .* install a newer Deedbook"
+    ):
+        verify_bundle(file)
+
+
 def test_changed_order_and_lost_entries_are_found(file: Path) -> None:
     document = json.loads(file.read_bytes())
     for entries in (document["entries"][::-1], document["entries"][:-1], document["entries"][1:], []):

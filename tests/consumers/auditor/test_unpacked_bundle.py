@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from bundles import unpacked
+from bundles import run_alone, unpacked
 from judges import alone, ours
 
 from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,18 @@ def verdicts(folder: Path) -> list[str]:
 def test_folder_gets_the_verdict_of_its_tar(folder: Path) -> None:
     assert verdicts(folder) == ["VALID", "VALID"]
     assert verify_bundle(folder).missing_files == []
+
+
+def test_newer_format_gets_no_verdict_but_the_advice_to_take_newer_programs(folder: Path) -> None:
+    manifest = folder / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b"deedbook-bundle-1", b"deedbook-bundle-2"))
+    with pytest.raises(
+        Refused, match=r"UNSUPPORTED_VERSION: the bundle file has version 2, .* install a newer Deedbook"
+    ):
+        verify_bundle(folder)
+    answer = run_alone(folder)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("UNSUPPORTED_VERSION: its format is 'deedbook-bundle-2', and this program reads ")
 
 
 @pytest.mark.parametrize("name", ["verify.py", "keys/root.vkey", "checkpoint"])

@@ -72,6 +72,11 @@ def test_a_changed_byte_is_found(keys: KeyFiles, data: st.DataObject) -> None:
     }
 
 
+def test_a_newer_version_is_refused_with_the_advice_to_install_a_newer_deedbook(keys: KeyFiles) -> None:
+    with pytest.raises(DeedbookError, match=r"UNSUPPORTED_VERSION: the sealed blob has version 2, .* a newer Deedbook"):
+        opened(keys, sealed(keys, CLEAR).replace(b"DEEDSEAL\x01", b"DEEDSEAL\x02"))
+
+
 def test_a_cut_is_found_everywhere(keys: KeyFiles) -> None:
     blob = sealed(keys, CLEAR)
     for size in range(len(blob)):
