@@ -3,10 +3,10 @@
 A bundle of one stream is a part of a log (``ledger.admission.replay``). It holds the authority events, the streams that
 the rules read, and the ledger's signed statement of where those streams end.
 
-A tile of entries is split with the help of the tree's tile, so that damage is reported for the damaged entry only. Each
-entry follows its length (C2SP tlog-tiles, Log entries), so one wrong length would shift all entries after it. The
-tree's tile has the hash of each entry: if one byte of a length changed, the reader finds the true length by trying all
-values. A tile of bodies is split in the same way with the commitments in the entries.
+In a tile, each entry follows its length (C2SP tlog-tiles, Log entries), so one wrong length would shift all entries
+after it. The tree's tile has the hash of each entry: if one byte of a length changed, the reader finds the true length
+by trying all values. So damage is reported for the damaged entry only. The commitments in the entries do the same for a
+tile of bodies.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         findings.note(index, refusal.code, refusal.message)
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
     verified, suspects = part.kinds.total(), [*part.compromised()]
-    # An event of authority that may be wrong is as good as missing: nothing that follows from it is known.
+    # Treat an authority event that may be wrong as missing: nothing that follows from it is known.
     unsure = part.doubtful.keys() & {index for index, *_ in part.authority}
     lost = (*part.refused, *unsure, *(gap.since for gap in part.missing if gap.stream is None))
     lost_from, roots = min(lost, default=None), {manifest.size: root}
@@ -174,7 +174,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
 
 
 def _report_blobs(blobs: BundleBlobs, erased: Collection[str], findings: Findings, *, is_whole: bool) -> None:
-    """Report missing blobs, and those that must not be here. A missing entry may reference any that is not erased."""
+    """Report missing blobs, and blobs that no entry needs. A missing entry may need any blob that is not erased."""
     for ref, index in blobs.missing(erased).items():
         findings.missing_blob(ref, index)
     for ref, why in blobs.wrong(erased).items():
@@ -268,7 +268,10 @@ def _check_members(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -
 
 
 def _check_page(bundle: Bundle, page: BundlePage, findings: Findings, *, may_differ: bool) -> None:
-    """Compare the page with that of the entries. With blobs missing, it may be of the bundle as it was before."""
+    """Compare the page with the page of the entries.
+
+    If blobs are missing, the page may be the one of the complete bundle.
+    """
     for line in page.unapproved():
         findings.note(None, "NOT_APPROVED", line)
     if findings.problems_total or bundle.read(PAGE) == page.encode(bundle.manifest):
@@ -322,7 +325,7 @@ def _commitment_in_body(stored: bytes) -> bytes:
 
 def _commitment_in(bare: bytes) -> bytes | None:
     try:
-        return decode_entry(bare).body  # a bare form has the commitment in its place
+        return decode_entry(bare).body  # a bare entry has the commitment in place of the body
     except Refused:
         return None  # the replay reports the entry
 

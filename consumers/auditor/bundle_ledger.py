@@ -1,7 +1,7 @@
 """A bundle as a ledger that can only be read, for an auditor who has nothing else: no server, no folder, no trust.
 
-Opening verifies the bundle. An INVALID one is refused; any other is read, and its verdict is in ``report``. Views are
-folded from its entries in a temporary folder, so every query that a ledger's views answer is answered.
+Opening verifies the bundle. An INVALID bundle is refused. The verdict on any other bundle is in ``report``. The views
+are built from its entries in a temporary folder, and they answer every query of a ledger's views.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BundleLedger(Ledger):
 
     @property
     def left_out(self) -> str | None:
-        """A sentence on the entries that a bundle of one stream lacks; None for a bundle of a whole log."""
+        """A sentence about the entries that a bundle of one stream lacks; None for a bundle of a whole log."""
         manifest = self._reader.bundle.manifest
         if manifest.stream is None:
             return None

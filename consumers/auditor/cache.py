@@ -91,7 +91,7 @@ _decoder: Final = msgpack_decoder(_CacheFile)
 
 
 def read_cached_replay(path: Path, ledger: str) -> CachedReplay | None:
-    """Return the replay that this program version cached for this ledger; None if there is none that can be used."""
+    """Return the replay that this program version cached for this ledger; None if no usable one exists."""
     try:
         content = memoryview(read_regular(path, size_max_bytes=path.stat().st_size, is_own=True) or b"")
         if blake3(content[_HASH_BYTES:]).digest() != content[:_HASH_BYTES]:
@@ -123,10 +123,10 @@ class AuditCache:
                     file.write(blake3(content).digest())
                     file.write(content)
             except OSError as error:
-                if is_end:  # earlier failures are retried, and a note would become part of the cached replay
+                if is_end:  # earlier failures are retried; a note now would become part of the cached replay
                     message = f"{self._path} cannot be written ({error.strerror}): the next audit starts where this did"
                     self._findings.note(None, "STORE_UNAVAILABLE", message)
-        # Writing the cache stays a small part of the audit's time, however large the cache is.
+        # The interval grows with the cache, so writing it stays a small part of the audit's time.
         self._next_s = time.monotonic() + max(store_interval_s, 10 * (time.monotonic() - begun_s))
 
 

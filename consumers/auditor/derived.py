@@ -104,7 +104,7 @@ def check_ids(reader: PageReader, replay: LogReplay, marks: StreamMarks, finding
 
 
 def check_blobs(home: Path, reader: PageReader, needed: Mapping[str, int], findings: Findings) -> None:
-    """Hash every blob, and report those that are missing of the ``needed`` ones, which have the index of an entry.
+    """Hash every blob, and report missing blobs. ``needed`` maps each needed blob to the index of an entry.
 
     Unfinished uploads and leftover files are notes, because they expire.
     """
@@ -197,7 +197,7 @@ def _last_index(key: bytes, value: bytes) -> int | None:
 
 
 def _is_unread(key: bytes, replay: LogReplay) -> bool:
-    """Return whether a record is of a stream whose family has no package here."""
+    """Return whether a record is of a stream whose family's package is not installed here."""
     family = key[1:].partition(b"/")[0].decode("utf-8", "replace")
     return key[:1] == stream_key("")[:1] and family in replay.unread
 

@@ -224,9 +224,9 @@ def mismatching_subtrees(
 
 
 def find_changed_byte(entries: Sequence[bytes], root: bytes) -> tuple[int, int] | None:
-    """Return the (entry, byte) outside body, key and signature whose change gives the root; else None."""
+    """Return the (entry, byte) whose change gives the root, or None. Bytes of body, key and signature are not tried."""
     if 256 * sum(len(entry) * len(_unsigned_bytes(entry)) for entry in entries) > search_hashed_max_bytes:
-        return None  # the caller reports the range: less precise, but soon
+        return None  # the caller reports the whole range: less precise, but fast
     leaves = [entry_leaf(entry) for entry in entries]
     for position, entry in enumerate(entries):
         path = inclusion_path(leaves, position)

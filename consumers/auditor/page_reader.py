@@ -1,6 +1,7 @@
 """Reads the tables of a log that may be damaged, through ``pages`` in a process of its own.
 
-If that process dies, a galloping and then a binary search finds the end of the unreadable range: 2 log2(n) starts.
+If that process dies, a galloping search and then a binary search find the end of the unreadable range. They start about
+2 log2(n) processes.
 """
 
 from __future__ import annotations

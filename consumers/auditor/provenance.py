@@ -59,7 +59,7 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
         document.wasGeneratedBy(row["id"], activity, at)
         document.wasAttributedTo(row["id"], author)
         for ref in row["refs"]:
-            # A source that no event here made is named by its hash, or by its stream with odd characters quoted.
+            # A source that no event here created is named by its hash, or by its stream with special characters quoted.
             other = ref["ref"] if "/" not in ref["ref"] else f"deedbook:stream/{quote(ref['ref'])}"
             source = rows[ref["event_index"]]["id"] if ref["event_index"] in rows else other
             document.used(activity, source, at)

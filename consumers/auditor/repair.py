@@ -1,11 +1,11 @@
 """``deed fsck --repair``: rebuilds the tables that the log derived from its entries.
 
-The repair is one write transaction: nobody appends meanwhile, and a repair that is stopped has changed nothing and can
-be called again. It never touches entries and tree. An entry that a rule refuses stays in the log and is *skipped*: no
-reader counts it any more, and every audit still reports it.
+The repair is one write transaction: nobody can append meanwhile. A stopped repair has changed nothing, and can be
+started again. A repair never changes entries or the tree. An entry that a rule refuses stays in the log and is
+*skipped*: no reader counts it any more, and every audit still reports it.
 
-The repair refuses entries that do not match the tree or whose signatures are wrong, because it would turn the damage
-into the valid state. Restore a backup instead.
+If entries do not match the tree or their signatures are wrong, the repair refuses to run: it would make the damage
+valid. Restore a backup instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.log.state import Snapshot
 
-# Codes that no rule gives: they mean that the log itself is damaged, and not only the derived tables.
+# Codes that no rule gives. They mean that the log itself is damaged, not only the derived tables.
 _OF_THE_LOG: Final = frozenset({"SIGNATURE_INVALID", "INVALID_FORMAT", "UNSUPPORTED_VERSION", "TOO_LARGE", "CORRUPTED"})
 
 

@@ -146,7 +146,7 @@ class LogReplay(Replay):
     def rehash(self, entries: Sequence[bytes]) -> None:
         """Add the next entries to the tree only, because an earlier audit verified them; ``resume`` follows.
 
-        The tree commits to what was in the place of a remnant, so an entry that is erased now must be named, too.
+        The tree holds the commitment of an erased entry, so erased entries must be passed, too.
         """
         for index, data in enumerate(entries, self.size):
             parts = split_entry(data)
@@ -193,7 +193,7 @@ class LogReplay(Replay):
             self._erased_since[index] = (entry, candidate)
 
     def _check_same(self, index: int, entry: Entry, candidate: Candidate, *, is_of_authority: bool) -> None:
-        """Report a remnant of another event than the one that an earlier audit verified: a whole replay would."""
+        """Report a remnant whose event differs from the one that an earlier audit verified, as a full replay would."""
         body, key = candidate.body, self.state.key(entry.key.hex())
         is_same = self.memory.index_of(body.stream, candidate.id) == index
         is_same = is_same and (body.kind in AUTHORITY_KINDS) == is_of_authority

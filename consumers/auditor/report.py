@@ -1,6 +1,6 @@
 """The report of an audit: problems by index, notes, and whether the verdict relies on anything but the ledger itself.
 
-Another history, signed from entry 0 by another root, would also get a *self-asserted* verdict.
+A different history that another root signed from entry 0 would also get a *self-asserted* verdict.
 """
 
 from __future__ import annotations
@@ -142,13 +142,13 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing_names(self) -> list[str]:
-        """Everything that a bundle lacks, in words, and the packages that the auditor lacks."""
+        """Names of everything that a bundle lacks, and of the packages that the auditor lacks."""
         families = [f"the package of the family {name} ({count} entries)" for name, count in self.unread.items()]
         return [*families, *self._uncompared, *map(str, self.missing), *self.missing_files]
 
     @property
     def _uncompared(self) -> list[str]:
-        """The entries that a bundle lacks by the auditor's checkpoint, or the comparison that it does not allow."""
+        """The entries that a bundle lacks according to the auditor's checkpoint, or why the two cannot be compared."""
         if self.trusted_size is None or self.is_continued:
             return []
         if self.trusted_size > self.size:
@@ -243,7 +243,7 @@ class Findings:
             self.notes.append(Problem(index, code, message))
 
     def missing_blob(self, ref: str, index: int) -> None:
-        """Record that a blob is missing without which the entry at ``index`` is incomplete."""
+        """Record that a blob is missing that the entry at ``index`` needs."""
         self.missing_files.append(blob_name(ref))
         self.note(index, "NOT_FOUND", f"blob {ref}, which entry {index} needs, is missing: copy it from a backup")
 
@@ -264,7 +264,7 @@ class Findings:
 def fingerprint_in(text: str) -> str:
     """Return the digits that name a root key: its fingerprint, at least the first 32 digits of it, or the key itself.
 
-    Raises Refused: ``USAGE``: the text can name no key, so comparing it would be pointless.
+    Raises Refused: ``USAGE``: the text cannot name a key.
     """
     wanted = text.strip().lower().removeprefix("blake3:")
     if not _FINGERPRINT.fullmatch(wanted):
@@ -285,7 +285,7 @@ def is_root(wanted: str, root_key: str) -> bool:
 
 
 class ReplayOutcome(NamedTuple):
-    """The outcome of a replay, from which a report is made: ``root`` of its tree of ``size``, None if one is lost."""
+    """The outcome of a replay, from which a report is made. ``root`` is None if one of the ``size`` entries is lost."""
 
     replay: Replay
     size: int
@@ -388,7 +388,7 @@ class Anchor:
     def _check_checkpoint(self, source: str, outcome: ReplayOutcome) -> tuple[int | None, bool]:
         """Return the size of the trusted checkpoint, if this ledger signed it, and whether the log begins with it.
 
-        A bundle may be older than the checkpoint; a log must not.
+        A bundle may be older than the checkpoint, but a log may not.
         """
         if self._note is None or self._trusted is None:
             return None, False

@@ -127,7 +127,7 @@ class Signatures:
             self._settle(bad, worker.pending.popleft())
 
     def _take_over(self, worker: Worker) -> None:
-        """Verify the chunks of a worker that was killed, for example out of memory, in this process; start no other."""
+        """Verify the chunks of a killed worker (out of memory, for example) in this process; start no new worker."""
         if self._workers is not None:
             self._workers.remove(worker)
         worker.child.stop()
@@ -226,7 +226,7 @@ class Batches:
         known = next((member.entry for member in self._members if member.entry is not None), None)
         if known is None or (entry.key, entry.sig) != (known.key, known.sig):
             return False
-        # The entry has this batch's signature, which no other batch has: only its numbers are wrong.
+        # The entry has this batch's signature, which no other batch has. So only its batch numbers are wrong.
         message = f"it has wrong batch numbers: it is number {len(self._members)} of a batch of {self._size}"
         self._findings.problem(index, "VERIFICATION_FAILED", message)
         return True

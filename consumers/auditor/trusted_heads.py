@@ -1,9 +1,9 @@
-"""Compares what is audited with the heads that this reader trusted before: the verdict HISTORY_CHANGED.
+"""Compares the audited log or bundle with the heads that this reader trusted before: the verdict HISTORY_CHANGED.
 
-A client compares its log when it opens with the head that was trusted at its own location. A bundle, and a log that is
-audited, are compared with the heads of their ledger that this user's trust stores hold for other locations, too: a copy
-of a folder may have a history of its own. Both may be older than the trusted head, and a bundle may contain one stream
-alone; then the log at that location, if it is still here, tells whether the tree is one of its own.
+When a client opens a log, it compares the log with the head that was trusted at the same location. An audit also
+compares with the heads that this user's trust stores hold for other locations of the ledger, because a copied folder
+may have a history of its own. A log or bundle may be older than the trusted head, and a bundle may contain only one
+stream. Then the log at that location, if it still exists, decides whether the tree is one of its own earlier trees.
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ def report_disagreement(disagreement: Corrupted | None, findings: Findings) -> N
 
 
 def trusted_records(ledger: str) -> list[TrustRecord]:
-    """Return the heads of a ledger that this user trusted. A folder that is gone counts only if there is no other."""
-    if _LEDGER.fullmatch(ledger) is None:  # a manifest names it, which nobody signs
+    """Return the heads of a ledger that this user trusted.
+
+    Heads of deleted folders count only if there are no others.
+    """
+    if _LEDGER.fullmatch(ledger) is None:  # the manifest contains this name, and nobody signs the manifest
         return []
     records = TrustStore.of_server(ledger).records()
     return [record for record in records if _is_used(record)] or records
 
 
 def trusted_elsewhere(store: TrustStore) -> list[TrustRecord]:
-    """Return the heads of the same ledger that this user trusted at other locations, but for folders that are gone."""
+    """Return the heads of the same ledger that this user trusted at other locations whose folders still exist."""
     return [record for record in store.others() if _is_used(record)]
 
 
@@ -93,7 +96,7 @@ def _compare(
 
 
 def _new_reset(outcome: ReplayOutcome, trusted: TrustedHead) -> ResetPoint | None:
-    """Return the history reset in the bundle that abandons the trusted head, and that the reader does not know yet."""
+    """Return the bundle's history reset that abandons the trusted head and is new to the reader; else None."""
     replay = outcome.replay
     known = {replay.state.index_of("ledger", id_) for id_ in trusted.resets}
     for index, _, data in replay.authority:
@@ -105,9 +108,9 @@ def _new_reset(outcome: ReplayOutcome, trusted: TrustedHead) -> ResetPoint | Non
 
 
 def _root_of_log(record: TrustRecord, size: int) -> str | None:
-    """Return the root of the first ``size`` entries of the log at a location; None if it cannot tell.
+    """Return the root of the first ``size`` entries of the log at a location; None if it is unknown.
 
-    A log that is gone, too short or no longer the trusted one cannot.
+    A log that is deleted, too short, or no longer the trusted one cannot tell it.
     """
     if not record.is_present:
         return None

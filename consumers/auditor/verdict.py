@@ -1,4 +1,4 @@
-"""The verdict on a bundle as a Python program gets it (``deedbook.audit``)."""
+"""The verdict on a bundle, as ``deedbook.audit`` returns it to a Python program."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     ``word`` is VALID, VALID_WITH_ERASURES, SUSPECT_KEY, PARTIAL, HISTORY_CHANGED or INVALID (the package
     ``consumers.auditor`` explains them), ``sentence`` the line that `deed verify` prints, and ``problems`` say why it
-    is INVALID, by index of the entry; ``notes`` fail nothing. ``size`` is the number of entries of the log, and
-    ``root`` its Merkle root (hex), None if an entry cannot be read; ``ledger`` and ``root_fingerprint`` (hex, of the
-    root key) are None if entry 0 cannot be read. ``stream`` is the stream of a bundle of one, else None. ``missing``
-    names everything that the bundle lacks, and ``missing_blobs`` the refs of the blobs among it. ``compromised`` are
-    the indexes of the first compromised signatures, of ``compromised_total``. ``agents`` could sign events, in the
-    order of their registration. ``erased`` are the first of ``erased_total`` entries whose bodies were erased, as root
-    or two humans signed. ``gate`` says whether somebody must enter a passphrase before anything is approved; None if
-    that is not known.
+    is INVALID, by index of the entry; ``notes`` do not change the verdict. ``size`` is the number of entries of the
+    log, and ``root`` its Merkle root (hex), None if an entry cannot be read; ``ledger`` and ``root_fingerprint`` (hex,
+    of the root key) are None if entry 0 cannot be read. ``stream`` is the stream of a bundle of one, else None.
+    ``missing`` names everything that the bundle lacks, and ``missing_blobs`` the refs of the blobs among it.
+    ``compromised`` are the indexes of the first compromised signatures, of ``compromised_total``. ``agents`` could sign
+    events, in the order of their registration. ``erased`` are the first of ``erased_total`` entries whose bodies were
+    erased, as root or two humans signed. ``gate`` says whether somebody must enter a passphrase before anything is
+    approved; None if that is not known.
 
-    ``is_anchored``: the caller passed a fingerprint or a checkpoint, and it fits. Without that, anybody could have made
-    the whole ledger.
+    ``is_anchored`` says that the caller passed a matching fingerprint or checkpoint. Without one, anybody could have
+    made the whole ledger.
     """
 
     word: Outcome
@@ -54,7 +54,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the word is VALID or VALID_WITH_ERASURES. Otherwise something is wrong, missing or in doubt."""
         return self.word in ("VALID", "VALID_WITH_ERASURES")
 
-    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+    if not TYPE_CHECKING:  # if a type checker saw it, it would accept any attribute name
         __getattr__ = refuse_name
 
 

@@ -46,12 +46,12 @@ def verify_log(
     ``root`` is the fingerprint of the root key, ``trusted_checkpoint`` a checkpoint saved earlier. With settings in
     ``views``, the views are rebuilt and compared. The file ``cache`` holds what the last audit verified: these entries
     are only hashed again, and the audit verifies what follows. A log with a problem is not cached. A log that does not
-    begin with the cached entries is wrong, unless a later history reset abandons them.
-    ``progress`` is called with entries done and to do; with views each entry counts twice (replayed, compared).
-    A client that only looks may read a log that contradicts the trust store: then the verdict is HISTORY_CHANGED. So it
-    is if the log contradicts the head that this user trusted in another folder, or over the bus.
-    Raises Refused: ``INVALID_FORMAT`` if the trusted checkpoint is no checkpoint. Unavailable: the ledger cannot be
-    read. Corrupted: the trust store is damaged, or no key of the ledger signed the node's head.
+    begin with the cached entries is wrong, unless a later history reset abandons them. ``progress`` is called with
+    entries done and to do; with views each entry counts twice (replayed, compared). A client that only looks may read a
+    log that contradicts the trust store: then the verdict is HISTORY_CHANGED. The verdict is the same if the log
+    contradicts the head that this user trusted in another folder, or over the bus. Raises Refused: ``INVALID_FORMAT``
+    if the trusted checkpoint is no checkpoint. Unavailable: the ledger cannot be read. Corrupted: the trust store is
+    damaged, or no key of the ledger signed the node's head.
     """
     findings = Findings()
     report_disagreement(client.disagreement, findings)
@@ -68,7 +68,7 @@ def verify_log(
         replay, lost = LogReplay(findings, head.size - (last.size if last else 0), roots_at=roots_at), None
         if last is not None and not _rehash(client, head.size, replay, last, lambda done: report_progress(done, total)):
             replay, lost = LogReplay(findings, head.size, roots_at=roots_at), last
-        last, resumed_at = None, replay.size  # the replay has taken it over: do not hold it twice
+        last, resumed_at = None, replay.size  # the replay has taken this state over: free it here
         stack.callback(replay.stop)
         audit_cache = None if cache is None else AuditCache(cache, findings)
 

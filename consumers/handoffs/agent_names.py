@@ -1,8 +1,8 @@
 """The agents of a ledger as people write them: ``To: Claude Code`` is ``claude-code``.
 
 Letters, digits and their order tell names apart; case, spaces, ``-`` and ``_`` do not, nor does a remark after the name
-(``kuro (Mac)``, ``kuro ← the author``). A name that could be two agents is nobody's, because whoever is named may claim
-or approve the work.
+(``kuro (Mac)``, ``kuro ← the author``). A name that could mean two agents means nobody, because the named agent may
+claim or approve the work.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _BETWEEN: Final = re.compile(r"[\s_]+")
 class Naming(NamedTuple):
     """Names that the person who imports gives to handoffs whose files lack them.
 
-    ``to`` is for those that name no receiver, ``reviewer`` for those that name no reviewer. ``aliases`` has the agent
-    for a name in the files, by ``alias_key``; an empty agent is nobody.
+    ``to`` is for those that name no receiver, ``reviewer`` for those that name no reviewer. ``aliases`` maps a name in
+    the files (as ``alias_key``) to an agent; an empty agent means nobody.
     """
 
     to: str | None = None
@@ -91,7 +91,7 @@ class AgentNames(NamedTuple):
 
 
 def alias_key(written: str | None) -> str:
-    """Return what two spellings of a name have in common; of several names (``ann + bo``), too."""
+    """Return the key that two spellings of a name, or of several names (``ann + bo``), have in common."""
     return _key(plain_name(written))
 
 
@@ -102,7 +102,7 @@ def plain_name(written: str | None) -> str:
 
 
 def read_agents(view: Ask, default_reviewer: str | None) -> AgentNames:
-    """Return the present agents. If no default reviewer is configured, the only human is it."""
+    """Return the present agents. If no default reviewer is configured, the only human becomes the default reviewer."""
     agents = view("agents.list", {})["agents"]
     humans = [agent["name"] for agent in agents if "human" in agent["roles"]]
     only = humans[0] if len(humans) == 1 else None

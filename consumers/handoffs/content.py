@@ -74,7 +74,10 @@ def creation(view: Ask, sender: str, settings: Settings, id_: str | None, values
 
 
 def query_for(verb: Verb) -> str:
-    """Return the query that answers what an operation needs of a handoff: most need only its id and version."""
+    """Return the query that gives an operation the data of its handoff.
+
+    Most operations need only its id and version.
+    """
     return (
         "handoffs.show" if verb in {"amend", "check", "waive", "ask_waiver", "answer", "settle"} else "handoffs.facts"
     )
@@ -184,7 +187,7 @@ def _questions(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> l
 
 
 def check_judged(verb: Verb, handoff: dict[str, Any]) -> None:
-    """Refuse to judge a handoff whose state has no result: nobody completed it, or changes were requested since."""
+    """Refuse to judge a handoff that has no result: nobody completed it, or a reviewer requested changes since."""
     (row,), status = OPERATIONS[verb].rows, handoff["status"]
     state = "imported" if status == "pending" and handoff["result"] else status
     if not handoff["result"] or state not in row.from_states:
@@ -215,7 +218,7 @@ def approves_import(handoff: Mapping[str, Any], values: Mapping[str, Any]) -> bo
 def _check_read(handoff: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Check that an amendment is of the version that was read, which it must name if it approves an import.
 
-    The amendment has all of the content, so it is of this version also if the handoff changes before it is accepted.
+    The amendment contains the whole content, so it stays right if the handoff changes before the gate accepts it.
     """
     version = values.get("version")
     if version is None and approves_import(handoff, values):
@@ -291,7 +294,8 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
         changes = changes | {"notes": _more_notes(content.notes, changes["notes"])}
     senders = (handoff["from"], handoff["importer"])
     if changes.keys() == {"reviewer"} and author.name not in (*senders, handoff["to"]):
-        # The reviewer hands the review over. The file stays as it is: the next rendering puts the new name into it.
+        # The current reviewer passes the review on. The file stays as it is; the next rendering writes the new name
+        # into it.
         return replace(amended(content, changes, reason), hands_over=True)
     data = amended(content, changes, reason)
     # Content that the file cannot hold is refused now; the next rendering writes the file.
@@ -320,8 +324,8 @@ def ticks_of(
 ) -> list[EventData]:
     """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of all that are open.
 
-    One ``evidence`` is for all of them. Several are one for each criterion, or for each task if there are no criteria.
-    A row that is ticked already gets another event only for other evidence, so the list may be empty.
+    A single ``evidence`` is for all of them. Several are for one criterion each, or for one task each if there are no
+    criteria. A ticked row gets a new event only if its evidence changed, so the list may be empty.
     """
     if not (task_numbers or criterion_numbers or all_open):
         raise Refused("USAGE", "name what to tick: --task N, --criterion N, or --all")

@@ -1,4 +1,4 @@
-"""Decisions: the events that make, replace and withdraw one, and those that stand about the files of a handoff."""
+"""Decisions: the events that make, replace and withdraw one, and the decisions in force for the files of a handoff."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def withdrawal(view: Ask, id_: str, reason: str) -> tuple[str, Draft]:
 
 
 def standing(view: Ask, paths: Iterable[str], limit: int = shown_max) -> dict[str, Any]:
-    """Return the page of the decisions that stand about one of these paths; an empty one if there are no paths."""
+    """Return the page of the decisions in force for any of these paths; an empty page if there are no paths."""
     texts = [text for text in dict.fromkeys(paths) if text.strip()][:paths_max]
     if not texts:
         return {"items": [], "total": 0, "next": None}
@@ -78,7 +78,7 @@ def line_of(decision: Mapping[str, Any]) -> str:
 
 
 def project_path(text: str, project: Path, folder: Path) -> str:
-    """Return a path typed in ``folder`` as a path of the project; one that lies outside stays as it is.
+    """Return a path typed in ``folder`` as a path of the project; a path outside the project stays as it is.
 
     >>> project_path("api.py", Path("/x"), Path("/x/src")), project_path("src/**", Path("/x"), Path("/x"))
     ('src/api.py', 'src/**')

@@ -39,7 +39,7 @@ def read_names(content: bytes, file: str, agents: AgentNames) -> Naming:
         tables = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         place = _AT_LINE.search(str(error))
-        line = int(place[1]) if place else max(1, len(content.splitlines()))  # it was read to its end
+        line = int(place[1]) if place else max(1, len(content.splitlines()))  # the parser read the file to its end
         raise Refused("INVALID_FORMAT", f"{file}:{line}: this is not TOML: {error}", file=file, line=line) from error
     return _Reader(file, text, agents).naming(tables)
 

@@ -48,7 +48,7 @@ Verb: TypeAlias = Literal[ToolVerb, "supersede"]
 
 
 class Operation(operations.Operation, frozen=True):
-    """One operation: the data it signs, its arguments and its help. Who may do it when is in ``proto/rules``.
+    """One operation: the data it signs, its arguments and its help. ``proto/rules`` says who may do it, and when.
 
     ``ends`` are the waits of the handoff that it ends. ``readies``: after it, the handoff or one that depends on it may
     be ready to be claimed.
@@ -87,7 +87,7 @@ class Operation(operations.Operation, frozen=True):
 
     @property
     def usage(self) -> str:
-        """A sentence about the parties and statuses: who may do it when."""
+        """A sentence about the parties and statuses that allow it."""
         statuses = [name.replace("_", " ") for name in self.from_statuses]
         if not statuses:
             return ""
@@ -350,7 +350,8 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
 }
 
-# These sign a judgement of a version or of a result, so the signer names it, or reads it first at a terminal.
+# These sign a judgement of a version or result. So the signer names the version or result, or reads it first at a
+# terminal.
 OF_WHAT_WAS_READ: Final[dict[str, str]] = {
     verb: argument.name
     for verb, operation in OPERATIONS.items()
@@ -382,7 +383,7 @@ ENDS: Final[dict[str, frozenset[str]]] = {
     "question.settled": frozenset({"answer", "settle"}),
 }
 QUESTIONS: Final = frozenset[Verb]({"ask", "answer", "settle"})
-"""The operations whose verbs also take a question about no handoff: `deed ask`, not `deed handoff ask`."""
+"""The operations on a question that are also verbs without a handoff: `deed ask`, not `deed handoff ask`."""
 
 
 def spelled(verb: str) -> str:
@@ -393,8 +394,8 @@ def spelled(verb: str) -> str:
 def command_of(item: Mapping[str, Any], *, is_asked: bool = False, shown: Mapping[str, Any] | None = None) -> str:
     """Return an item's operation as a shell command.
 
-    Who judges a version or result reads it first: ``shown`` is the handoff as they just read it; with ``is_asked`` the
-    terminal shows it before it asks. Otherwise the command is the one that shows it.
+    An agent must read a version or result before judging it. ``shown`` is the handoff as they just read it; with
+    ``is_asked``, the terminal shows it before it asks. Otherwise the returned command shows it.
     """
     id_, read = item["id"], OF_WHAT_WAS_READ.get(item["act"])
     command = ["handoff", spelled(item["act"]) if read is None or is_asked or shown else "show"]
@@ -437,9 +438,10 @@ class NextCommand(NamedTuple):
 def next_on(
     why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
 ) -> list[NextCommand]:
-    """Return the next commands for a handoff, else for those that it waits for, from an answer of ``handoffs.why``.
+    """Return the next commands for a handoff, or for those that it waits for, from an answer of ``handoffs.why``.
 
-    Leave out reviews by the agent ``refused``, who was just refused one. ``shown`` is the handoff if it was just shown.
+    Reviews by the agent ``refused``, whose review was just refused, are left out. ``shown`` is the handoff if it was
+    just displayed.
     """
     own = [wait for wait in why["waits"] if wait["id"] == why["id"]]
     commands = (
@@ -448,7 +450,8 @@ def next_on(
         )
         for wait in own or why["waits"]
         if (wait["act"] not in REVIEWS or wait["agent"] != refused)
-        and not (wait["act"] == "show" and shown is not None and wait["id"] == shown["id"])  # it would lead to itself
+        # it would lead to the same command
+        and not (wait["act"] == "show" and shown is not None and wait["id"] == shown["id"])
     )
     return list(dict.fromkeys(commands))
 
@@ -512,7 +515,7 @@ def path_between(now: str, then: str) -> tuple[Verb, ...]:
             return (last,)
     for last, operation in OPERATIONS.items():
         for first, begins in OPERATIONS.items():
-            # Work that was just begun is not released at once.
+            # Work that just began is not released at once.
             if (
                 operation.leads == then != now
                 and (begins.starts, begins.leads) == (now, operation.starts)
@@ -523,7 +526,7 @@ def path_between(now: str, then: str) -> tuple[Verb, ...]:
 
 
 def verb_setting(now: str, status: str) -> Verb | None:
-    """Return the operation by which another party than the receiver sets a status, if there is one."""
+    """Return the operation by which a party other than the receiver sets a status, if there is one."""
     if status == "changes_requested" or (now, status) == ("completed", "in_progress"):
         return "request_changes"
     return next(

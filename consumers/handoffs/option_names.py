@@ -1,7 +1,7 @@
-"""The arguments that the options in a message mean, for interfaces that have no options.
+"""Replaces options in messages by arguments, for interfaces that have no options.
 
-A message that tells its reader to add something names the option of the command line: ``--lease-minutes``. The Python
-interface says ``lease_minutes=`` instead. Whole commands (`` `deed …` ``) and quoted texts stay as they are.
+A message may tell its reader to add something, and names the option of the command line: ``--lease-minutes``. The
+Python interface says ``lease_minutes=`` instead. Whole commands (`` `deed …` ``) and quoted texts stay as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Final
 from deedbook.consumers.handoffs.operations import OPERATIONS
 
 _ARGUMENTS: Final = [argument for operation in OPERATIONS.values() for argument in operation.arguments]
-# The first operation that has an option names its argument: ``create`` is the first, so ``--task`` means ``tasks``.
+# Several operations may have an option. The first one decides its argument: ``create`` is first, so ``--task`` means
+# ``tasks``.
 _NAMES: Final = {argument.option: argument.name for argument in reversed(_ARGUMENTS)} | {"--as": "agent"}
 _FLAGS: Final = {argument.option for argument in _ARGUMENTS if argument.form == "flag"} | {"--fail-open"}
 _OPTION: Final = re.compile(r"(`deed [^`]*`|'[^']*'|\"[^\"]*\")|(?<![\w-])(--[a-z][a-z-]*)(?: ([A-Z]+\b))?")

@@ -1,6 +1,6 @@
-"""Questions, about a handoff or about none: what a reference means, and the events that ask, answer and settle.
+"""Questions about a handoff or about none: the meaning of a reference, and the events that ask, answer and settle.
 
-`health:2` is question 2 about the handoff `health`. It is in the handoff's stream, because it may hold the completion.
+`health:2` is question 2 about the handoff `health`. It is in the handoff's stream, because it may block the completion.
 A question about no handoff has a stream and an id of its own.
 """
 
@@ -31,7 +31,7 @@ class QuestionRef(NamedTuple):
 
     @property
     def stream(self) -> str:
-        """The stream that has it."""
+        """The stream that contains the question."""
         return f"question/{self.name}" if self.number is None else f"handoff/{self.name}"
 
 
@@ -48,7 +48,7 @@ def read_ref(text: str) -> QuestionRef:
 
 
 def asking(view: Ask, to: str, text: str, about: Sequence[str] = ()) -> Draft:
-    """Return the event that asks; each of ``about`` is a handoff, or PATH or PATH:LINE.
+    """Return the event that asks. Each item of ``about`` is a handoff, or PATH or PATH:LINE.
 
     Raises Refused: ``USAGE`` for two of a kind; ``NOT_FOUND`` for a handoff that does not exist.
     """
@@ -110,9 +110,9 @@ def _id_of(view: Ask, question: QuestionRef) -> str:
 
 
 def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any]:
-    """Append the events; return ``{"questions", "accepted", "next"}``: the questions as they are now, and what follows.
+    """Append the events; return ``{"questions", "accepted", "next"}``: the questions now, and the next commands.
 
-    A refusal says what the handoff waits for.
+    A refusal names the commands that the handoff waits for.
     """
     family, _, name = drafts[0].stream.partition("/")
     with saying_way_on(view, name) if family == "handoff" else nullcontext():

@@ -1,8 +1,8 @@
 """The notes of a handoff for its receiver: written by the sender, or taken from the sender's session.
 
 The session adds its findings, dead ends, open unknowns and stored artifacts, the files that findings cite as touched,
-and tools with "test" or "check" in their name as tests. Retracted entries are left out. The session is the one named,
-that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` adds nothing.
+and tools with "test" or "check" in their name as tests. Retracted entries are left out. The session is the named one,
+the one in ``DEEDBOOK_SESSION``, or the sender's only open session; ``none`` adds nothing.
 
 A session may have records of several topics. Then only those of the handoff's topics are added: the topics that the
 sender names, else those with the id of the handoff or of a reasoning that it cites.
@@ -53,8 +53,8 @@ def session_notes(
 ) -> SessionNotes:
     """Return the notes that a session adds to a handoff; ``names`` are the ids of the handoff and of its reasonings.
 
-    Raises Refused: as ``sessions.show``; ``NOT_FOUND`` for a topic that the session lacks; ``USAGE`` if it has several
-    topics, and nothing says which are meant; or none, and the handoff cites a part of its reasonings.
+    Raises Refused: as ``sessions.show``; ``NOT_FOUND`` for a topic that the session lacks. ``USAGE`` if it has several
+    topics and none is chosen, or if it has no topics and the handoff cites only some of its reasonings.
     """
     name = session or present_session() or _only_open(view, sender)
     if name in (None, "none"):
@@ -130,7 +130,10 @@ def left_out_text(left_out: Mapping[str, int]) -> str:
 
 
 def later(handoff: Mapping[str, Any]) -> list[str]:
-    """Return the lines that the sender logged since the last change of the content, which work in progress forbids."""
+    """Return the lines that the sender logged since the last change of the content.
+
+    Work in progress forbids further changes.
+    """
     senders = (handoff["from"], handoff["importer"])
     lines = (line for line in handoff["log"] if line["kind"] == "handoff.logged" and line["author"] in senders)
     return [line["text"] for line in lines if line["event_index"] > handoff["template_index"]][-later_max:]
@@ -168,7 +171,7 @@ class _Record(NamedTuple):
 
 
 def _records(session: Mapping[str, Any]) -> Iterator[_Record]:
-    """Yield the records of a session that stand and become notes."""
+    """Yield the records of a session that become notes; withdrawn records do not."""
     for finding in _standing(session["findings"]):
         places = [citation for citation in map(_CITED.match, finding["evidence"]) if citation]
         where = f" ({', '.join(finding['evidence'])})" if finding["evidence"] else ""
@@ -198,7 +201,7 @@ def _note(text: str) -> str:
 def without_noted(
     view: Ask, items: Sequence[Mapping[str, Any]], dead_ends: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return dead ends without those that a waiting handoff lists: its receiver reads them there.
+    """Return dead ends, except those in a waiting handoff, whose receiver reads them there.
 
     ``items`` are those of ``handoffs.next``; the first ``waiting_read_max`` are read.
     """

@@ -13,10 +13,9 @@ chars_max: Final = 40
 
 
 def short_id(view: Ask, family: str, text: str) -> str:
-    """Return an id made of the first words of a text, which no stream of the family has yet.
+    """Return an id made of the first words of a text. No stream of the family has this id yet.
 
-    If another agent takes it first, the ledger refuses the second event. Raises Refused: ``USAGE`` for a text without a
-    word.
+    If another agent takes it first, the ledger refuses the second event.
     """
     words = "-".join(slug_of(text, chars_max).split("-")[:words_max])
     ids = (words if number == 1 else f"{words}-{number}" for number in count(1))

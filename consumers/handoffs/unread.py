@@ -25,7 +25,7 @@ def peek(view: Ask, home: Path, agent: str, limit: int = lines_looked_at) -> dic
     Raises Unavailable: ``STORE_UNAVAILABLE``: the file of the position cannot be read. Refused: as the query.
     """
     path, after = _path(home, agent), -1
-    if path.exists():  # looking makes no file
+    if path.exists():  # only looking must not create the file
         with contextlib.closing(open_subscriptions(path)) as store:
             after = (store.position(path.stem) or 0) - 1
     return view("handoffs.unread", {"agent": agent, "after": after, "limit": limit})
@@ -48,7 +48,7 @@ def read_next(view: Ask, home: Path, agent: str, limit: int) -> dict[str, Any]:
 
 
 def more_of(unread: Mapping[str, Any]) -> list[str]:
-    """Return the line after the first unread lines: how many more there are. Empty if there are none."""
+    """Return the line that follows the first unread lines and says how many more there are; empty if there are none."""
     left = unread["total"] - len(unread["items"])
     return [f"… and {left} more"] if left else []
 

@@ -1,4 +1,4 @@
-"""The files in the working folder that belong to a result: whether their content is committed."""
+"""The files in the working folder that belong to a result, and whether their content is committed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _shown_max: Final = 6
 
 
 def uncommitted(client: Client, handoff: Mapping[str, Any], artifacts: Sequence[str]) -> list[str]:
-    """Return a warning that names the files here whose content no commit has, which so the reviewer will miss.
+    """Return a warning that names the files here whose content is in no commit: the reviewer will not get them.
 
     The files are those that the result names (else those that the handoff touches), and those that were changed in this
     working tree since the claim. ``handoff`` is an answer of ``handoffs.show``.
@@ -29,7 +29,7 @@ def uncommitted(client: Client, handoff: Mapping[str, Any], artifacts: Sequence[
     try:
         folder = Path(Git(Path.cwd(), is_own=False).ask("rev-parse", "--show-toplevel"))
         git = Git(folder, is_own=False)
-        named = filter(os.path.isfile, {text.partition(":")[0] for text in texts})  # a text may be no path at all
+        named = filter(os.path.isfile, {text.partition(":")[0] for text in texts})  # a text may not be a path
         files = {os.path.relpath(path, folder) for path in named}
         if (index := handoff["claimed_index"]) is not None:
             own = {f"{handoff['id']}.md", f"{handoff['id']}.deed.json"}  # written again after the completion

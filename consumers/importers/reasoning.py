@@ -2,8 +2,8 @@
 
 A file is one JSON object, a JSON array of objects, or JSON Lines, all strict. A graph may have more fields than the
 format (``source``, ``answer``, …): they are unmapped and reported by path. The texts ``id``, ``domain`` and ``session``
-belong to the events that record the graph and are returned as hints. A file is read whole or refused whole: the refusal
-has the code of the first error, and names each faulty graph with its line (``problems_shown_max``).
+belong to the events that record the graph and are returned as hints. A file is accepted or refused as a whole: the
+refusal has the code of the first error, and names each faulty graph with its line (``problems_shown_max``).
 
 Rules of the events:
 
@@ -62,7 +62,7 @@ T = TypeVar("T", bound=EventData)
 
 
 class Hints(msgspec.Struct, frozen=True):
-    """Fields of the file that are no part of the graph; ``line`` is where the graph begins (None inside an array)."""
+    """Fields of the file that do not belong to the graph; ``line`` is where the graph begins (None inside an array)."""
 
     id: str = ""
     domain: str = ""
@@ -113,7 +113,10 @@ def read_reasoning_file(content: bytes) -> list[ReadGraph]:
 
 
 def _is_json_lines(text: bytes) -> bool:
-    """Return whether the first line is a whole object and more lines follow: a pretty-printed object never is."""
+    """Return whether the first line is a whole object and more lines follow.
+
+    In a pretty-printed object it is not whole.
+    """
     first, _, rest = (part.strip() for part in text.strip().partition(b"\n"))
     if not rest:
         return False

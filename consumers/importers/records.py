@@ -1,8 +1,8 @@
 """Imports originals of other tools into the ledger: each is stored byte for byte, and none is dropped silently.
 
 A record that the ledger refuses as its kind is stored as unmapped with the reason. Importing the same record again adds
-nothing, because its idempotency key is made of its stream and content. If we crash here, blobs without an event are
-left, which nobody sees; running the import again adds the rest.
+nothing, because its idempotency key is made of its stream and content. If we crash here, blobs without an event may
+remain, which nobody sees. Running the import again adds the rest.
 
 Claimed times become RFC 3339 UTC if they can be read (``claimed_time``), otherwise they stay as written. The number of
 digits tells Unix times apart: milliseconds, microseconds and nanoseconds have 13, 16 and 19 from 2001 to 2286.
@@ -53,8 +53,8 @@ class Record(NamedTuple):
     """The record of one original, its stream, and ``more`` records of the same original.
 
     They are submitted as one atomic batch and counted as one item. ``over`` is the index of the record that this one
-    replaces because the original changed: so an original that changes back is no repeat. ``unmapped_stream`` is the
-    stream for it if it is refused; empty: a stream named after its original and source.
+    replaces because the original changed: so an original that changes back is imported again. ``unmapped_stream`` is
+    its stream if it is refused; empty means a stream named after its original and source.
     """
 
     stream: str
@@ -117,7 +117,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the record was mapped to a kind of event."""
+        """Whether the record became an event of its kind."""
         return self.record.data.mapped_kind is not None
 
 
@@ -235,7 +235,10 @@ def rehearsed(records: Sequence[Record], *, unchanged: int = 0, repeats: int = 0
 
 
 def blob_ref(content: bytes) -> str:
-    """Return the ref that a blob would have, and refuse what would be refused: for imports that store nothing."""
+    """Return the ref that a blob would have, for imports that store nothing.
+
+    Raises the refusals that storing it would raise.
+    """
     check_text(content)
     return "blake3:" + blake3(content).hexdigest()
 
@@ -254,7 +257,10 @@ def _refused_record(record: Record, refusal: Refused) -> Record:
 
 
 def batches(items: Iterable[T], measure: Callable[[T], tuple[int, int]], limits: tuple[int, int]) -> Iterator[list[T]]:
-    """Yield items in groups whose two sums of ``measure`` are within ``limits``; an item above a limit is alone."""
+    """Yield items in groups whose two sums of ``measure`` are within ``limits``.
+
+    An item above a limit is a group of its own.
+    """
     group: list[T] = []
     count = size = 0
     for item in items:
@@ -276,7 +282,10 @@ def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 def _submit(author: Author, batch: Sequence[Record]) -> list[Outcome]:
-    """Append a batch; if it is refused, append its halves, so that good records pass and each refusal names one."""
+    """Append a batch.
+
+    If it is refused, append its halves, so that good records pass and each refusal names one record.
+    """
     try:
         accepted = iter(author.emit(*(draft for record in batch for draft in _drafts(record))))
     except Refused as refusal:
@@ -295,7 +304,7 @@ def _drafts(record: Record) -> Iterator[Draft]:
 
 
 def existing_records(answer: Ask, originals: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Yield the existing record of each (original, source); of several, the one that ``records.existing`` picks."""
+    """Yield the existing record of each (original, source). If there are several, ``records.existing`` picks one."""
     wanted = ({"original": original, "source": source} for original, source in originals)
     limits = (page_rows_max, question_size_max_bytes)
     for batch in batches(wanted, lambda item: (1, len(encode_sorted(item)) + 1), limits):
@@ -325,7 +334,7 @@ def claimed_time(value: Any) -> ClaimedTime | None:
 
 
 def _of_number(value: float) -> ClaimedTime | None:
-    if 0 <= value <= _unix_max_s:  # excludes NaN, infinities and integers that no float holds
+    if 0 <= value <= _unix_max_s:  # excludes NaN, infinities and integers too large for a float
         return _claimed(_EPOCH + timedelta(microseconds=round(value * 1_000_000)))
     for name, (least, a_second) in _FRACTIONS.items():
         if least <= value < 10 * least:

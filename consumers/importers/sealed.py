@@ -1,7 +1,7 @@
 """Imports originals sealed: each is a sealed blob, and its record is unmapped, so nothing of its text is in the ledger.
 
-The record keeps the source, the format and the claimed time, which are in clear. There is one for each source and
-subject: a later version of the same source is not imported again, because the ledger cannot compare what is sealed.
+The record keeps the source, the format and the claimed time, which are in clear. Each source has one record for a
+subject. A later version of the same source is not imported again, because the ledger cannot compare sealed content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _digits: Final = 32
 
 
 class SealedImport:
-    """Takes the originals and records of an importer in place of the ledger."""
+    """Takes the originals and records of an importer, instead of the ledger."""
 
     def __init__(self, author: Author, ask: Ask, sealer: Sealer) -> None:
         self._author = author
@@ -32,7 +32,7 @@ class SealedImport:
         self._originals: dict[str, bytes] = {}
 
     def put_blob(self, content: bytes) -> str:
-        """Remember an original, and return the ref that it would have in clear. Nothing is stored yet."""
+        """Remember an original, and return the ref that it would have if it were not sealed. Nothing is stored yet."""
         ref = "blake3:" + blake3(content).hexdigest()
         self._originals[ref] = content
         return ref

@@ -121,7 +121,7 @@ class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
         """The id in the stream's name, of the handoff, session, reasoning or agent."""
         return self.stream.partition("/")[2]
 
-    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+    if not TYPE_CHECKING:  # if a type checker saw it, it would accept any attribute name
         __getattr__ = refuse_name
 
 

@@ -62,7 +62,7 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     blob_path: ClassVar[tuple[str, ...]] = ()
     kept_texts: ClassVar[frozenset[str]] = frozenset()
 
-    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+    if not TYPE_CHECKING:  # if a type checker saw it, it would accept any attribute name
         __getattr__ = refuse_name
 
 

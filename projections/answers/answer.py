@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return plain
 
-    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+    if not TYPE_CHECKING:  # if a type checker saw it, it would accept any attribute name
         __getattr__ = refuse_name
 
 

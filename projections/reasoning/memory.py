@@ -101,7 +101,7 @@ class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         steps = [step.to_dict() for step in self.steps]
         return msgspec.structs.asdict(self) | {"steps": steps, "dependencies": dependencies}
 
-    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+    if not TYPE_CHECKING:  # if a type checker saw it, it would accept any attribute name
         __getattr__ = refuse_name
 
 

@@ -5,5 +5,5 @@
 - ``imports``: files as claims; ``plan``: the plan for an edited file; pure
 - ``folder``, ``watcher``: one agent keeps a folder in step, with the state that ``sync`` stores
 
-Another agent must make a *held* edit.
+A *held* edit is one that only another agent may make.
 """

@@ -1,7 +1,7 @@
 """The files of a folder on the base of a pull request, read from git without running anything of the repository.
 
-Two commits count. The *base* is the branch that the pull request goes to: what is pinned and signed there is trusted.
-The *fork* is the commit where the branches parted: a file that is there as it is here was not changed.
+Two commits count. The *base* is the branch that the pull request goes to: its signed files and its file ``ROOT`` are
+trusted. The *fork* is the commit where the branches separated: a file that is equal there and here was not changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BaseFiles(Resource):
             raise Refused("INVALID_FIELD", f"{folder} is not in the repository {top}: name a folder of it") from None
         commit = self._commit(base)
         forked = self._git.call("merge-base", commit, "HEAD")
-        # A clone without the older commits has no common one: then every difference from the base counts.
+        # A shallow clone may lack the common commit. Then every difference from the base counts.
         fork = forked.out.decode().strip() if forked.code == 0 else commit
         self._tip, self._fork = self._list(commit, path), self._list(fork, path)
         self._objects = Objects(self._git)
@@ -45,11 +45,11 @@ class BaseFiles(Resource):
         return {*self._fork}
 
     def read(self, name: str) -> bytes | None:
-        """Return a file of the base; None if it has none, or one that is too large for us."""
+        """Return a file of the base; None if the base lacks it, or if it is too large."""
         return self._content(self._tip.get(name))
 
     def is_changed(self, name: str, content: bytes | None) -> bool:
-        """Return whether a file here is another one than at the fork; None: it is not here."""
+        """Return whether a file here differs from the one at the fork; None if it is not here."""
         return (name in self._fork) != (content is not None) or self._content(self._fork.get(name)) != content
 
     def close(self) -> None:

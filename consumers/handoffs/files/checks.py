@@ -1,6 +1,6 @@
-"""The problems of a handoff file that is to be merged: what its signed entries do not say, and what is not finished.
+"""Finds the problems of a handoff file before a merge: statements that no signed entry supports, and unfinished work.
 
-Pure. The caller has verified the signed file and answered ``handoffs.show`` from its entries.
+Pure. The caller has verified the signed file and computed ``handoffs.show`` from its entries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ edits_listed_max: Final = 20
 
 
 class FileProblem(NamedTuple):
-    """A reason not to merge a file: its line, and the command that leads on, here or where the ledger is."""
+    """A reason not to merge a file: its line, and the command that solves it, here or on the machine of the ledger."""
 
     what: What
     file: str
@@ -44,12 +44,15 @@ class FileProblem(NamedTuple):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether somebody still has to act; else the files are not what the signed entries say."""
+        """Whether somebody still has to act. If not, the files differ from the signed entries."""
         return self.what in _UNFINISHED
 
 
 def edit_problems(file: str, content: bytes, now: bytes, following: str) -> list[FileProblem]:
-    """Return how a handoff file differs from ``now``, the file of its signed entries. ``following`` writes that one."""
+    """Return how a handoff file differs from ``now``, the file of its signed entries.
+
+    ``following`` names the command that writes it.
+    """
     if content == now:
         return []
     try:
@@ -109,7 +112,7 @@ def _line_of(position: int, before: tuple[Checkbox, ...], after: tuple[Checkbox,
 
 
 def history_problems(file: str, before: SignedEntries, after: SignedEntries, following: str) -> list[FileProblem]:
-    """Return whether a signed file lacks entries of the one before it, or has others in their place."""
+    """Return the problem if a signed file lacks entries of the signed file before it, or has different ones."""
     changed = [index for index, data in before.entries.items() if after.entries.get(index) != data]
     if not changed and after.size >= before.size:
         return []
@@ -123,8 +126,8 @@ def state_problems(
 ) -> list[FileProblem]:
     """Return what a handoff (an answer of ``handoffs.show``) lacks to be in the required status.
 
-    A handoff that ended otherwise (``cancelled``, say) lacks it for ever, unless that status is ``accepted``: else its
-    sender could avoid a review by cancelling it.
+    A handoff that ended in another status, such as ``cancelled``, can never reach it. It counts as a problem unless
+    that status is in ``accepted``: else its sender could avoid a review by cancelling it.
     """
     id_, status = handoff["id"], handoff["status"]
     reviewer, receiver = handoff["reviewer"] or handoff["from"], handoff["to"]

@@ -1,7 +1,7 @@
-"""Takes redacted texts out of the files of handoffs: those in markdown, signed files, and the state of each watcher.
+"""Removes redacted texts from markdown files, signed files and the stored states of watchers.
 
-The erased texts may be unknown here, because somebody on another machine erased them. A watcher's state has the file as
-it was, so the lines that the ledger's file has no more, or has with a mark, are the erased ones.
+The erased texts may be unknown here, because somebody on another machine erased them. A watcher's state has the file
+before the erasure. So the erased lines are those that the ledger's file lacks now, or that have a mark there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BEGINNING: Final = re.compile(rb"\s*(?:(?:[-*+]|#+|[0-9]+[.)])\s+)?(?:\[[ xX]\]
 
 
 class ErasedFiles(NamedTuple):
-    """The results for a folder of handoff files, and the erased lines that states of watchers still had."""
+    """The results for a folder of handoff files, and the erased lines that were still in the states of watchers."""
 
     copies: list[ErasedCopy]
     lines: set[str]
@@ -63,7 +63,7 @@ class HandoffFolder(NamedTuple):
 def handoff_folders(home: Path, usual: Path) -> list[HandoffFolder]:
     """Return the usual folder of a project's handoff files, and those in it that watchers of its ledger keep in step.
 
-    A stranger's ledger may bring a store that names any folder, so others are left to the watcher that is called there.
+    Other folders are left to their own watchers, because a stranger's ledger may bring a store that names any folder.
     """
     folders = {usual.resolve(): HandoffFolder(usual.resolve(), [])}
     for path in sorted((home / "subscribers").glob(f"{WATCHER}*.db")):
@@ -76,9 +76,9 @@ def handoff_folders(home: Path, usual: Path) -> list[HandoffFolder]:
 def erase_handoff_files(
     client: Client, folder: HandoffFolder, streams: dict[int, str], texts: Collection[str] = ()
 ) -> ErasedFiles:
-    """Write the files of redacted handoffs in a folder again. A file with the edits of a person loses only the texts.
+    """Write the files of redacted handoffs in a folder again.
 
-    ``streams`` are those of the erased entries, by index.
+    If a person has edited a file, only the texts are removed. ``streams`` are those of the erased entries, by index.
     """
     copies: list[ErasedCopy | None] = []
     lines: set[str] = set()
@@ -92,7 +92,10 @@ def erase_handoff_files(
 
 
 def mark_handoff_file(client: Client, folder: HandoffFolder, id_: str) -> Iterator[ErasedCopy]:
-    """Mark in a handoff's file which sealed texts were erased; a file says only what is signed beside a signed file."""
+    """Mark the erased sealed texts in a handoff's file.
+
+    A file beside a signed file gets no marks: it says only what is signed.
+    """
     path, query = folder.path / file_name(id_), partial(ask, client)
     content = read_file(path)
     if content is None or is_signed_folder(folder.path):
@@ -145,9 +148,9 @@ def _rendered(client: Client, handoff: dict[str, Any]) -> bytes | None:
 
 
 def _erased_lines(base: bytes, now: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the lines of a file that was in step that ``now`` lacks, or has with a mark, and what is left of each.
+    """Yield the lines of a synchronized file that ``now`` lacks or has with a mark, and the rest that remains of each.
 
-    A line that became another one, such as the status, is none of them.
+    Lines that only changed, such as the status, are not among them.
     """
     before, after = base.splitlines(), now.splitlines()
     kept = set(after)
@@ -160,7 +163,7 @@ def _erased_lines(base: bytes, now: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _left(line: bytes, marked: list[bytes]) -> bytes:
-    """Return the line of the ledger's file that stands for an erased one, else its beginning with a mark."""
+    """Return the ledger's line for an erased line, else the beginning of the erased line with a mark."""
     same = [other for other in marked if line.startswith(other.partition(_MARK)[0])]
     return max(same, key=lambda other: other.index(_MARK), default=_beginning(line) + _MARK)
 

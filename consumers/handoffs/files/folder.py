@@ -2,14 +2,13 @@
 
 Three versions are compared: the base on which file and ledger last agreed, the file as it is, and the file as the
 ledger would write it now. A change of the ledger is written to the file. A change of the file is signed as the acting
-agent if they may sign it; otherwise every pass over the folder reports it, with the command to run. So is a change that
-approves the handoff: the file may say what its sender never read. The status of a review (approved, say) is put back to
-the ledger's at once, and ``syntax.remark`` beside it says what was typed. If both changed the text, the ledger's
-version is put beside the file. An older version that came back (from version control, say) is not an edit: it is
-updated.
+agent if they may sign it; otherwise every pass over the folder reports it, with the command to run. A change that
+approves the handoff is reported in the same way, because the file may contain text that the sender never read. If
+somebody types the status of a review, such as approved, the ledger's status is restored at once. A remark beside it
+(``syntax.remark``) says what was typed. If both changed the text, the ledger's version is written to a second file
+beside it. An older version of the file, for example from version control, is not an edit: it is updated.
 
-If we crash: store the request → sign → write → store the result, in this order, so nothing is lost or signed twice, and
-an edit that is removed before the next check is removed.
+If we crash: store the request → sign → write → store the result, in this order, so nothing is lost or signed twice.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ class Folder:
         self._context = context
         self.path, self._author, self._answer, self._store, self._tell, *_ = context
         self.refused: set[str] = set()  # handoffs with edits that a later event may allow
-        self.left_undone: set[str] = set()  # handoffs whose files say what nobody has signed
+        self.left_undone: set[str] = set()  # handoffs whose files say something that nobody has signed
         self._told: dict[str, str] = {}  # the notices of this pass
 
     def begin_pass(self) -> None:
-        """Begin a pass over the whole folder, which says again what is left undone."""
+        """Begin a pass over the whole folder, in which everything left undone is reported again."""
         self._told.clear()
 
     def reconcile(self, id_: str) -> None:
@@ -130,7 +129,7 @@ class Folder:
             self._repeat(id_, agreed)
 
     def _say_claim(self, handoff: dict[str, Any], now: bytes) -> None:
-        """Say that an imported file, which keeps its bytes, says "approved" while nobody here has approved it."""
+        """Report an imported file that says "approved", which stays unchanged, while nobody here has approved it."""
         status = parse(now).status if handoff["claimed_status"] is not None else None
         if status is not None and status.word == "approved" != handoff["status"]:
             reviewer = handoff["reviewer"] or ""
@@ -253,7 +252,7 @@ class Folder:
         self._reconcile(id_)
 
     def _first_base(self, handoff: dict[str, Any], content: bytes) -> bytes:
-        """Return the base of a file that was never in step: the content its handoff was made of, or nothing."""
+        """Return the base of a file that was never in step: the content from which its handoff was made, or nothing."""
         # A status or tick in a new file is an edit like any other; in an imported file it is a claim.
         template = self._template(handoff)
         is_new = handoff["importer"] is None and handoff["template_index"] == handoff["created_index"]
@@ -267,8 +266,8 @@ class Folder:
     def _present_base(self, handoff: dict[str, Any], plain: bytes, now: bytes) -> bytes:
         """Return the ledger's version as the base of a file that this agent never saw in step, or nothing.
 
-        Its differences are then edits of others, which only they can sign. If this agent could sign one of them, or the
-        file looks older than the ledger, somebody compares.
+        Its differences are then edits of other agents, which only those can sign. It returns nothing, so that a person
+        compares the two, if this agent could sign one of them, or if the file looks older than the ledger.
         """
         edited, ledger = parse(plain), parse(now)
         if comparison.looks_outdated(base=ledger, edited=edited):
@@ -324,7 +323,7 @@ class Folder:
             remove_file(beside)
 
     def _say(self, id_: str, *notices: sync.Notice, about: bytes = b"") -> None:
-        """Report notices: those about what is left undone once a pass, the others once as long as they are the same."""
+        """Report notices. Report those about undone work once a pass, and the others again only when they change."""
         said = json_text([hashlib.sha256(about).hexdigest(), [list(it) for it in notices]]) if notices else ""
         agreed = self._store.agreed(id_) or sync.FileState()
         if is_new := agreed.reported != said:
@@ -332,7 +331,7 @@ class Folder:
         self._tell_once(id_, said, notices, is_new=is_new)
 
     def _repeat(self, id_: str, agreed: sync.FileState) -> None:
-        """Report again what was left undone with a file that is as it was."""
+        """Report again what was left undone with an unchanged file."""
         if agreed.reported:
             _, notices = read_json(agreed.reported, tuple[str, list[sync.Notice]])
             self._tell_once(id_, agreed.reported, notices, is_new=False)
@@ -348,7 +347,10 @@ class Folder:
                 self._tell(notice)
 
     def _is_of_others(self, id_: str, notice: sync.Notice) -> bool:
-        """Return whether a file has not the form of a handoff, and no handoff its name: such a file is said once."""
+        """Return whether a file lacks the form of a handoff, and no handoff has its name.
+
+        Such a file is reported once.
+        """
         return notice.details.get("code") in {"INVALID_FORMAT", "TOO_LARGE"} and self._answered(id_) is None
 
     def _beside(self, id_: str) -> Path:
@@ -368,7 +370,7 @@ class Folder:
 
 
 def _kept(handoff: dict[str, Any], remark: str, before: bytes, after: bytes) -> HeldEdit | None:
-    """Return the edit of the remark beside a status while that status is the same; else it happened or was replaced."""
+    """Return the edit that the remark beside a status names, while the status is unchanged; else None."""
     if not remark:
         return None
     old, new = parse(before).status, parse(after).status

@@ -41,7 +41,7 @@ from deedbook.projections.handoffs.queries import TABLE_FORMAT
 
 file_read_max_bytes: Final = 8 * 1024**2
 UNREAD: Final = "unread"
-# Any other refusal is about who imports, such as a key that is not here, and stops the import.
+# Any other refusal concerns the importer (their key is not here, for example), and stops the import.
 _ABOUT_FILES: Final = frozenset({"TOO_LARGE", "SECRET_DETECTED", "INVALID_FORMAT"})
 _NOBODY: Final = AgentNames()
 
@@ -63,11 +63,11 @@ class FileWarning(NamedTuple):
 
 
 class ImportBatch(NamedTuple):
-    """The records of files (each row of a table is one, too), the warnings, and the files that were not read."""
+    """The records of files (each row of a table is one), the warnings, and the files that were not read."""
 
     records: tuple[Record, ...]
     warnings: tuple[FileWarning, ...]
-    unread: tuple[Unmapped, ...] = ()  # files that cannot be stored, so not even as unmapped
+    unread: tuple[Unmapped, ...] = ()  # files that cannot be stored, not even as unmapped
 
 
 def read_source(file: Path, root: Path) -> SourceFile:
@@ -90,8 +90,8 @@ def read_records(
     """Return the records of a file, or of all files of a folder; ``step(done, total)`` reports progress.
 
     Two files of one name in different folders would be one handoff: the second is unmapped. Raises Refused:
-    ``NOT_FOUND``, why the only file cannot be stored, or why the author can
-    store none. Unavailable: a file cannot be read, or a blob not stored.
+    ``NOT_FOUND``; the reason why the only file cannot be stored, or why the author cannot store any. Unavailable: a
+    file cannot be read, or a blob not stored.
     """
     records: list[Record] = []
     warnings: list[FileWarning] = []
@@ -222,8 +222,8 @@ def _warned(source: SourceFile, problems: tuple[Problem, ...]) -> tuple[FileWarn
 class ImportPlan(NamedTuple):
     """The records to import, the number of the others, and the files that are copies of handoffs made here.
 
-    ``named`` counts those records whose files are unchanged, and that only add names; ``repeats`` those that the
-    ledger has as unmapped already.
+    ``named`` counts the records that only add names to unchanged files. ``repeats`` counts those that the ledger
+    already has as unmapped.
     """
 
     records: list[Record]
@@ -242,10 +242,9 @@ def changed_records(
     this ledger is not imported, because it is a copy: `handoff watch` synchronizes it.
 
     A file that changed since it was imported from the same path replaces the imported record. A row is compared by its
-    claims, because its table changes with every other row. A record that another path replaced stays replaced. A row
-    that an earlier table of this import has word for word is not imported again.
-
-    An unchanged record that lacks names which ``agents`` has now is imported again with them, by its importer only.
+    claims, because its table changes with every other row. A record that was replaced from another path stays replaced.
+    A row that is equal to one in an earlier table of this import is not imported again. If ``agents`` now has names
+    that an unchanged record lacks, its importer alone imports it again, with the names.
     """
     records, total = _without_repeats(records), len(records)
     standing = existing_rows(records, answer)
@@ -308,7 +307,10 @@ def planned_rows(plan: ImportPlan, rows: dict[str, dict[str, Any]], importer: st
 
 
 def _without_repeats(records: Sequence[Record]) -> list[Record]:
-    """Leave out rows that an earlier table has, too; of a table with no other rows, one stays and keeps its bytes."""
+    """Leave out rows that an earlier table has, too.
+
+    If a table has no other rows, keep one row, which keeps the table's bytes.
+    """
     latest: dict[str, RecordImported] = {}
     repeats: list[bool] = []
     for record in records:
@@ -326,7 +328,7 @@ def _without_repeats(records: Sequence[Record]) -> list[Record]:
 
 
 def _at(data: RecordImported, other: RecordImported) -> RecordImported:
-    """Return a record as it would be in the place of another."""
+    """Return a record as it would be at the position of another."""
     return msgspec.structs.replace(data, original=other.original, source=other.source, body=other.body)
 
 

@@ -42,7 +42,8 @@ line_max_chars: Final = 2000
 label_max_chars: Final = 200
 # The limit for an event without its envelope; larger texts are only in the template.
 content_size_max_bytes: Final = 40 * 1024
-_LISTS: Final = ("Tasks", "Acceptance Criteria", "Receiver Notes")  # a line that counts for nothing is a fault here
+# a line of these sections that does not count is a problem here
+_LISTS: Final = ("Tasks", "Acceptance Criteria", "Receiver Notes")
 _BULLET: Final = re.compile(r"^[-*+] (\[[ xX]\] )?")
 _CREATED: Final = re.compile(r"created(?: (?:the )?handoff)?(?: to [\w.-]+)?\.?", re.IGNORECASE)
 _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![0-9])")
@@ -51,8 +52,8 @@ _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![
 def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNames) -> HandoffContent:
     """Return the content that a file describes, with the names of ``agents``.
 
-    Raises Refused: ``TOO_LARGE`` if its lists alone do not fit into an event; ``INVALID_FIELD`` for a dependency that
-    is not a valid handoff id.
+    Raises Refused: ``TOO_LARGE`` if its lists do not fit into an event; ``INVALID_FIELD`` for a dependency that is not
+    a valid handoff id.
     """
     if wrong := next((id_ for id_ in file.depends_on if not is_handoff_id(id_)), None):
         line = entry.line if (entry := file.entry("Depends-on")) else 1
@@ -88,7 +89,7 @@ def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dic
     """Return a new handoff's file as arguments of the operation ``create``; what it does not have is left out.
 
     Raises Refused: as ``content_of_file``; ``INVALID_FIELD`` for a name by which nobody can act, and for a line of a
-    list that would not count; ``USAGE`` if it is from somebody else, or says that work was done or approved.
+    list that would not count; ``USAGE`` if its sender is somebody else, or if it says that work was done or approved.
     """
     named, claims = agents.named(file.sender), claims_of_file(file)
     if named not in (None, sender):
@@ -137,7 +138,7 @@ def content_of_row(row: TableRow, agents: AgentNames) -> HandoffContent:
 
 
 def name_problems(file: HandoffFile, agents: AgentNames) -> Iterator[Problem]:
-    """Yield the names of a file by which nobody can act, and a reviewer who is party to the handoff."""
+    """Yield the names in a file that mean no agent, and a reviewer who is party to the handoff."""
     reviewer = agents.named(file.reviewer)
     for key, written in (("To", file.to), ("Reviewer", file.reviewer)):
         line = entry.line if (entry := file.entry(key)) else 1
@@ -167,13 +168,13 @@ def claimed_author(written: str | None, agents: AgentNames) -> str | None:
 
 
 def day_of(written: str | None) -> str | None:
-    """Return the ``YYYY-MM-DD`` that the text begins with, or None if it begins with none."""
+    """Return the ``YYYY-MM-DD`` at the beginning of the text, or None."""
     day = _DAY.match((written or "").strip())
     return day[0] if day else None
 
 
 def shortened(text: str, chars_max: int) -> str:
-    """Return a text on one line, shortened to at most so many characters."""
+    """Return a text on one line, shortened to at most ``size`` characters."""
     return shorten(" ".join(replace_line_breaks(text).split()), chars_max)
 
 
@@ -218,7 +219,10 @@ def marked(ask: Ask, handoff: Mapping[str, Any], content: bytes) -> bytes:
 
 
 def fitting(wanted: HandoffContent, template: HandoffFile) -> HandoffFile:
-    """Return the template with the ledger's content: an amendment leaves the old template. Raises as ``revise``."""
+    """Return the template with the ledger's content, because an amendment does not change the template.
+
+    Raises as ``revise``.
+    """
     names = tuple(name for name in (wanted.to, wanted.reviewer) if name)
     written = content_of_file(template, template=None, agents=AgentNames(names))
     changes = {name: getattr(wanted, name) for name in FIELDS if getattr(wanted, name) != getattr(written, name)}
@@ -246,12 +250,13 @@ def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes
         known.update(map(_plain_line, parse(rendered(handoff, None)).lines))
     status, claimed = file.status, handoff["claimed_status"]
     if status is not None and (not status.rest.strip() or claimed == claims_of_file(file).status == _written(status)):
-        known[_plain_line(file.lines[status.line - 1])] += 1  # the fields have it, perhaps another one by now
+        # the fields have the status, which may be another one by now
+        known[_plain_line(file.lines[status.line - 1])] += 1
     for entry in file.log:
         if entry.author == handoff["from"] and _CREATED.fullmatch(entry.text):
-            known[_plain_line(file.lines[entry.line - 1])] += 1  # as every file begins its log
+            known[_plain_line(file.lines[entry.line - 1])] += 1  # every file begins its log with this line
     headings = (_plain_line(file.lines[section.start]) for section in file.sections if section.name)
-    known.update(heading for heading in headings if heading not in known)  # another name of the same section
+    known.update(heading for heading in headings if heading not in known)  # another name for the same section
     only: list[str] = []
     for line in map(text_of, file.lines):
         plain = _plain_line(line)
@@ -263,7 +268,7 @@ def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes
 
 
 def _plain_line(line: str) -> str:
-    """Return a line with one kind of spaces and bullet, and without its tick: equal lines may differ in these."""
+    """Return a line without its tick, and with uniform spaces and bullet: lines may differ in these."""
     return _BULLET.sub(lambda bullet: "- [ ] " if bullet[1] else "- ", " ".join(line.split()))
 
 
@@ -307,7 +312,7 @@ def _evidence_of(handoff: dict[str, Any]) -> dict[int, str]:
 
 def _later_lines(handoff: dict[str, Any], template: HandoffFile) -> Iterator[str]:
     """Yield the log lines that the template lacks; an amendment is not in the template that it sets."""
-    # An amendment without a new template leaves an old one, which also lacks the events before the amendment.
+    # An amendment may keep an old template. That template also lacks the events before the amendment.
     known = Counter(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in template.log)
     for line in handoff["log"]:
         if line["kind"] in NOT_IN_FILES or line["kind"] in {"handoff.created", "record.imported"}:
@@ -327,8 +332,8 @@ def last_rendered(
 ) -> int | None:
     """Return the index of the last event after which the file was ``content``; None if it never was.
 
-    An old file may come back from version control, or from another agent's watcher that knew one event more; it is not
-    an edit. ``handoff`` is the answer of ``handoffs.show``; only its last ``versions_max`` events are checked.
+    An old file may come back from version control or from another agent's watcher; it is not an edit. ``handoff`` is
+    the answer of ``handoffs.show``; only its last ``versions_max`` events are checked.
     """
     templates: dict[int, HandoffFile] = {}
     last = None
@@ -342,7 +347,7 @@ def last_rendered(
                 templates[at] = fitting(content_from(then), parse(read_blob(then["template"])))
             is_same = rendered(then, templates.get(at)) == content
         except Refused:
-            is_same = False  # content that no file can hold never was a file
+            is_same = False  # no file can hold this content, so it never was a file
         if is_same:
             last = index
     return last

@@ -1,8 +1,8 @@
 """Gives imported handoffs the names that their files lack, and counts what an import still needs from people.
 
 Pure. An imported handoff that nobody here has confirmed is imported again with the added names; its importer signs
-that. It approves nothing: the handoff stays pending, and its claims stay. History, which claims to be over, waits for
-nobody and needs no names.
+that. It approves nothing: the handoff stays pending, and its claims stay. Handoffs that claim to be over wait for
+nobody and need no names.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def is_unconfirmed(row: Mapping[str, Any]) -> bool:
 
 
 def with_names(data: RecordImported, row: Mapping[str, Any], agents: AgentNames, *, is_new: bool) -> RecordImported:
-    """Return a file's record with the names that its handoff has here (``row``), and those of ``agents.naming``.
+    """Return a file's record with the names that its handoff has here (``row``) and the names in ``agents.naming``.
 
-    ``is_new``: the file changed since its import, so each name in it counts. Otherwise names are added and none is
-    taken away: an agent that an earlier import gave stays. ``data`` itself is returned if nothing is added.
+    ``is_new`` says that the file changed since its import; then each name in it counts. Otherwise names are only added:
+    an agent that an earlier import gave stays. ``data`` itself is returned if nothing is added.
     """
     content = converted(data.mapped, HandoffContent)
     here = (row["from"] or None, row["to"] or None, row["reviewer"])
@@ -59,8 +59,8 @@ class ImportNeeds(NamedTuple):
 
     ``history`` counts those that claim to be over. Of the others, ``reviewers`` counts those that wait for each
     reviewer, ``no_reviewer`` and ``no_receiver`` those that name none, and ``unknown`` the names that no agent here
-    has. ``reviewer`` can review the most of those that name no reviewer, namely ``reviewable``. ``others`` counts those
-    without a name that another agent imported, by that agent, who alone can import them again.
+    has. ``reviewer`` is the agent who can review the most of those that name no reviewer; ``reviewable`` is their
+    number. ``others`` counts those without a name that other agents imported. Only the importer can import them again.
     """
 
     history: int

@@ -1,8 +1,8 @@
 """The plan for an edited file: the events that the acting agent signs, and the edits that another agent must make.
 
-Pure. An edit that means approve, reject, verify or request changes is never signed here, whoever saves the file: it is
-held, like every edit that the acting agent is not allowed to make. So is a change of the content of a handoff without a
-reviewer, because its sender's signature approves it. A plan that is made again after a crash repeats nothing.
+Pure. An edit that means approve, reject, verify or request changes is never signed here: it is held, like every edit
+that the acting agent may not make. A change of the content of a handoff without a reviewer is held, too, because its
+sender's signature would approve it. A plan that is made again after a crash repeats nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BRACKETS: Final = " ()（）[]—-:：,，"
 
 
 _OF_REVIEWS: Final = frozenset(status for verb in REVIEWS if (status := OPERATIONS[verb].leads)) - {"in_progress"}
-# The operation that brings a handoff nearer to the status in which its receiver may tick.
+# The operation that brings a handoff closer to the status in which its receiver may tick.
 _BEFORE_TICKS: Final[dict[str, Verb]] = {
     "pending": "approve",
     "approved": "claim",
@@ -51,7 +51,8 @@ APPROVES: Final = "it names no reviewer, so this would approve it (or name one a
 class HeldEdit(NamedTuple):
     """An edit that is not signed: ``what`` it is, ``who`` may make it, and the ``command`` for it.
 
-    ``status`` is set if it is a review by its status: no agent's watcher signs it, so it does not stay in the file.
+    ``status`` is set if the edit is a review by its status. No watcher signs such an edit, so it does not stay in the
+    file.
     """
 
     what: str
@@ -76,8 +77,8 @@ class Plan(NamedTuple):
 class EditedHandoff(NamedTuple):
     """The edited handoff: its id, its parties, and its status in the ledger.
 
-    ``sign_command`` is with which the sender signs a change that approves the handoff; empty: no change does.
-    ``news`` are the kinds of its events, with their authors, since file and ledger last agreed. ``claimed`` are the
+    ``sign_command`` is the command with which the sender signs a change that approves the handoff; empty if no change
+    approves it. ``news`` lists its events since file and ledger last agreed, as kinds with authors. ``claimed`` are the
     criteria that only an imported file ticked. ``importer`` is set until a reviewer here confirms the handoff.
     """
 
@@ -129,7 +130,8 @@ def plan_edits(
     else:
         planner.tick(edits, base, ledger, verbs)
     planner.take(verbs, begins=False)
-    # A line that the ledger wrote in another form is not logged again: its editor may not have seen the new form.
+    # A line that the ledger wrote in another form is not logged again: the person who edited the file may not have seen
+    # the new form.
     known = (
         Counter(map(_entry_of, ledger.log)) - Counter(map(_entry_of, base.log)) + Counter(map(_entry_of, edits.gone))
     )
@@ -140,8 +142,8 @@ def plan_edits(
 def review_in(handoff: EditedHandoff, remark: str) -> HeldEdit | None:
     """Return the edit that a remark in a file is about; None if the remark names no review.
 
-    Anybody who can write the file can write a remark, and people run the command in it. So only the status that it
-    names is read, and the rest is made anew.
+    Anybody who can write the file can write a remark, and people run the command in it. So only the status is read from
+    it, and the rest is computed again.
     """
     named = re.match(rf"{_SET_STATUS}([a-z_]+)", remark)
     planner = _Planner(handoff, acting="", reason="")
@@ -188,14 +190,14 @@ class _Planner:
         return Plan(tuple(self._steps), self.amends, tuple(self._held))
 
     def hold_import(self, edits: Edits) -> None:
-        """Leave an imported file that nobody confirmed to another import: all of it is a claim."""
+        """Leave an imported file that nobody confirmed to another import, because all of it is a claim."""
         if edits != Edits(None, {}, {}, (), (), is_content_changed=False, fields=()):
             name = self._handoff.importer or ""
             command = shlex.join(("deed", "handoff", "import", f"{self._handoff.id}.md", "--as", name))
             self._held.append(HeldEdit("import the file again", name, command))
 
     def _step(self, data: EventData) -> bool:
-        """Sign it, unless the acting agent did so since the file last agreed: before a crash, or by a command."""
+        """Sign the step, unless the acting agent did so since the file last agreed: before a crash, or by a command."""
         kind = KIND_OF[type(data)]
         if self._done[kind]:
             self._done[kind] -= 1
@@ -243,7 +245,7 @@ class _Planner:
         return ()
 
     def take(self, verbs: tuple[Verb, ...], *, begins: bool) -> None:
-        """Start the work before the ticks (``begins``), or release, block or complete it after them."""
+        """Start the work before the ticks (``begins``), or release, block or complete the work after them."""
         for verb in verbs:
             if (OPERATIONS[verb].leads == "in_progress") == begins:
                 # With two steps, the text beside the status is about the last one.
@@ -321,7 +323,7 @@ class _Planner:
                 self._steps.append(kinds.HandoffLogged(text=text))
             else:
                 hint = "" if line.author else f" (or write [{self._acting}] before it)"
-                # Somebody wrote the name into a file, and the command is for a shell.
+                # Somebody may have written any text as the name, and the command is for a shell.
                 who = author if re.match(NAME_PATTERN, author) else "NAME"
                 self._hold(f"log {text!r}{hint}", (who,), f"log {shlex.quote(text)}")
 

@@ -72,7 +72,7 @@ def write_signed(folder: Path, client: Client, handoff: dict[str, Any]) -> bool:
     except (Corrupted, Refused) as error:
         if error.code == "INVALID_FORMAT" and path.is_symlink():
             raise
-        present = None  # damaged, or by hand
+        present = None  # the file is damaged, or was written by hand
     stream = f"handoff/{handoff['id']}"
     erased = handoff["redacted"]["entries"] if "redacted" in handoff else 0
     now = (client.ledger, stream, handoff["updated_index"], erased)

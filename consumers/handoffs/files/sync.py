@@ -1,9 +1,8 @@
 """The parts of keeping a folder in step: the context, the stored state, the signing and the notices.
 
 The state is in one SQLite file for each folder and acting agent. Losing it loses no work: if a file differs from the
-ledger, the ledger's version is put beside it, and nothing is signed until somebody compared them.
-
-If we crash while signing, a submission is in the log as a whole or not at all: the next plan has only the rest.
+ledger, the ledger's version is written beside it, and nothing is signed until somebody has compared the two. If we
+crash while signing, each submission is in the log completely or not at all. The next plan has only the rest.
 """
 
 from __future__ import annotations
@@ -56,7 +55,10 @@ def held_notice(id_: str, edit: HeldEdit) -> Notice:
 
 
 def sender_notice(id_: str, what: str, file: Path, sender: str | None, client: Client) -> Notice:
-    """Return the notice of a file From another sender; if they are no agent here, any agent may import it."""
+    """Return the notice of a file that another sender wrote.
+
+    If that sender is no agent here, any agent may import the file.
+    """
     is_agent = any(agent.name == sender for agent in client.agents())
     command = shlex.join(("deed", "handoff", "import", str(file), "--as", sender if sender and is_agent else "NAME"))
     return held_notice(id_, HeldEdit(what, sender or "", command))
@@ -70,8 +72,8 @@ class FileState(NamedTuple):
     """The stored state of a file.
 
     ``base`` are the bytes on which file and ledger last agreed (empty: never), ``position`` the index of the handoff's
-    last event then. ``examined`` is the digest of a file left as it is, ``reported`` the last notices. ``asking``
-    are the bytes for which the events up to ``event_id`` are signed; they become the base once these are in the log.
+    last event then. ``examined`` is the digest of a file left as it is, ``reported`` the last notices. ``asking`` are
+    the bytes whose events, up to ``event_id``, are signed. They become the base once these events are in the log.
     """
 
     base: bytes = b""
@@ -83,7 +85,7 @@ class FileState(NamedTuple):
 
 
 def is_open(notice: Notice) -> bool:
-    """Return whether a notice says that something is left undone: every pass over the folder says it again."""
+    """Return whether a notice is about undone work; every pass over the folder reports it again."""
     return notice.what in {"held", "conflict", "refused", "unfinished", "deleted"}
 
 
@@ -125,8 +127,8 @@ class SyncStore(Subscriptions):
 class SyncContext(NamedTuple):
     """The folder, the signing agent, their views and stored state, and the receiver of notices.
 
-    Whoever can write into the folder decides what its files say. So nothing that makes a handoff approved is signed
-    for a file, unless a person confirms what they were shown: see ``approves``.
+    Anybody who can write into the folder can change its files. So an edit that approves a handoff is signed only after
+    a person has seen it and confirmed it: see ``approves``.
     """
 
     path: Path
@@ -134,7 +136,7 @@ class SyncContext(NamedTuple):
     answer: Ask
     store: SyncStore
     tell: Callable[[Notice], None]
-    reviewer: str | None = None  # the configured one, of files that name none
+    reviewer: str | None = None  # the configured reviewer, for files that name none
     # Shows a person the handoff with this id and the content of its file, and asks whether to sign it.
     confirm: Callable[[str, bytes], bool] = lambda _id, _content: False
     is_signed: bool = False  # each file gets a signed file beside it
@@ -150,7 +152,7 @@ def approves(context: SyncContext, kind: str, file: HandoffFile) -> bool:
 
 
 def named_agents(context: SyncContext, file: HandoffFile) -> AgentNames:
-    """Return the agents, or refuse a file whose names nobody can act by: ``INVALID_FIELD``, with ``line``."""
+    """Return the agents. Raises Refused: ``INVALID_FIELD``, with ``line``, if a name in the file means no agent."""
     agents = context.agents()
     if problem := next(name_problems(file, agents), None):
         raise Refused("INVALID_FIELD", problem.text, line=problem.line)
@@ -158,7 +160,7 @@ def named_agents(context: SyncContext, file: HandoffFile) -> AgentNames:
 
 
 def sign_command(context: SyncContext, id_: str) -> str:
-    """Return the command with which a person reads a file and signs what approves its handoff."""
+    """Return the command with which a person reads a file and signs the edit that approves its handoff."""
     words = ("deed", "handoff", "watch", str(context.path), "--sign", id_, "--as", context.author.name)
     return shlex.join(words)
 

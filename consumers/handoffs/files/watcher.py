@@ -39,7 +39,7 @@ _RESCAN: Final = "\0rescan"
 _REDACTION: Final = "\0redaction"
 
 _MARKING: Final = frozenset({"reasoning.assumption_settled", "subject.erased"})
-"""Kinds after which files say of a reasoning that it was refuted, or of a sealed text that it was erased."""
+"""The kinds after which files must say that a reasoning was refuted or a sealed text was erased."""
 _REDACTED: Final = "entry.redacted"
 
 
@@ -54,9 +54,9 @@ class Watcher:
         is_everything: bool = False,
         erase: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Watch ``folder`` in its context; with ``is_everything`` finished handoffs get a file, too.
+        """Watch ``folder`` in its context; with ``is_everything``, finished handoffs get a file, too.
 
-        ``erase`` takes newly redacted texts out of the copies on this machine, and returns whether it could.
+        ``erase`` removes newly redacted texts from the copies on this machine, and returns whether it succeeded.
         """
         self._folder = folder
         self._client, self._answer = context.author.client, context.answer
@@ -76,8 +76,8 @@ class Watcher:
         """
         self._folder.begin_pass()
         head = self._client.head().size
-        # Before the files: else they would be compared with what is left in the ledger. After the head: `run` goes on
-        # there, and sees a redaction that comes after this one.
+        # This runs before the files are read, because a file would be compared with the erased text. It runs after the
+        # head is read: `run` continues there, and sees any later redaction.
         self._erase_at = None if self._erase() else 0.0
         wanted = every_row(self._answer, "handoffs.files", "items", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
@@ -125,7 +125,7 @@ class Watcher:
                 if wait_s is None and self._look_at(id_) is not None:
                     wait_s = retry_wait_s
                     due[id_] = now + wait_s
-                    break  # the others wait behind it, so that an outage does not fail a thousand times in a row
+                    break  # the other handoffs wait, so that an outage does not fail a thousand times in a row
                 if wait_s is not None:
                     due[id_] = now + wait_s
             if now >= rescan_at:
@@ -150,11 +150,11 @@ class Watcher:
         elif id_:
             due.setdefault(id_, now)
             for refused in self._folder.refused:
-                due.setdefault(refused, now)  # an event may allow a refused edit
+                due.setdefault(refused, now)  # a later event may allow a refused edit
         elif not due:
             try:
                 self._move(position)
-            except Unavailable as error:  # a position that is not stored only means another check
+            except Unavailable as error:  # if the position is not stored, the handoff is only checked again
                 self._report_outage("", error)
 
     def _move(self, position: int) -> None:
@@ -214,14 +214,14 @@ class Watcher:
         while (changes := self._next(changed)) is not None:
             if not is_reported:
                 self._waiting.pop("files", None)
-                self._queue.put((_RESCAN, None))  # changes before the first report of the file system
+                self._queue.put((_RESCAN, None))  # finds changes before the first report of the file system
                 is_reported = True
             for _, name in changes:
                 id_ = handoff_of(self._folder.path / name)
                 if id_ is not None:
                     self._queue.put((id_, None))
             if self._folder_identity() != watched:
-                return  # another folder has its path, and the file system reports on the old one
+                return  # another folder has this path now, and the file system reports on the old one
 
     def _next(self, changed: Iterator[Any]) -> Any:
         try:
@@ -270,7 +270,7 @@ class Watcher:
 def handoff_of(path: Path) -> str | None:
     """Return the handoff of a file, or of the conflict copy beside one; None for any other file."""
     if path.name.startswith(".") or not path.name.endswith(".md"):
-        return None  # a hidden file is ours while it is written, or no handoff
+        return None  # a hidden file is one that we are writing, or no handoff
     id_ = path.name.removesuffix(CONFLICT).removesuffix(".md")
     is_text = not any("\ud800" <= character <= "\udfff" for character in id_)  # else the name is not UTF-8
     return id_ if is_text and is_handoff_id(id_) else None

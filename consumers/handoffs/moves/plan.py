@@ -1,10 +1,10 @@
 """Plans the move of a session: the messages that fit, without secrets, and the text for the agent that goes on.
 
-The plan follows from the transcript and from the records in the ledger alone, so a second plan of the same session is
-the same plan. Its digest names the handoff. So whoever moves the session again learns that it was moved.
+The plan depends only on the transcript and on the records in the ledger, so a second plan of the same session is the
+same plan. Its digest names the handoff, so a second move of the session is recognized.
 
-The first request stays, then the newest messages as far as they fit. The text for the next agent is the last message
-of the new session: where it comes from, the open work, the records of the session in the ledger, and by name what could
+The first request stays, then the newest messages as far as they fit. The text for the next agent is the last message of
+the new session: where it comes from, the open work, the records of the session in the ledger, and by name what could
 not be moved. The handoff has the same text, and these records as its notes.
 """
 
@@ -44,7 +44,7 @@ from deedbook.ledger.secrets.redaction import redact
 from deedbook.projections.briefs.tokens import greatest, most_tokens
 
 tokens_max: Final[Mapping[HarnessName, int]] = {"claude-code": 100_000, "codex": 125_000, "gemini": 400_000}
-"""The tokens of a moved session: about half of what the smallest present model of the harness takes."""
+"""The size of a moved session in tokens: about half the window of the smallest present model of the harness."""
 tokens_min: Final = 1_000
 record_max_chars: Final = 400
 records_max_bytes: Final = 12_000
@@ -72,7 +72,7 @@ _WHY: Final = {
 
 
 class Records(NamedTuple):
-    """The ledger's part: the session there, its notes, task and reasonings as lines, and the open work.
+    """The ledger's part: the session, its notes, its task, its reasonings as lines, and the open work.
 
     ``left_out`` counts the records of topics that were not chosen.
     """
@@ -120,7 +120,7 @@ class MovePlan(NamedTuple):
 def plan_move(
     parties: Parties, transcript: SessionTranscript, records: Records, origin: Origin, tokens: int
 ) -> MovePlan:
-    """Return the plan of a move within so many tokens."""
+    """Return the plan of a move of at most ``tokens`` tokens."""
     kinds = Counter(transcript.secrets)
     messages = _resumable(transcript.messages, parties.new)
     recorded = [_redacted_text(line, kinds) for line in records.lines]
@@ -131,7 +131,8 @@ def plan_move(
     id_ = f"move-{parties.new}-{sha256(encode_canonical(moved)).hexdigest()[:_digest_digits]}"
     room = max(tokens - most_tokens("\n".join(lines)), tokens_min // 2)
     fitting, dropped, was_cut = fit(messages, room, most_tokens)
-    fitting = [_redacted(message, kinds) for message in fitting]  # a message may join what was harmless apart
+    # joined texts can form a secret that the single texts did not contain
+    fitting = [_redacted(message, kinds) for message in fitting]
     left_out = Counter(transcript.left_out) + Counter({SHORTENED: was_cut})
     changes = Changes(
         [*_changed_calls(transcript.calls), *_changed_secrets(kinds)],
@@ -222,7 +223,7 @@ def _fields(message: SessionMessage) -> Iterator[str]:
 def records_of(ask: Ask, agent: str, session: str | None, topics: Sequence[str]) -> Records:
     """Return what an agent recorded in a session of the ledger, and its work in progress.
 
-    Of ``topics`` (default: of every one) the notes go along that a handoff would get. Raises Refused: as
+    The result has the notes of ``topics`` (default: all) that a handoff would get. Raises Refused: as
     ``session_notes``.
     """
     handoffs = tuple(
@@ -257,7 +258,7 @@ def check_receiver(ask: Ask, receiver: str) -> None:
 
 
 def _within(lines: Sequence[str], session: str | None) -> Iterator[str]:
-    """Yield the lines that fit, and how many do not."""
+    """Yield the lines that fit, and the number of those that do not fit."""
     left = records_max_bytes
     for number, line in enumerate(lines):
         left -= len(line.encode()) + 1
@@ -299,7 +300,7 @@ def _work_lines(handoffs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def passing_on(handoff: Mapping[str, Any], parties: Parties) -> list[str]:
-    """Return the commands that give the old agent's work in progress to the new one; each party runs its own.
+    """Return the commands that give the old agent's work in progress to the new agent; each party runs its own.
 
     The reviewer has to approve the new receiver: `show` prints the command with the version that they then read.
     """

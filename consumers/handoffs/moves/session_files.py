@@ -12,7 +12,7 @@ form that the programs list and resume (each tried with the version named there)
   ``.project_root`` has the project's path; that file claims the name. Gemini resumes no request that begins with one of
   ``GEMINI_IGNORES``.
 
-``ID`` and times follow from what is moved, so the same move makes the same file.
+``ID`` and the times are derived from the moved session, so the same move makes the same file.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
 
     Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
-    with suppress(OSError):  # an id that is no possible name of a file
+    with suppress(OSError):  # the id may be no valid file name
         if named is not None and Path(named).is_file():
             return Path(named)
     files = find_sessions(place)
@@ -140,7 +140,7 @@ def _uuid(*seed: str) -> str:
 
 
 def _timed(messages: Sequence[SessionMessage], at: datetime) -> list[SessionMessage]:
-    """Return the messages, each with a time: its own, else that of the one before it."""
+    """Return the messages, each with a time: its own, or that of the message before it."""
     last = next((message.at for message in messages if message.at), _stamp(at))
     timed = []
     for message in messages:

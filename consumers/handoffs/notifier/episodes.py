@@ -1,13 +1,13 @@
 """The begin and end of waiting episodes, and the text of their notifications. Pure.
 
-The views say who waits for whom now; the log says what happened between two checks. An event that ended a wait ended
-the episode, also if the same wait exists again at the next check. Two interruptions are only noticed if a check falls
-into them, because no event of the subject reports them: a dependency that was completed, sent back and completed again,
-and a lease that expired. The notified wait is still the same then.
+The views say who waits for whom now; the log says what happened between two checks. If an event ended a wait, its
+episode ended, even if the same wait exists again at the next check. Two interruptions have no event of the subject: a
+dependency that was completed, sent back and completed again, and a lease that expired. They are only noticed if a check
+falls into them.
 
 A *notification* is a JSON document in the form that Standard Webhooks recommends, a title and a text. It never has a
-task, context, reason, comment or brief: agents that may read those ask the ledger. Title and text are only our own
-words, because a model may read them; an author's are in ``words``, marked as theirs (``consumers.sdk.quotation``).
+task, context, reason, comment or brief: agents that may read those ask the ledger. A model may read title and text, so
+they contain only our own words. An author's words are in ``words``, marked as theirs (``consumers.sdk.quotation``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Citation: TypeAlias = Mapping[str, Any]  # a reasoning that the waiting subject 
 
 
 class EpisodeKey(NamedTuple):
-    """The identity of a wait: its subject, the agent that is waited for, and their action."""
+    """The identity of a wait: its subject, the agent that must act, and their action."""
 
     kind: Kind
     id: str
@@ -126,7 +126,7 @@ def notification_of(
     # An id may be a sentence; then it is only in its own field.
     named = f"{key.kind} {key.id}" if is_plain(key.id) else f"a {key.kind}"
     title = f"{key.agent}: {key.action} {named}"
-    # An agent that has done, or cannot do, their part waits for another: here the receiver, else the sender.
+    # An agent whose part is done, or who cannot do it, waits for another agent: here for the receiver, else the sender.
     waits = waiting.receiver if key.action in {"unblock", "verify"} else waiting.sender
     who = waits if waits not in (None, key.agent) else "somebody"
     verb = _VERBS.get(key.action, key.action)

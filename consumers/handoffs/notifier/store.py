@@ -2,8 +2,8 @@
 
 An episode, its deliveries and the position in the log are written in one transaction: after any crash an episode is
 either stored with all of its deliveries or will be found again. An attempt is counted before it is made, so an attempt
-that ends the process is counted too, and is retried as late as a failed one: else a dozen quick restarts would give up
-a notification that was never sent. Each thread has its own store.
+that ends the process counts as a failed one, and its retry waits as long. Else a dozen quick restarts would use up all
+attempts of a notification that was never sent. Each thread has its own store.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class NotifierStore(Subscriptions):
         return {EpisodeKey(*row[:4]): OpenEpisode(*row[4:]) for row in rows}
 
     def begin(self, waiting: WaitRecord, opened: OpenEpisode, began_ms: int) -> None:
-        """Store that ``waiting`` began an episode, a time in which one agent is waited for."""
+        """Store that ``waiting`` began an episode."""
         row = (*waiting.key, *opened, began_ms, waiting.title)
         self.run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
 

@@ -1,9 +1,9 @@
 """The notifier: follows the log, checks who is waited for, and records new episodes with their notifications.
 
-It signs nothing. A check is one query to the views. It is made when events that can change the answer were read to the
-end of the log, at every start, and every ``sweep_interval_s`` for leases that expire, which is no event. It leaves out
-the work that an agent has claimed and only has to continue. At its first start the notifier records the present waits
-as known and notifies nobody.
+It signs nothing. A check is one query to the views. The notifier checks at every start, and after it has read events
+that can change the answer to the end of the log. It also checks every ``sweep_interval_s``, because no event reports
+that a lease expires. Checks leave out work that an agent has claimed and only has to continue. At its first start the
+notifier records the present waits as known and notifies nobody.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ looks_max: Final = 3
 def waiting_of(item: dict[str, Any]) -> WaitRecord:
     """Return an item of ``handoffs.next`` as a ``WaitRecord``."""
     same = {name: item[name] for name in ("title", "status", "since_index", "since_ms")}
-    # The sender is not ``from``, which an imported file may only claim.
+    # The sender is not ``from``, because in an imported file that is only a claim.
     return WaitRecord(
         key=EpisodeKey(item["kind"], item["id"], item["agent"], item["action"]),
         sender=item["author"],
@@ -151,8 +151,8 @@ class NotifierWorker:
     def _look(self) -> tuple[int, list[WaitRecord]]:
         """Return the size of the log that the views' answer includes at least, and every wait.
 
-        Pages are read one after the other, and a wait that changes meanwhile could be on none of them: then all pages
-        are read again, up to ``looks_max`` times. A wait missed after that is found by the check for its event.
+        A wait that changes between the reading of two pages could be on neither of them. Then all pages are read again,
+        up to ``looks_max`` times. A wait missed after that is found by the check for its event.
         """
         size = self._client.head().size
         for _ in range(looks_max):
@@ -172,7 +172,7 @@ class NotifierWorker:
         with store.transaction():
             known = store.open_episodes()
             over = interrupted(known, [(event.index, event.kind, event.name) for event in events])
-            store.end(over)  # also without a check: the next one must find them as new episodes
+            store.end(over)  # also if the check failed: the next check must find them as new episodes
             if waiting is not None:
                 begun, ended = episodes(known.keys() - over, waiting)
                 store.end(ended)

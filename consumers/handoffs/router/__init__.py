@@ -14,11 +14,11 @@ The operator writes ``chains.toml`` in the ledger's folder; the router follows t
     [('validate', ['handoff.verified'], 8)]
 
 A *chain* has a ``when``, a ``where`` and a ``then``; a *step* is one handoff of its ``then``; the *cause* is the event
-that fires a chain; a handoff's *hop* is the number of chains between it and the handoff that no chain made, counted in
-events that routers signed.
+that fires a chain; a handoff's *hop* is the number of chains between it and the first handoff, which no chain made,
+counted in events that routers signed.
 
 A step and a cause make exactly one handoff, however often it is tried and by however many routers: its content and id
 are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause. Refused: a
-router that remembers "already done" in its own store (a lost store would repeat everything), and to limit a loop by the
-chain's name (a new name would start it again).
+router that remembers "already done" in its own store (a lost store would repeat everything), and a limit on loops by
+the chain's name (a new name would start the loop again).
 """

@@ -1,11 +1,12 @@
 """Chains as values: an event that meets the conditions causes handoffs; and the advice of `router check`.
 
-A handoff's fields are templates: text with ``{placeholders}``. Text that others wrote fills them and stays data: it
-cannot end its line, move a terminal's cursor, turn the direction of reading, or open a heading, list or code block in
-the markdown file of the handoff.
+A handoff's fields are templates: text with ``{placeholders}``. The placeholders are filled with untrusted text, which
+stays data: it cannot end its line, move a terminal's cursor, change the direction of reading, or begin a heading, list
+or code block in the handoff's markdown file.
 
-The limit of hops bounds every loop. Trees cannot grow wide by themselves: a handoff that a chain made fires another
-chain only after an operation by somebody else (``mismatch``), so ``handoff.created`` never fires for a chain's handoff.
+The limit of hops ends every loop. Chains cannot multiply handoffs by themselves: a handoff that a chain made fires
+another chain only after an operation by somebody else (``mismatch``). So ``handoff.created`` never fires for a chain's
+handoff.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PLACEHOLDERS: Final = (
 )
 
 _TOKENS: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-# Controls, line and paragraph separators, and the marks that turn the direction of reading (UAX #9).
+# Controls, line and paragraph separators, and the characters that change the direction of reading (UAX #9).
 _CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff"
 _CONTROL_RUN: Final = re.compile(f"[{_CONTROLS}]+")
 _CONTROL_BUT_NEWLINE: Final = re.compile(f"(?!\\n)[{_CONTROLS}]")
@@ -52,7 +53,7 @@ class Template(NamedTuple):
 
     @property
     def literal(self) -> str | None:
-        """The text it always gives; None if that depends on the event."""
+        """The fixed text of the template; None if the text depends on the event."""
         return self.parts[0][0] if len(self.parts) == 1 else None
 
 
@@ -173,7 +174,7 @@ Roles: TypeAlias = Mapping[str, Collection[str]]
 
 
 def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str | None) -> list[str]:
-    """Return warnings of what the gate will refuse, and of missing agents if the registered ``agents`` are known."""
+    """Return warnings about fields that the gate will refuse, and about missing agents if ``agents`` is not None."""
     return [
         f"chain {chain.name}, step {number}: {text}"
         for chain in chains

@@ -37,7 +37,7 @@ CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", 
 
 settle_wait_s: Final = 0.1
 settle_reads_max: Final = 20
-"""A file that is being saved is read again, at most so often."""
+"""If a file is being saved, it is read again at most this often."""
 
 chains_max: Final = 64
 steps_max: Final = 16
@@ -115,7 +115,7 @@ class ChainsFile:
         """Return the chains of the file as it is now; without a file there are none.
 
         A file that becomes unreadable or wrong is reported once (``problem``, and the log), and its former chains stay
-        in use. None if it could never be read: then nothing must be routed.
+        in use. None if no version of it could be read: then nothing must be routed.
         """
         is_judged = False  # an unreadable or untrusted file is checked again although its bytes are the same
         try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 id_max_chars: Final = 200
 id_max_bytes: Final = 240
-"""An id names a file: its UTF-8 and ``.md`` stay within the 255 bytes that file systems allow."""
+"""An id is the name of a file, so its UTF-8 with ``.md`` must stay within the 255 bytes that file systems allow."""
 
 CREATED: Final = "handoff.created"
 _CORR: Final = re.compile(r"chain:([a-z0-9][a-z0-9_-]{0,62}):([0-9a-f]{16}):([0-9]{1,2})")
@@ -106,7 +106,7 @@ def mismatch(chain: Chain, facts: Facts) -> str | None:
     if facts.kind not in chain.kinds:
         return f"when: {facts.kind} is not {' or '.join(sorted(chain.kinds))}"
     if facts.kind == CREATED and facts.lineage.chain:
-        # Else the router would react to itself: eight steps and eight hops would make millions of handoffs.
+        # Else the router would react to its own events: eight steps and eight hops would make millions of handoffs.
         return f"chain {facts.lineage.chain} made it: it fires no chain before somebody acts on it"
     properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in facts.properties().items()}
     properties |= {"tag": facts.tags, "domain": facts.domains}

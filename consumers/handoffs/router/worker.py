@@ -51,7 +51,7 @@ from deedbook.projections.reasoning.memory import memory_from_dict
 
 CONTENT_KINDS: Final = frozenset({"handoff.created", "handoff.amended", "record.imported"})
 WAITING_KINDS: Final = frozenset({*CONTENT_KINDS, "handoff.approved", "handoff.claimed", "handoff.released"})
-"""After these a handoff waits for its receiver, or will once the lease expires."""
+"""The kinds after which a handoff waits for its receiver, or will wait once the lease expires."""
 SERVICE: Final = "service"
 
 
@@ -78,7 +78,7 @@ class LedgerSource:
         data, sender = _content_of(last, first)
         done = self._event(completed).data if completed != event.index else event.data
         done = done if isinstance(done, HandoffCompleted) else HandoffCompleted()
-        # Anybody may write a ``corr``. If any agent's were believed, its author could keep a chain from firing.
+        # Anybody may write a ``corr``. If the router believed every agent, an author could prevent a chain from firing.
         lineage = read_lineage(first.corr)
         lineage = lineage if lineage.chain and self._is_router(first.author) else Lineage()
         refs = tuple(done.reasoning_refs or data.reasoning_refs)
@@ -125,8 +125,9 @@ class LedgerSource:
         return bool(self._answer("catalog.find", {"stream": f"handoff/{name}", "limit": 1})["items"])
 
     def unlocked_by(self, name: str) -> list[str]:
-        """Return, as a list of one id, the event since which a handoff that is ready now can be claimed."""
-        # The last event that let it wait (approval, release, the claim whose lease expired) or that unlocked it.
+        """Return the id of the event that made a handoff claimable, in a list. The handoff must be ready now."""
+        # This is the last event after which it waited (approval, release, a claim whose lease expired), or which
+        # unlocked it.
         own = self._rows(f"handoff/{name}", None)
         content = self._event(max(row["event_index"] for row in own if row["kind"] in CONTENT_KINDS))
         data, _ = _content_of(content, content)
@@ -140,7 +141,7 @@ class LedgerSource:
         return [max(causes, key=lambda row: int(row["event_index"]))["id"]] if causes else []
 
     def ready(self, about: str | None, limit: int) -> list[dict[str, Any]]:
-        """Return ``{"id", "to", "version"}`` of the handoffs to announce as ready: those ``about`` one, or all."""
+        """Return ``{"id", "to", "version"}`` of handoffs to announce as ready: those related to ``about``, or all."""
         rows: list[dict[str, Any]] = self._answer("handoffs.unannounced", {"id": about, "limit": limit})["handoffs"]
         return rows
 
@@ -175,7 +176,7 @@ stop_wait_s: Final = 0.2
 sweep_interval_s: Final = 5.0
 ready_page_rows: Final = 200
 
-# Refusals because the handoff changed, or another router announced it first.
+# Refusals that mean that the handoff changed, or that another router announced it first.
 _CHANGED: Final = frozenset(
     {"TRANSITION_NOT_ALLOWED", "VERSION_MISMATCH", "DEPENDENCY_PENDING", "DEPENDENCY_MISSING", "NOT_APPROVED"}
 )

@@ -1,16 +1,17 @@
 """Reads all notes of a repository, and adds those to the ledger that it does not have yet.
 
 Reading stores every original as a blob and maps it; then all new records are appended, the oldest claimed time first.
-If we crash in between, blobs that no event names are left, or some of the events. The next run asks which originals
-exist already (``records.existing``) and adds the others. So does a run of another importer, or from a clone.
+If we crash in between, the ledger may have blobs that no event names, or only some of the events. The next run asks
+which originals exist already (``records.existing``) and adds the others. A run of another importer, or from a clone,
+does the same.
 
 Notes that this ledger wrote itself are recognised by their bytes, which it can derive from one of its own reports. The
 ref and the trailer of the commit do not count: anybody can write both.
 
-The session of a note is the one that the ref names, so an id that the tool cut to eight characters is whole again. Only
-notes whose refs name no session (findings, goals, …) have it in a field. A record is made to fit an entry: its texts
-are shortened at words, all to the greatest length that fits, and long lists lose items. Every shortening is listed as
-dirty. Rejected: storing long notes as unmapped, where nobody would find them.
+The session of a note is the one that the ref names, so an id that the tool shortened to eight characters is complete
+again. Only notes whose refs name no session (findings, goals, …) have it in a field. A record is made to fit an entry:
+its texts are shortened at words, all to the greatest length that fits, and long lists lose items. Every shortening is
+listed as dirty. Rejected: storing long notes as unmapped, where nobody would find them.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def counted(counts: records.Counts, reading: NoteReading) -> NoteImport:
     for data in (mapped.record.data for mapped in reading.records):
         outcomes[data.source, data.original] = (None, len(data.claims.get("dirty", [])))
     outcomes |= {(record.source, record.original): (record.reason, 0) for record in counts.unmapped_records}
-    known = [(key, outcomes[key][0]) for _, key in reading.notes if key in outcomes]  # the others are lost
+    known = [(key, outcomes[key][0]) for _, key in reading.notes if key in outcomes]  # the other keys are lost
     unmapped = tuple(Unmapped(source, reason, original) for (source, original), reason in known if reason is not None)
     dirty: Counter[str] = Counter()
     for key, kind in {key: kind for kind, key in reading.notes}.items():
@@ -180,7 +181,7 @@ def _stored(note: Note, put_blob: Callable[[bytes], str] | None) -> MappedNote:
 
 
 def is_own(note: Note, answer: Ask) -> bool:
-    """Return whether this ledger can derive exactly the note's bytes from one of its reports."""
+    """Return whether this ledger can derive exactly these bytes from one of its reports."""
     kind, _, name = note.tail.partition("/")
     if note.content is None or not name:
         return False
@@ -242,7 +243,7 @@ def map_note(note: Note) -> MappedNote:
 
 
 def unmapped_note(note: Note, reason: str, *, only_digest: bool) -> MappedNote:
-    """Return the record of a note that is only stored, or of whose original only the digest is."""
+    """Return the record of a note whose original, or only the digest of its original, is stored."""
     body = "" if only_digest or note.content is None else records.body_of(note.content)
     record = records.unmapped_record(note.original, note.source, format_of(note), reason, body, only_digest=only_digest)
     return MappedNote(record, None)

@@ -1,8 +1,8 @@
 """Maps each kind of note to the data of an event, or to the reason why it has none. Pure.
 
 The keys are those of the compressed report and of the tool's own records. If an original lacks a required field, the
-event gets a default or "not said", and ``said`` names the field under ``filled in``. A calibration word that is none of
-the four becomes ``not_assessable``.
+event gets a default or "not said", and ``said`` names the field under ``filled in``. An unknown calibration word
+becomes ``not_assessable``.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, A
         raise Refused("INVALID_FORMAT", f"the note has no text in its field {name}")
     impact = note.number("impact")
     if nested.fields.get("impact") == impact:
-        nested.take("impact")  # the tool writes it twice: say it once
+        nested.take("impact")  # the tool writes this value twice; ``said`` has it once
     if inner not in ("", text):
         nested.fields[name] = inner
     return text, {"impact": impact, "topic": note.text("subject", chars_max=label_max_chars)}

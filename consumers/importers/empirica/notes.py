@@ -1,8 +1,8 @@
 """Reads the notes of a repository: every blob in the newest tree of every notes ref is one note.
 
 A notes ref is a commit whose tree maps the id of a noted object to a blob; with many notes the ids are split into
-folders ("fan-out"). Only the list of refs takes a git process of its own; one running git (``Objects``) reads all the
-rest, three thousand refs in a second. Notes that cannot be read are reported as ``Unmapped``.
+folders ("fan-out"). One git process lists the refs, and one other (``Objects``) reads everything else: three thousand
+refs in a second. Notes that cannot be read are reported as ``Unmapped``.
 """
 
 from __future__ import annotations

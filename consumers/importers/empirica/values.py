@@ -75,7 +75,7 @@ class Reading:
         return self._nested[-1]
 
     def text(self, *names: str, chars_max: int = text_max_chars) -> str:
-        """Return the first text that is there, else an empty one; a text that is too long is shortened at a word."""
+        """Return the first text that exists, else an empty text; a long text is shortened at a word."""
         for name in names:
             value = self.take(name)
             if isinstance(value, str):
@@ -163,7 +163,7 @@ class Reading:
 
 
 def unused(name: str, taken: Mapping[str, str]) -> str:
-    """Return a name that is not taken yet: joined or shortened names may be equal."""
+    """Return a name that is not used yet, because joined or shortened names may be equal."""
     number, free = 1, name
     while free in taken:
         number += 1

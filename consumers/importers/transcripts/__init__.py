@@ -7,5 +7,5 @@ of thinking but not its text.
 The importer reads sessions of Claude Code and Codex (JSON Lines), messages and responses in the forms that
 ``consumers.sdk.thinking.response`` lists, the conversations of ``lines.VENDORS``, and text with thinking tags.
 
-``messages`` reads all that was said in a session, for a program that goes on with it; it imports nothing.
+``messages`` reads all messages of a session, for a program that continues the session; it imports nothing.
 """

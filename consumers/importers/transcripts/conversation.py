@@ -1,7 +1,7 @@
 """Extracts the responses from the lines of a session, or from the messages of a conversation.
 
 The original of a response is its own lines or its own part of a document, not the whole file. Transcripts grow, so the
-file would be another original after every word, and a response that was copied to another file would be stored twice.
+whole file would be a new original after every word. A response that was copied to another file would be stored twice.
 
 Rules of this module:
 
@@ -10,7 +10,7 @@ Rules of this module:
 - A response answers the user's prompt above it: the nearest along ``parentUuid``, else the last one of the same agent.
   Tool results, texts of the harness (``isMeta``) and summaries of compacted sessions are no prompts.
 - A line that cannot be read is passed on with the reason. A line without any mark of thinking is counted. The other
-  lines are read all the same.
+  lines are still read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SPOKEN: Final = ("role", "message", "from", "sender", "payload")
 
 
 class UserPrompt(NamedTuple):
-    """The beginning of a user's prompt, and its bytes if they are few enough to be held."""
+    """The beginning of a user's prompt, and its bytes if there are few enough to keep in memory."""
 
     text: str
     original: bytes
@@ -56,7 +56,7 @@ class TranscriptResponse(NamedTuple):
     """A response that may hold thinking: decoded JSON or text, and facts from its surroundings.
 
     ``session`` and ``message`` are its ids (empty: none), ``at`` its time as written, ``lines`` the number of its
-    lines, ``odd`` the numbers in it that could only be read as texts.
+    lines, ``odd`` the numbers in it that only a text can hold.
     """
 
     source: SourcePosition
@@ -143,7 +143,7 @@ class Conversation:
             yield from responses
             if responses or not lines.has_trace(line):
                 return
-            # The prompt may be beside its answer, in one document.
+            # In a document, the prompt may be beside its answer.
         session = lines.text(head.session) or lines.text(head.session_id)
         yield from self._line(line, source, session, lines.nested_head(head) or head)
 
@@ -185,7 +185,7 @@ class Conversation:
         answered = opened.answered
         original = b"".join(line.removesuffix(b"\n") + b"\n" for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
-        # The arguments of a tool call may be anything; the original has them.
+        # The arguments of a tool call may be any JSON; the original has them.
         calls = lines.only_calls_tools if answered.is_session else lambda _line: False
         spoken = [line for line in opened.lines if opened.has_trace and not calls(line)]
         if not spoken:
@@ -226,7 +226,7 @@ class Conversation:
         yield from inner.finish()
 
     def _odd(self, line: bytes, source: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
-        """Yield the content of a line that is no JSON object: parts of a list, nothing, or an unread item."""
+        """Yield the content of a line that is not a JSON object: parts of a list, nothing, or an unread item."""
         try:
             value, odd = lines.decoded(line)
         except Refused as refusal:
@@ -265,7 +265,7 @@ def merged(values: list[Any]) -> Any:
 
 
 def _innermost(value: Any) -> Any:
-    """Return the line of another agent that a ``progress`` line carries, or the item of a payload; else the line."""
+    """Return the other agent's line in a ``progress`` line, or the item in a payload; else the line itself."""
     type_ = value.get("type")
     if type_ == lines.CARRIER and isinstance(value.get("payload"), dict):
         return value["payload"]

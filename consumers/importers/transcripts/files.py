@@ -84,7 +84,7 @@ def _are_lines(file: Path, opened: BinaryIO) -> bool:
 
 
 class SourceLine(NamedTuple):
-    """A line of a file: its number from 1, its size, and its bytes; of one too long for a blob only the beginning."""
+    """A line of a file: its number from 1, its size, and its bytes; only the beginning if it is too long for a blob."""
 
     number: int
     size: int
@@ -131,7 +131,10 @@ def _read_lines(
 def _read_whole(
     opened: BinaryIO, size: int, source: SourcePosition, progress: Progress, *, is_asked_for: bool
 ) -> Iterator[TranscriptResponse | UnreadItem]:
-    """Yield the responses of a document or text; a file that the user did not name is skipped if it has no thinking."""
+    """Yield the responses of a document or text.
+
+    A file without thinking is skipped if the user did not name it.
+    """
     if size > document_size_max_bytes:
         yield UnreadItem(
             source, None, size, f"TOO_LARGE: the file has {size} bytes; the limit is {document_size_max_bytes}"

@@ -1,13 +1,14 @@
 """Imports transcripts into the ledger, a few responses at a time, whatever their size; an import can be interrupted.
 
 Every response is mapped, stored as unmapped with the reason, or counted as one without thinking. The importer first
-asks the views what exists, so a second run adds nothing, whoever runs it and wherever the copy is. A transcript may
-grow while it is read: existing reasoning is then extended, never started again. A copy that ends earlier adds nothing.
+asks the views what exists, so a second run adds nothing, also if another agent runs it, or from a copy. A transcript
+may grow while it is read: existing reasoning is then extended, never started again. A copy that ends earlier adds
+nothing.
 
 If a response cannot be stored (a secret, or larger than a blob), a note of its ids, size and reason is stored.
 
-If we crash here: each response is one atomic batch, so it is there or not; a blob without an event belongs to nobody.
-Running the import again adds the rest.
+If we crash here: each response is one atomic batch, so it is stored completely or not at all; a blob without an event
+may remain. Running the import again adds the rest.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def is_beginning(first: ReasoningMemory, whole: ReasoningMemory) -> bool:
     """Return whether one graph is the beginning of another; tasks are not compared."""
     if whole.steps[: len(first.steps)] != first.steps:
         return False
-    # An answer grows, too: the text after a tool call follows the text before it.
+    # The answer grows, too: the text after a tool call follows the text before it.
     return whole.conclusion.startswith(first.conclusion) or len(first.steps) < len(whole.steps)
 
 
@@ -173,7 +174,7 @@ class TranscriptImport:
         """Take one response or unread item."""
         item = mapping.thinking_in(response, self._task) if isinstance(response, TranscriptResponse) else response
         if item is None:
-            assert isinstance(response, TranscriptResponse)  # noqa: S101 - whatever is unread is handed on
+            assert isinstance(response, TranscriptResponse)  # noqa: S101 - unread items were handled above
             self._progress.skipped += response.lines
             return
         names = set(item.names) if isinstance(item, mapping.MappedThinking) else {mapping.unmapped_stream(item)}
@@ -266,10 +267,10 @@ class TranscriptImport:
         try:
             return self._put_blob(encode_canonical(note | ids))
         except Refused:
-            return self._put_blob(encode_canonical(note))  # the ids look like a secret, too
+            return self._put_blob(encode_canonical(note))  # if the ids look like a secret, too
 
     def _prompt(self, answered: TranscriptResponse) -> str | None:
-        """Store the whole prompt if the task is only its beginning; None if it cannot be stored."""
+        """Store the whole prompt if the task is only its beginning; return None if it cannot be stored."""
         if answered.prompt is None or not answered.prompt.original:
             return None
         try:

@@ -1,10 +1,10 @@
 """Reads the lines of transcripts: the few fields that identify a line, and a whole decoded line.
 
 A line of a session may be megabytes of a tool's output, so long fields stay bytes and are decoded on demand. A value of
-an unexpected type is no error: it counts as absent.
+an unexpected type counts as missing.
 
-Whole lines are decoded under the ledger's strict rules, except for numbers that no event can hold (64-bit ids,
-``NaN``): each is read as its text and reported, because the thinking beside it must not be lost.
+Whole lines are decoded under the ledger's strict rules, with one exception: a number that no event can hold (64-bit
+ids, ``NaN``) is read as text and reported, because the thinking beside it must not be lost.
 
 To read another vendor's transcripts, add its row to ``VENDORS``, and the field of its conversations to ``Head``.
 """
@@ -32,7 +32,7 @@ prompt_max_chars: Final = 8_000
 
 
 class Vendor(NamedTuple):
-    """A tool's names of the speakers, and its field with a whole conversation (empty: it writes lines)."""
+    """The names that a tool gives the speakers, and its field with a whole conversation (empty if it writes lines)."""
 
     name: str
     user: str
@@ -129,7 +129,7 @@ def read_head(line: bytes | msgspec.Raw) -> Head | None:
 
 
 def repaired_head(value: dict[str, Any]) -> Head | None:
-    """Return the fields of a line with half a surrogate pair, which JSON can spell and UTF-8 cannot."""
+    """Return the fields of a line with half a surrogate pair, which JSON can contain and UTF-8 cannot."""
     return read_head(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
@@ -139,7 +139,7 @@ def read_message(head: Head) -> Message | None:
 
 
 def _begins(raw: msgspec.Raw, sign: bytes) -> bool:
-    return bytes(memoryview(raw)[:1]) == sign  # a copy of the first byte, not of megabytes
+    return bytes(memoryview(raw)[:1]) == sign  # copies the first byte, not megabytes
 
 
 def nested_head(around: Head) -> Head | None:
@@ -192,7 +192,7 @@ def role_of(head: Head, message: Message | None) -> str:
 
 
 def has_trace(line: bytes) -> bool:
-    """Return whether a line has one of the marks without which it cannot hold thinking."""
+    """Return whether a line has one of the marks that every line with thinking has."""
     return _TRACE.search(line) is not None
 
 
@@ -252,5 +252,5 @@ def _with_texts_for_numbers(line: bytes, odd: list[str]) -> Any:
             line.decode(), object_pairs_hook=pairs, parse_int=integer, parse_float=decimal, parse_constant=as_text
         )
     except ValueError:
-        odd.clear()  # there is another error, too: the strict rules have reported the first one
+        odd.clear()  # there is another error, too; the strict rules have reported the first one
         return None

@@ -6,7 +6,7 @@ of the prompt and the text of the response.
 
 The claims name what was guessed and what could not be read. Task and conclusion are cut at a word; the originals have
 their whole text. The conclusion is the answer after the last thinking. Without an answer it is the last step that
-concludes, but not in a session: there a response that ended with a tool call has no conclusion, and its reasoning stays
+concludes. In a session, however, a response that ended with a tool call has no conclusion, and its reasoning stays
 open.
 """
 
@@ -113,7 +113,7 @@ def answer_of(extraction: Extraction) -> str:
 
 
 def names_of(answered: TranscriptResponse, extraction: Extraction) -> tuple[str, ...]:
-    """Return the ids that a response may have, the best first; they do not depend on where it was found."""
+    """Return the ids that a response may have, the best first; they do not depend on the file with the response."""
     sources = [[source.text, source.thinking, source.answer] for source in extraction.sources]
     by_content = _name("content", [answered.session, extraction.memory.ai_id, extraction.memory.task, sources])
     by_ids = _by_ids(answered)
@@ -121,7 +121,10 @@ def names_of(answered: TranscriptResponse, extraction: Extraction) -> tuple[str,
 
 
 def unmapped_stream(left: TranscriptResponse | UnreadItem) -> str:
-    """Return the stream of an unmapped response: the same wherever it is found, and however it grows."""
+    """Return the stream of an unmapped response.
+
+    It is the same in every file, and stays the same when the response grows.
+    """
     original = str(left.size).encode() if isinstance(left, UnreadItem) and not left.original else left.original or b""
     name = _by_ids(left) or _name("original", [hashlib.sha256(original).hexdigest()])
     return f"{UNMAPPED}/{name}"
@@ -171,7 +174,8 @@ def time_of(at: Any) -> str | None:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as ``1-3, 5``."""
-    placed = groupby(enumerate(numbers), key=lambda item: item[1] - item[0])  # which is equal along a run
+    # this difference is constant within a run of consecutive numbers
+    placed = groupby(enumerate(numbers), key=lambda item: item[1] - item[0])
     runs = ([number for _, number in run] for _, run in placed)
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
@@ -219,7 +223,7 @@ def _origin_of_conclusion(thinking: MappedThinking) -> ConclusionFrom:
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:
-    """Return whether a response thinks, and does not just mention thinking tags, as answers about such software do."""
+    """Return whether a response thinks. Answers about software like this one only mention thinking tags."""
     return any(
         not source.path.endswith((".text", "content"))
         or read_tags(source.text).is_unopened
@@ -230,7 +234,7 @@ def _is_thinking_of_a_session(extraction: Extraction) -> bool:
 
 
 def _hidden(response: Any) -> str:
-    """Return why the thinking of a response is not readable; empty if nothing shows that it has any."""
+    """Return why the thinking of a response is unreadable; empty if there is no sign of thinking."""
     blocks = response if isinstance(response, list) else response.get("content") if isinstance(response, dict) else None
     named = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
     if any(block.get("type") == "thinking" and block.get("signature") for block in named):

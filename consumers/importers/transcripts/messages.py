@@ -13,8 +13,8 @@ Formats, read from public sources and from files that the programs wrote (Novemb
   then one message a line; a later line with the same ``id`` replaces it, ``$rewindTo`` removes it and all after it, and
   ``$set.messages`` replaces all. Older versions wrote one JSON document.
 
-Every text is a stranger's: broken, nested or huge lines are counted, and never stop the reading. Secrets are redacted
-before a text is cut, because half a secret has no form by which it could be found.
+Every text is untrusted: broken, nested or huge lines are counted, and never stop the reading. Secrets are redacted
+before a text is cut, because the scanner cannot recognize half a secret.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 messages_max: Final = 20_000
 chars_max: Final = 16 * 1024**2
-"""The messages of a session that are held at once, and their characters; older ones are counted."""
+"""The limits for messages of a session in memory, and for their characters. Older messages are only counted."""
 message_max_chars: Final = 40_000
 call_max_chars: Final = 2_000
 result_max_chars: Final = 3_000
@@ -83,10 +83,10 @@ class SessionMessage(msgspec.Struct):
 
 
 class SessionTranscript(NamedTuple):
-    """A session: its id, its folder (as written, or empty), its messages, and by name what is not among them.
+    """A session: its id, its folder (as written, or empty), its messages, and counts of omitted parts by name.
 
-    ``calls`` counts the tool calls by their tool; they are in the messages, as text. ``secrets`` counts by kind the
-    secrets that were redacted.
+    ``calls`` counts the tool calls by tool; the messages contain them as text. ``secrets`` counts the redacted secrets
+    by kind.
     """
 
     harness: HarnessName
@@ -133,7 +133,7 @@ class _Reading:
         self._chars = 0
 
     def add(self, entry: _Entry) -> None:
-        """Add a message. The first request stays, whatever is dropped."""
+        """Add a message. The first request always stays."""
         self.entries.append(entry)
         self._chars += entry.chars
         while len(self.entries) > messages_max or (self._chars > chars_max and len(self.entries) > 2):
@@ -141,7 +141,7 @@ class _Reading:
             self.left_out[OLDER] += 1
 
     def say(self, role: Role, text: str, origin: _Origin) -> None:
-        """Add a text: to the last message if that is a part of the same response, else as a message of its own."""
+        """Add a text to the last message if both are part of the same response, else as a message of its own."""
         if not text.strip():
             return
         last = self.entries[-1] if self.entries else None
@@ -165,7 +165,7 @@ class _Reading:
             self._open[id_] = entry, len(entry.parts) - 1
 
     def result(self, id_: str, content: Any, *, is_error: bool = False) -> None:
-        """Add the result of a tool call behind the call."""
+        """Add the result of a tool call after the call."""
         text = "\n".join(self.texts(content)).strip()
         if id_ in self._open:
             entry, position = self._open.pop(id_)
@@ -208,7 +208,7 @@ class _Reading:
         del self.entries[position:]
 
     def transcript(self, harness: HarnessName) -> SessionTranscript:
-        """Return what was read."""
+        """Return the transcript that was read."""
         messages = [SessionMessage(entry.role, "\n\n".join(entry.parts), entry.origin.at) for entry in self.entries]
         left_out = {name: count for name, count in self.left_out.items() if count}
         return SessionTranscript(
@@ -224,7 +224,7 @@ class _Reading:
         if is_whole and len(redacted.text) <= most:
             return redacted.text.strip()
         self.left_out[SHORTENED] += 1
-        # A secret that goes on after the part is not recognized, so the last characters of the part are dropped.
+        # A secret that continues after this part is not recognized, so the last characters of the part are dropped.
         end = most if is_whole else min(most, len(redacted.text) - _margin_chars)
         return f"{redacted.text[: max(end, 0)].strip()}… ({len(text)} characters)"
 
@@ -282,7 +282,7 @@ class _ClaudeCode(_Reading):
         withdrawn = {prompt.key for prompt in prompts} - set(latest.values())
         if not withdrawn:
             return
-        for line, parent in self._parents.items():  # a line stands after the one that it follows
+        for line, parent in self._parents.items():  # a line comes after the line that it follows
             if parent in withdrawn:
                 withdrawn.add(line)
         kept = [entry for entry in self.entries if withdrawn.isdisjoint((entry.origin.key, entry.origin.parent))]
@@ -293,7 +293,7 @@ class _ClaudeCode(_Reading):
 class _Codex(_Reading):
     def feed(self, line: dict[str, Any]) -> None:
         """Take one line."""
-        payload = line.get("payload", line)  # the first versions wrote the items without a line around them
+        payload = line.get("payload", line)  # the first versions wrote the items without an outer line
         if not isinstance(payload, dict):
             return
         type_ = line.get("type")
@@ -389,10 +389,10 @@ _READINGS: Final[Mapping[HarnessName, type[_ClaudeCode | _Codex | _Gemini]]] = {
 def read_messages(
     file: Path, harness: HarnessName, step: Callable[[int, int], None] = lambda _done, _total: None
 ) -> SessionTranscript:
-    """Return the messages of a session file of a harness; ``step`` is called with the bytes that are read, and all.
+    """Return the messages of a session file of a harness; ``step`` gets the bytes read, and all bytes.
 
-    Raises Refused: ``INVALID_FORMAT`` if it is a link or no regular file, or none of its lines is of a session;
-    ``TOO_LARGE`` for a document, and for a session of Gemini, of which any line may replace an earlier one.
+    Raises Refused: ``INVALID_FORMAT`` if it is not a regular file, or if none of its lines belongs to a session.
+    ``TOO_LARGE`` for a document, and for a session of Gemini, in which any line may replace an earlier one.
     Unavailable: ``STORE_UNAVAILABLE`` if it cannot be read.
     """
     reading = _READINGS[harness]()

@@ -57,14 +57,14 @@ class App(ReadingApp):
         self._sealed: SealedTexts | None = None
 
     def finish(self) -> None:
-        """List the copies of this folder from which it takes what somebody redacted elsewhere."""
+        """Remove redacted texts from the copies of this folder, and list these copies."""
         if self._ledger is not None and self.bundle is None and not self.only_looks:
             followed = self.follow_redactions()
             for line in () if self.as_json else followed.lines:
                 echo(line, err=True)
 
     def follow_redactions(self) -> FollowedRedactions:
-        """Take texts that somebody redacted elsewhere out of the copies of this folder."""
+        """Remove texts that somebody redacted elsewhere from the copies of this folder."""
         followed: FollowedRedactions = load(".followed_redactions:follow_redactions")(self.client(), self.settings())
         return followed
 
@@ -93,7 +93,7 @@ class App(ReadingApp):
         return views
 
     def settings(self) -> Settings:
-        """Return the settings of this run. Those of a bundle name a temporary folder, and read no file."""
+        """Return the settings of this run. For a bundle they name a temporary folder and are read from no file."""
         return super().settings() if self.bundle is None else self.ledger().settings
 
     def _open_bundle(self, path: Path) -> BundleLedger:
@@ -101,14 +101,14 @@ class App(ReadingApp):
         with load("progress:progress")("verifying", is_shown=not self.as_json) as step:
             ledger: BundleLedger = load("..auditor.bundle_ledger:BundleLedger")(path, agent=self.agent, progress=step)
         self._bundle = ledger
-        if not self.as_json:  # a document says the same in ``source``
+        if not self.as_json:  # a JSON document has the verdict in ``source``
             echo(f"{path}: {ledger.report.verdict}", err=True, fg=None if ledger.report.ok else "red")
             echo(ledger.report.gate_line, err=True)
             echo(f"{ledger.left_out}\n" if ledger.left_out else "", err=True, nl=False)
         return ledger
 
     def source(self) -> dict[str, Any]:
-        """Return the verdict on the bundle that the answer is from; nothing for an answer of a ledger."""
+        """Return the verdict on the bundle that gave the answer; nothing if a ledger gave it."""
         if self._bundle is None:
             return {}
         report = self._bundle.report
@@ -146,11 +146,11 @@ class App(ReadingApp):
 
         answer = self.displayed(self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments)))
 
-        self._doubts |= compromised_names(answer)  # what is made of it may not pass the marks on
+        self._doubts |= compromised_names(answer)  # a text that is derived from the answer must not repeat its marks
         return answer
 
     def displayed(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer as this verb shows it: sealed texts are opened with --unseal, and else named for people."""
+        """Return an answer as this verb shows it: --unseal opens sealed texts; without it, people see their names."""
         if not self.names_sealed or SEALED not in msgspec.json.encode(answer):
             return answer
         if self._sealed is None:
@@ -159,24 +159,24 @@ class App(ReadingApp):
         return self._sealed.shown(answer)
 
     def subject_keys(self) -> KeyService:
-        """Return the service with the keys of subjects; for a bundle, which has no settings, the key files."""
+        """Return the key service of subjects. A bundle has no settings, so the service reads the key files."""
         settings = self.settings() if self.bundle is None else None
         keys: KeyService = load("..sdk.sealer:open_keys")(settings, self.client())
         return keys
 
     def sealer(self, subject: str) -> Sealer:
-        """Return what seals for a subject, as the acting agent."""
+        """Return a sealer that seals for a subject as the acting agent."""
         make, home = load("..sdk.sealer:Sealer"), self.settings().home
         sealer: Sealer = make(self.author(), self.subject_keys(), self.query_with, subject, home)
         return sealer
 
     def opener(self) -> Opener:
-        """Return what opens sealed content with the keys of this user."""
+        """Return an opener of sealed content with the keys of this user."""
         opener: Opener = load("..sdk.sealer:Opener")(self.client(), self.subject_keys, self.ledger().query_with)
         return opener
 
     def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Say in an answer from signed entries what the witnesses that this folder names cosigned of its log."""
+        """Add to an answer from signed entries how far the witnesses that this folder names have cosigned the log."""
         settings, as_of = self.settings(), answer.get("as_of")
         if as_of is not None and b"witness" in settings.text:
             witnessed_of = load(".node.witnessed:witnessed_of")
@@ -184,7 +184,10 @@ class App(ReadingApp):
         return answer
 
     def act_as(self, name: str | None) -> None:
-        """Act as ``name`` (None: nobody) from now on, as --as does; a server is then asked anew, with its keys."""
+        """Act as ``name`` (None: nobody) from now on, as --as does.
+
+        Later requests to a server use the keys of that agent.
+        """
         self.agent = name
         if self._ledger is not None:
             self._ledger.close()
@@ -195,7 +198,7 @@ class App(ReadingApp):
         return self.ledger().author(name or self.acting(), allow_secret=self.allow_secret)
 
     def ask_passphrase(self, name: str) -> str | None:
-        """Return the passphrase of ``name``'s key from the descriptor or the terminal; None when there is neither."""
+        """Return the passphrase of ``name``'s key from the descriptor or the terminal; None if neither exists."""
         if (
             name not in self._passphrases
             and (passphrase := self.read_passphrase(f"Passphrase of {name}: ")) is not None
@@ -215,8 +218,8 @@ class App(ReadingApp):
     def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
 
-        From the descriptor each passphrase is one line; the last line serves for all that are asked for after it.
-        Raises Refused: ``USAGE`` when the descriptor cannot be read.
+        Each line of the descriptor is one passphrase; the last line answers all further questions, too. Raises Refused:
+        ``USAGE`` when the descriptor cannot be read.
         """
         if self.passphrase_fd is not None:
             self._line = read_line(self.passphrase_fd) or self._line
@@ -235,7 +238,7 @@ class App(ReadingApp):
         ]
 
     def follow(self, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
-        """Print events from an index on, as they come."""
+        """Print events from an index on, as they are accepted."""
         line = self.line if self.as_json else None
         follow_events(self.client(), self.plain, kinds, stream, author, start, line=line)
 
@@ -262,7 +265,7 @@ class Group(LazyGroup):
 
 @contextlib.contextmanager
 def extra(name: str, verb: str) -> Iterator[None]:
-    """Import within the block what a verb needs of an extra. Raises Unavailable: ``EXTRA_MISSING``."""
+    """Within the block, import modules that need an extra. Raises Unavailable: ``EXTRA_MISSING``."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -271,7 +274,7 @@ def extra(name: str, verb: str) -> Iterator[None]:
 
 
 def read_line(descriptor: int) -> str:
-    """Return the next line of a descriptor, byte by byte, so that what follows is left for the next reader.
+    """Return the next line of a descriptor. It is read byte by byte, so that the next reader gets the rest.
 
     Raises Refused: ``USAGE`` when it cannot be read, is too long or is not UTF-8.
     """
@@ -309,8 +312,8 @@ def parse_json(text: str, what: str) -> dict[str, Any]:
 def read_argument(text: str, what: str) -> bytes:
     """Return the bytes of an argument: the text itself, ``@FILE`` or ``-`` for standard input.
 
-    Raises Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when nothing here takes as much,
-    ``USAGE`` for the bare name of a file, which would be signed instead of its content.
+    Raises Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when it exceeds the largest limit of any
+    argument, ``USAGE`` for the bare name of a file, because the name would be signed instead of the content.
     """
     if text == "-":
         return read_up_to(sys.stdin.buffer, argument_max_bytes, what)
@@ -327,15 +330,18 @@ def read_argument(text: str, what: str) -> bytes:
 def _refuse_name_of_file(text: str) -> None:
     is_file = False
     if text.split() == [text]:
-        with contextlib.suppress(OSError, ValueError):  # a text that is too long for a name, or that no name can have
+        with contextlib.suppress(OSError, ValueError):  # the text is too long for a name, or no file can have this name
             is_file = Path(text).is_file()
     if is_file:
         raise Refused("USAGE", f"{text} is a file: write @{text} for its content, or add words", path=text)
 
 
 def store_artifact(app: App, path: str, sealer: Sealer | None = None) -> str:
-    """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
-    # A link in a stranger's tree, of a folder too, may lead to what is nobody else's to read.
+    """Store the content of a file as a blob, and return a text that names the blob.
+
+    A path alone becomes useless when its folder is deleted.
+    """
+    # A link in a stranger's tree (a folder may be one, too) may lead to a file that others must not read.
     file = Path(path)
     below = (folder for folder in file.parents if not folder.is_absolute() or Path.cwd() in folder.parents)
     if any(part.is_symlink() for part in (file, *below)):
@@ -346,7 +352,7 @@ def store_artifact(app: App, path: str, sealer: Sealer | None = None) -> str:
 
 
 def with_contents(app: App, artifacts: tuple[str, ...] | list[str], sealer: Sealer | None = None) -> list[str]:
-    """Return artifacts with those that are files here kept; commits and pages stay as they are named."""
+    """Return artifacts; those that are files here are stored as blobs. Commits and pages keep their names."""
     return [
         f"{artifact} ({store_artifact(app, artifact, sealer)})" if Path(artifact).is_file() else artifact
         for artifact in artifacts
@@ -354,7 +360,7 @@ def with_contents(app: App, artifacts: tuple[str, ...] | list[str], sealer: Seal
 
 
 def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
-    """Return what a file holds, and read no more of it than that: it may be a pipe without an end."""
+    """Return the content of a file, but read no more than ``limit`` bytes: it may be an endless pipe."""
     content = file.read(size_max_bytes + 1)
     if len(content) > size_max_bytes:
         raise Refused("TOO_LARGE", f"{what} has more than {size_max_bytes} bytes", limit=size_max_bytes)

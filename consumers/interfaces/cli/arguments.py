@@ -1,4 +1,4 @@
-"""The arguments of operations (``sdk.operations``) as parameters of the command line, and their values."""
+"""Converts arguments of operations (``sdk.operations``) into parameters of the command line, and reads their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deedbook.ledger.errors import Refused
 
 
 def parameters(arguments: Iterable[Argument]) -> list[click.Parameter]:
-    """Return how the command line takes arguments."""
+    """Return the parameters of the command line for these arguments."""
     return [_parameter(argument) for argument in arguments]
 
 
@@ -40,7 +40,7 @@ def _parameter(argument: Argument) -> click.Parameter:
 
 
 def seal_option(what: str = "Its texts are") -> click.Option:
-    """Return the option ``--seal``; ``what`` begins the sentence that says what it seals."""
+    """Return the option ``--seal``; its help begins with ``what``, the texts that it seals."""
     words = f"{what} encrypted with the key of this subject, until `deed erase SUBJECT` destroys it."
     return click.Option(["--seal"], metavar="SUBJECT", help=words)
 

@@ -1,7 +1,7 @@
 """The reasonings that handoffs cite, for verbs of the command line.
 
-Verbs load this module only if a handoff cites a reasoning. Most cite none, and the modules that make and check a brief
-are a fifth of all that a verb imports.
+Verbs load this module only if a handoff cites a reasoning. Most handoffs cite none, and the modules for briefs are a
+fifth of everything that a verb imports.
 """
 
 from __future__ import annotations

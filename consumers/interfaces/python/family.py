@@ -90,7 +90,7 @@ def _method(query: str) -> Callable[..., Any]:
 class PackageFamilies:
     """Gives a ledger the queries of packages' families: ``ledger.NAME.list()``."""
 
-    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+    if not TYPE_CHECKING:  # if a type checker saw it, it would accept any attribute name
 
         def __getattr__(self, name: str) -> QueryFamily:
             return package_queries(name)(self) if name in sources() else refuse_name(self, name)

@@ -34,7 +34,7 @@ class Spelled:
             ):
                 setattr(cls, name, _checked(method))
 
-    if not TYPE_CHECKING:  # with it in sight, a type checker would accept any name
+    if not TYPE_CHECKING:  # if a type checker saw it, it would accept any attribute name
         __getattr__ = refuse_name
 
 

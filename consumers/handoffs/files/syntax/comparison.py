@@ -46,9 +46,9 @@ _entry_of: Final = attrgetter("author", "text")
 class Edits(msgspec.Struct, frozen=True):
     """The difference between two readings of a file.
 
-    ``tasks`` and ``criteria`` map positions in the base to their new tick, ``evidence`` those of criteria to their new
-    line of evidence (empty: none). ``log`` has the new lines, ``gone`` the removed ones. ``fields`` may be empty
-    although the content is changed: in text that belongs to no field.
+    ``tasks`` and ``criteria`` map positions in the base to their new tick. ``evidence`` maps positions of criteria to
+    their new line of evidence (empty: none). ``log`` has the new lines, ``gone`` the removed ones. ``fields`` may be
+    empty although the content changed, because some text belongs to no field.
     """
 
     status: str | None
@@ -89,7 +89,7 @@ def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
 
 
 def matched(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, int]:
-    """Map positions in ``edited`` to those of the same text in ``base``, the n-th to the n-th."""
+    """Map positions in ``edited`` to positions in ``base`` with the same text. The n-th occurrence matches the n-th."""
     positions = {box: position for position, box in enumerate(_numbered(base))}
     return {position: positions[box] for position, box in enumerate(_numbered(edited)) if box in positions}
 
@@ -114,7 +114,7 @@ def _changed_evidence(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> d
 
 
 def unknown(lines: Iterable[Line], key: Callable[[Line], Hashable], known: Counter[Any]) -> Iterator[Line]:
-    """Yield the lines that are not in ``known``, which counts them, because a line may occur twice."""
+    """Yield the lines that are not in ``known``. ``known`` counts lines, because a line may occur twice."""
     for line in lines:
         if known[key(line)]:
             known[key(line)] -= 1
@@ -196,8 +196,11 @@ def are_in_conflict(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFi
 
 
 def looks_outdated(*, base: HandoffFile, edited: HandoffFile) -> bool:
-    """Whether a file seems to be an edited older version; then every edit but an addition needs a person's check."""
-    # An older version lacks log lines that the ledger wrote: nobody removes these to untick a box.
+    """Whether a file seems to be an edited older version.
+
+    Then a person must check every edit that is not an addition.
+    """
+    # An older version lacks log lines that the ledger wrote. A person who unticks a box does not remove such lines.
     if not Counter(map(_entry_of, base.log)) - Counter(map(_entry_of, edited.log)):
         return False
     edits = differences(base, edited)
@@ -233,7 +236,10 @@ def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> byt
 
 
 def moved(ticks: Mapping[int, Mark], base: Sequence[Checkbox], other: Sequence[Checkbox]) -> dict[int, Mark]:
-    """Return ticks or evidence at the positions of their boxes in another file, without boxes that are missing."""
+    """Return ticks or evidence at the positions that their boxes have in another file.
+
+    Boxes that are missing there are left out.
+    """
     positions = {old: new for new, old in matched(base, other).items()}
     return {positions[old]: mark for old, mark in ticks.items() if old in positions}
 
@@ -256,7 +262,7 @@ _HEADINGS: Final = {
 
 
 def revise(file: HandoffFile, changes: Mapping[str, Any]) -> bytes:
-    """Return the file with these of ``writer.FIELDS`` replaced; None means no reviewer or proposal.
+    """Return the file with new values for some of ``writer.FIELDS``; None means no reviewer or proposal.
 
     Raises Refused: ``INVALID_FIELD`` with the ``field`` that the file cannot hold; ``INVALID_FORMAT`` if a section
     would have to be added after a block that the file leaves open.

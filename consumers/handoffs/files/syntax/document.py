@@ -3,8 +3,9 @@
 Every element has its ``line`` (counted from 1) and, if a part of the line may be changed later, its ``column`` (in
 characters, from 0).
 
-Headings and keys are compared without case, the markup around them or a colon after a heading; each has a Chinese name,
-too, in either script. Headings and keys in none of the tables below stay as text of the file.
+Headings and keys are compared without case, the markup around them or a colon after a heading; each also has Chinese
+names, in traditional and simplified script. Headings and keys that are not in the tables below stay as text of the
+file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Receiver Not
 
 
 class MetaEntry(msgspec.Struct, frozen=True):
-    """One ``key: value`` of the Meta block; continuation lines are joined to the value with newlines."""
+    """One ``key: value`` of the Meta block. Newlines join continuation lines to the value."""
 
     key: str
     name: str  # one of ``META_KEYS``, or the key in lower case with hyphens (``github-issue``)
@@ -52,10 +53,10 @@ class Checkbox(msgspec.Struct, frozen=True):
     text: str
     is_checked: bool
     line: int
-    last_line: int  # of its text
-    end_line: int  # of everything below it
-    column: int  # of the tick
-    evidence: str = ""  # of a criterion: the line below its text that says who met or waived it, and by what
+    last_line: int  # the last line of its text
+    end_line: int  # the end of everything below it
+    column: int  # the column of the tick
+    evidence: str = ""  # for a criterion: the line below its text that says who met or waived it, and by what
     evidence_line: int | None = None
 
 

@@ -2,8 +2,8 @@ r"""A file as its lines and blocks: no byte is lost, so unchanged parts stay as 
 
 A *line* includes its own ending (``\n``, ``\r\n`` or ``\r``, as in CommonMark; the last may have none), because a file
 may mix them. A byte order mark is stored apart from the first line. New texts get the endings of the lines that they
-replace or follow, and a file without a newline at its end stays so after an edit there; so an edit and its opposite
-cancel out to the byte. A *block* is CommonMark's, so a check box in a code fence or a heading in a quotation does not
+replace or follow, and a file without a newline at its end stays so after an edit there. So an edit and its reverse give
+the same bytes again. A *block* is CommonMark's, so a check box in a code fence or a heading in a quotation does not
 count. Nesting beyond ``nesting_max`` is ignored.
 """
 

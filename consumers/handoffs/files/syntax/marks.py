@@ -1,10 +1,10 @@
-"""Marks in a file of what the ledger knows by now and nobody signed in it: refuted reasonings and erased subjects.
+"""Marks in a file for facts that became known after its signing: refuted reasonings and erased subjects.
 
-``- Reasoning: sha256:… ← refuted: 0a2f53dc89c9 rests on an assumption (step 2) that rita refuted (entry 14)``
-``- [ ] sealed:customer-4711:blake3:…/1 ← erased on 2026-12-01 by rita: She asked for it``
+``- Reasoning: sha256:… ← refuted: 0a2f53dc89c9 rests on an assumption (step 2) that rita refuted (entry 14)`` ``- [ ]
+sealed:customer-4711:blake3:…/1 ← erased on 2026-12-01 by rita: She asked for it``
 
 The marks are made whenever a file is written, and are no part of its content: ``without_marks`` returns what was
-signed. A file beside which a signed file lies has none, because it must say only what is signed.
+signed. A file beside a signed file has no marks, because it must say only what is signed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ERASED: Final = re.compile(rf"[ \t]*{ERASED_MARK}erased on .*")
 def with_marks(content: bytes, refuted: Mapping[str, str], erased: Mapping[str, str]) -> bytes:
     """Return a file with a mark beside each ref in ``refuted`` of its ``Reasoning``, and beside each erased text.
 
-    ``refuted`` has the words for a ref, ``erased`` those for an erased subject.
+    ``refuted`` maps a ref to the text of its mark, ``erased`` an erased subject.
     """
     if not refuted and not erased:
         return content

@@ -1,8 +1,8 @@
 """Parses a handoff or proposal file, in the protocol's first or second form.
 
-The parser reads whatever it can; each fault is a problem with its line. It only refuses a file that it would read
-otherwise than the author meant, for example a half-written one. Only ``# `` and ``## `` headings begin a section,
-underlined ones do not, so a rule below a paragraph cuts nothing off.
+The parser reads whatever it can; each fault is a problem with its line. It only refuses a file that it would
+misunderstand, for example a half-written one. Only ``# `` and ``## `` headings begin a section, underlined ones do not,
+so a rule below a paragraph cuts nothing off.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def _refuse_unfinished(
     is_last = not sections if named is None else named.stop == len(lines)
     is_whole = lines[-1].endswith(("\n", "\r"))
     if title.kind == "proposal":
-        # A proposal may end in its Meta block, or have little else; only a last line without an ending shows the cut.
+        # A proposal may end in its Meta block, or have little else. So only a last line without an ending shows that it
+        # was cut off.
         is_cut = is_last and not is_whole and bool(meta) and meta[-1].last_line == len(lines)
     else:
         is_cut = is_last and (len(sections) <= 1 or not is_whole)

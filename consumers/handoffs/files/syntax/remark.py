@@ -1,9 +1,9 @@
 """The remark beside a status that was typed into a file and that nobody has signed.
 
-A file never says a status that its ledger does not have: people and agents act by what the file says. So ``watch`` puts
-the ledger's status back, and the remark behind it says what was typed, and who signs it by which command:
-``- Status: pending ← not signed: set the status to approved: alex must run deed handoff approve h --as alex``
-Anybody who can write the file can write a remark: ``plan.review_in`` makes it anew before it is repeated.
+A file never says a status that its ledger does not have: people and agents act on the file. So ``watch`` restores the
+ledger's status. The remark behind it says what was typed, who may sign it, and with which command: ``- Status: pending
+← not signed: set the status to approved: alex must run deed handoff approve h --as alex`` Anybody who can write the
+file can write a remark: ``plan.review_in`` computes it again before it is repeated.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 r"""The contents of a section: its text, check boxes, log lines, and the entries of the Meta block.
 
 - Text: a line that would begin a section is written with a backslash before its hashes (``\## Plan``), which markdown
-  displays as plain hashes; backslashes that are there already get one more. Deeper headings and code need none. Text
-  that still cannot be stored (an unclosed code fence) is refused by the writer, which reads back what it wrote.
+  displays as plain hashes; backslashes that are there already get one more. Deeper headings and code need no backslash.
+  Text that still cannot be stored (an unclosed code fence) is refused by the writer, which reads back what it wrote.
 - A check box is a list item that begins with ``[ ]``, ``[x]`` or ``[X]``, at any depth, in the order of the lines;
-  ``[-]`` is none. A line that only looks like one (no space after it, no text) is reported: a criterion that is
-  silently not counted would leave the gate open.
+  ``[-]`` is not a check box. A line that only looks like one (no space after it, no text) is reported: a criterion that
+  is silently not counted would leave the gate open.
 - The evidence of a criterion is one line below its text, ``- DATE [author] met: TEXT`` or ``waived: TEXT``. It is
   progress, like the tick. Any other line below a box is content.
 - An entry is ``key: value``, as a list item or a bare line, the key bold or not, the colon full-width or not. Lines

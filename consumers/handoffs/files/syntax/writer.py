@@ -1,9 +1,9 @@
-"""Writes a file: progress into an existing one, and not one byte more; or a new one in the protocol's form.
+"""Writes progress into an existing file and changes nothing else, or writes a new file in the protocol's form.
 
-Additions are put where the form has them; ``comparison`` undoes exactly these additions. A new file leaves out empty
-keys and sections except ``Depends-on`` (``(none)``) and ``Reviewer`` (``—``), because a file without one means the
-default reviewer. Every written file is parsed again; a text that would be parsed differently (an unclosed code fence, a
-line break in a title) is refused with the name of its field.
+Additions go where the form has them; ``comparison`` undoes exactly these additions. A new file leaves out empty keys
+and sections except ``Depends-on`` (``(none)``) and ``Reviewer`` (``—``), because a file without one means the default
+reviewer. Every written file is parsed again; a text that would be parsed differently (an unclosed code fence, a line
+break in a title) is refused with the name of its field.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ def render(file: HandoffFile, progress: Progress) -> bytes:
 
 
 def with_done_as_notes(file: HandoffFile) -> bytes:
-    """Return a new handoff's file with each ticked task as a note ``- Done: …``: no task of the receiver is done.
+    """Return a new handoff's file in which each ticked task is a note ``- Done: …``.
 
-    Text below the task goes along with it to the notes; further tasks below it stay tasks.
+    The receiver of a new handoff has done no task yet. Text below the task moves to the notes with it; further tasks
+    below it stay tasks.
     """
     done = [task for task in file.tasks if task.is_checked]
     if not done:
@@ -266,7 +267,7 @@ def refs_text(refs: Sequence[str]) -> str:
 
 
 def title_text(title: str) -> str:
-    """Return a title for its heading: hashes at its end need one more after them to be part of it."""
+    """Return a title for its heading. Another hash follows hashes at its end, so that they stay part of the title."""
     text = one_line(title, "title").strip()
     return f"{text} #" if _HASHES_AT_END.search(text) else text
 

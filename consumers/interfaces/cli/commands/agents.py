@@ -1,4 +1,4 @@
-"""`deed agent`: who may write to the ledger."""
+"""`deed agent`: registers, invites and removes the agents that may write to the ledger."""
 
 from __future__ import annotations
 
@@ -273,7 +273,10 @@ def revoke_role(app: App, name: str, role: Role, reason: str) -> None:
 
 
 def _shown(app: App, name: str) -> dict[str, Any]:
-    """Return an agent and its keys. Raises Refused: ``AGENT_UNKNOWN``, as the gate says it of an author or receiver."""
+    """Return an agent and its keys.
+
+    Raises Refused: ``AGENT_UNKNOWN``, with the gate's message about an author or receiver.
+    """
     try:
         answer: dict[str, Any] = app.query("agents.show", id=name)
     except Refused as refusal:
@@ -292,17 +295,18 @@ def show(app: App, name: str) -> None:
 
 
 def admin_author(app: App) -> Author:
-    """Return who signs what only an admin may: whom --as names, else DEEDBOOK_AGENT if that is one, else root.
+    """Return the author of an event that only root or an admin may sign.
 
-    Asked before anybody is asked for a passphrase; the ledger asks again.
+    That is the agent that --as names; else the agent of DEEDBOOK_AGENT if it is an admin; else root. The check comes
+    before any question for a passphrase; the ledger checks again.
     """
     has_root_key = app.ledger_home().key_file(ROOT).exists()
     if app.settings().agent is None:
         app.act_as(ROOT)
     if not _is_admin(app) and app.agent is None and has_root_key:
-        app.act_as(ROOT)  # DEEDBOOK_AGENT says who one is all day, and that was not meant for this
+        app.act_as(ROOT)  # DEEDBOOK_AGENT names the usual agent of a shell, which was not chosen for this command
     name = app.acting()
-    if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
+    if name != NODE and not _is_admin(app):  # the node registers services: the ledger decides whether this is a service
         remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
         message = f"only an admin may do this, and {name} is not an admin: {remedy}"
         raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
@@ -328,7 +332,7 @@ def wait_until_let_in(app: App, home: Home, name: str) -> None:
 
 
 def _server_here(app: App) -> str | None:
-    """Return the server that this run asks, else the one that serves the ledger of this folder; None: there is none."""
+    """Return the server that this run uses, else the one that serves this folder's ledger; None if there is none."""
     url = app.settings().server
     with contextlib.suppress(OSError):
         url = url or (app.ledger_home().bus / "url").read_text("ascii").strip()
@@ -353,7 +357,7 @@ def _wait_until(connects: Callable[[], None]) -> None:
         except Refused:
             time.sleep(let_in_poll_s)
         except Unavailable:
-            return  # the server is gone: the next one knows the agent from its start
+            return  # the server has ended: the next one knows the agent from its start
         else:
             return
 
@@ -361,9 +365,10 @@ def _wait_until(connects: Callable[[], None]) -> None:
 def new_passphrase(
     app: App, name: str, roles: Collection[str], *, unprotected: bool, beside: str | None = None
 ) -> str | None:
-    """Return the passphrase for a new key; None for one that may lie unsealed. It may seal a key ``beside`` it, too.
+    """Return the passphrase for a new key; None for a key that may be stored unsealed.
 
-    A key that can approve, or register somebody who can, needs one, unless ``unprotected``. Raises Refused: ``USAGE``.
+    The passphrase may also seal a second key, ``beside``. A key that can approve, or register somebody who can, needs a
+    passphrase, unless ``unprotected``.
     """
     wants_seal = app.passphrase_fd is not None or not TRUSTED_ROLES.isdisjoint(roles)
     if unprotected or not wants_seal:

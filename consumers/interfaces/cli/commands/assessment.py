@@ -72,9 +72,9 @@ def assess(app: App, /, arguments: tuple[str, ...], **more: Any) -> None:
     inputs: ReportInputs | None = None
     if phase == "POSTFLIGHT" and not more["no_report"]:
         more["artifacts"] = with_contents(app, more["artifacts"]) if more["keep"] else more["artifacts"]
-        inputs = inputs_from(more)  # read before anything is signed, because a file may not be there
+        inputs = inputs_from(more)  # read before anything is signed, because a file may be missing
     name, accepted = append(app, name, data)
-    # If we crash here, the assessment stands, and `deed session sweep` finds a POSTFLIGHT without its report.
+    # If we crash here, the assessment is stored, and `deed session sweep` finds a POSTFLIGHT without its report.
     answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": asdict(accepted[0])}
     if phase == "POSTFLIGHT":
         answer["report"] = {"status": "not_asked"} if inputs is None else report_on(app, name, inputs)
@@ -82,7 +82,7 @@ def assess(app: App, /, arguments: tuple[str, ...], **more: Any) -> None:
 
 
 def check_assessment(phase: Phase, vectors: Vectors, more: dict[str, Any]) -> None:
-    """Refuse what says nothing, and what only a report can hold."""
+    """Refuse an assessment without values, and options that only a report can hold."""
     if vectors == Vectors() and more["overall_confidence"] is None and not more["reasoning"]:
         raise Refused("USAGE", "there are no vectors: give --vector NAME=VALUE or --vectors JSON")
     if phase != "POSTFLIGHT":
@@ -120,7 +120,7 @@ def _print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
 
 
 def parse_vectors(options: tuple[str, ...], document: str | None = None) -> dict[str, Any]:
-    """Return the vectors of ``NAME=VALUE`` options and of a JSON object, names as they were given."""
+    """Return the vectors of ``NAME=VALUE`` options and of a JSON object, with the names as written."""
     vectors: dict[str, Any] = {} if document is None else parse_json(document, "--vectors")
     for option in options:
         name, _, value = option.partition("=")

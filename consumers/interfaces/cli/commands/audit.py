@@ -1,4 +1,4 @@
-"""`deed verify`, `fsck`, `checkpoint`, `export`: what an auditor calls."""
+"""`deed verify`, `fsck`, `checkpoint`, `export`: the commands of an auditor."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _read_checkpoint(argument: str) -> str:
 def _judge(
     app: App, bundle: Path | None, policy_file: Path | None, *, fail_open: bool
 ) -> tuple[str, WitnessResult] | None:
-    """Return the last checkpoint that was witnessed, and what a policy says of it; None when no policy is asked."""
+    """Return the last witnessed checkpoint, and the result of a policy; None if no policy was named."""
     if policy_file is None:
         if fail_open:
             raise Refused("USAGE", "--fail-open needs --policy")
@@ -215,7 +215,7 @@ def export(app: App, file: str, stream: str | None, *, is_text: bool, subjects: 
 
 
 def _subject_keys(app: App, subjects: Collection[str]) -> dict[HomeFile, bytes]:
-    """Return the file with the keys of subjects under a passphrase, after a warning; nothing without subjects."""
+    """Return the file with the keys of subjects under a passphrase, after a warning; None without subjects."""
     if not subjects:
         return {}
     keys, ledger = app.subject_keys(), app.client().ledger
@@ -267,7 +267,7 @@ def conclude(
     accepted: Collection[str] = (),
     witnessed: WitnessResult | None = None,
 ) -> None:
-    """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too."""
+    """Print a report; a bad verdict ends with exit code 6. ``views`` says whether the views were compared, too."""
     data: dict[str, Any] = msgspec.to_builtins(report)
     data |= {"ok": report.ok, "outcome": report.outcome, "verdict": report.verdict, "trust": report.trust}
     data["views"] = views

@@ -49,7 +49,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
             raise Refused("KEY_LOCKED", message)
     path = target
     if target.is_dir():
-        # Each backup is a file of its own: one that fails takes none of those before it along.
+        # Each backup is a separate file, so a failed backup does not destroy earlier ones.
         path = target / f"deedbook-{client.ledger[:12]}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S%fZ')}{SUFFIX}"
     with progress("backing up", is_shown=not app.as_json) as step:
         manifest, missing = write_backup(client, home, path, passphrase=passphrase, progress=step)
@@ -149,9 +149,9 @@ def _is_trusted(home: Home) -> bool:
 
 
 def _what_follows(home: Home) -> tuple[list[str], str]:
-    """Return what is to be known of the restored log, beside its stream and what readers here remember, and what next.
+    """Return the state of the restored log, its stream and this user's trust stores, and the next commands.
 
-    Without a server program the stream cannot be asked; then the next `serve` compares.
+    Without a server program the stream cannot be read; then the next `serve` compares them.
     """
 
     async def look() -> tuple[list[str], str]:

@@ -1,4 +1,4 @@
-"""`deed blob put`, `get`, `list`, `stat`, `prune`: what is too large for an event, kept by its hash."""
+"""`deed blob put`, `get`, `list`, `stat`, `prune`: content that is too large for an event, stored by its hash."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _unseal(app: App, ref: str, out: Path | None, *, force: bool) -> None:
             with (replacing if force else create_exclusively)(out) as file:
                 file.writelines(pieces)
                 size = file.tell()
-        except FileExistsError as error:  # another process made it meanwhile
+        except FileExistsError as error:  # another process created the file meanwhile
             raise file_exists(out) from error
     app.show("blob", {"ref": ref, "size": size, "file": str(out)}, f"{size} bytes in {out}")
 
@@ -179,13 +179,14 @@ def retention_text(view: BlobView) -> str:
 
 
 def fetch(client: Client, ref: str, out: Path, step: Progress, *, force: bool) -> int:
-    """Write a blob to ``out`` by way of a partial file, which an interrupted call leaves behind; return its size.
+    """Write a blob to ``out`` through a partial file, and return its size.
 
-    The partial file has the beginning of the blob's hash in its name, so no file of the user has that name.
+    An interrupted call leaves the partial file. The name of the partial file has the beginning of the blob's hash, so
+    no file of the user has that name.
     """
     part = out.with_name(f"{out.name}.{ref.rpartition(':')[2][:_hash_chars]}.part")
     try:
-        # Not through a link, nor into a pipe: somebody else may have put one where the part goes.
+        # Never write through a link or into a pipe: somebody else may have put one at the path of the partial file.
         with (
             open_regular(part, flags=os.O_RDWR | os.O_CREAT) as descriptor,
             os.fdopen(descriptor, "r+b", closefd=False) as file,
@@ -200,7 +201,7 @@ def fetch(client: Client, ref: str, out: Path, step: Progress, *, force: bool) -
                 except Refused:
                     if not chunks_stored or number != chunks_stored:
                         raise
-                    break  # nothing is left to fetch, or the part is no beginning of this blob: its hash tells
+                    break  # nothing is left to fetch, or the partial file belongs to another blob; the hash decides
                 file.write(chunk)
                 number += 1
                 step(min(file.tell(), size), size)

@@ -41,7 +41,7 @@ LEVELS = [level.value for level in TransferLevel]
 issues_shown_max: Final = 500
 commit_digits: Final = 12
 HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
-"""The certificate of every brief that is handed on: one that does not hold is made again (``receive_brief``)."""
+"""The certificate of every brief that is passed on. A brief that does not pass it is made again (``receive_brief``)."""
 
 
 @click.command(cls=Command, looks_back=True)
@@ -86,7 +86,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
             why = data["rule_fired"]["reason"]
             to_do = "validate" if received.brief.whole_graph else "fetch"
             if data["verdict"]["outcome"] == "failed":
-                to_do = "ask a human about"  # as a snapshot's gate does
+                to_do = "ask a human about"  # as the gate of a snapshot does
             echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
         echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`", err=True)
 
@@ -99,7 +99,7 @@ def configured_model(app: App) -> LlmClient:
 
 
 def with_prose(received: ReceivedBrief, client: LlmClient) -> ReceivedBrief:
-    """Return what was received with prose that a model writes now, or the reason why there is none."""
+    """Return the received brief with prose that a model writes now, or the reason why there is none."""
     try:
         return replace(received, prose=write_prose(received.memory, client), prose_missing="")
     except (Unavailable, Refused) as error:
@@ -121,7 +121,7 @@ def explain(app: App, ref: str, level: str, budget: int | None) -> None:
 
 
 def print_rejected(rejected: RejectedBrief | None) -> None:
-    """Say on standard error who signed the brief or snapshot that does not hold, if there is one."""
+    """Print on standard error who signed the brief or snapshot that failed its check, if there is one."""
     if rejected is not None:
         fields = ", ".join(dict.fromkeys(problem.field for problem in rejected.problems))
         signed = f"{rejected.author} signed another in event {rejected.event_id}, which does not hold: {fields}"

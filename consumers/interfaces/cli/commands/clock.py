@@ -1,4 +1,4 @@
-"""`deed clock`: what the ledger's clock says beside this machine's, and setting it, which only the root may."""
+"""`deed clock`: compares the ledger's clock with this machine's, and sets it, which only root may do."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def age_text(difference_s: float) -> str:
 
 
 def compare_clocks(client: Client) -> dict[str, Any]:
-    """Return the time of the last entry and of this machine, and what to do where they lie too far apart."""
+    """Return the time of the last entry and of this machine, and what to do if they differ too much."""
     index = client.head().size - 1
     last_ms, system_ms = decode_entry(client.entry(index)).accepted_ms, time.time_ns() // 1_000_000
     fix = ""

@@ -57,7 +57,7 @@ def dashboard(app: App, port: int | None, url: str | None, *, is_link: bool, is_
     Runs until SIGINT or SIGTERM.
     """
     ledger = app.ledger()
-    # Its address is believed by other verbs, and a key is opened beside it: not in a folder that a stranger made.
+    # Other verbs trust the address in this folder, and a key is opened beside it. So a stranger's folder is refused.
     trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
     origin, name = None if url is None else parse_origin(url), name_of_link(ledger)
     if name is None and (is_link or is_opened):
@@ -78,7 +78,7 @@ def dashboard(app: App, port: int | None, url: str | None, *, is_link: bool, is_
 
 
 def name_of_link(ledger: Ledger) -> str | None:
-    """Return the name that a link logs in: --as, else the only human here (none: empty). None: there are several."""
+    """Return the name that a link logs in: --as, else the only human here (none: empty). None if there are several."""
     here = humans_here(ledger)
     return ledger.agent or (None if len(here) > 1 else "".join(here))
 
@@ -117,8 +117,9 @@ def _show(app: App, here: Address, name: str | None, *, is_opened: bool) -> None
         echo(note, err=True)
     sys.stdout.flush()
     if link and is_opened:
-        # All users see the arguments of a browser, so it gets the link from a file that only its owner can read.
+        # All users can see the arguments of a process. So the browser gets the link from a file that only its owner can
+        # read.
         path = ledger.settings.home / OPENING_FILE
         write_whole(path, templates().get_template("open.html").render(link=link).encode())
-        # A browser in the terminal would hold up the server it is to show.
+        # A browser in the terminal would block the server that it should show.
         threading.Thread(target=webbrowser.open, args=(path.as_uri(),), daemon=True).start()

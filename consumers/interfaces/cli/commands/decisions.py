@@ -1,4 +1,4 @@
-"""`deed decide`, `deed decisions`, `deed withdraw`: what was decided about which files."""
+"""`deed decide`, `deed decisions`, `deed withdraw`: decisions about files."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def print_decision(decision: dict[str, Any]) -> None:
 
 
 def print_standing(decisions: list[dict[str, Any]]) -> None:
-    """Print the decisions that stand about the files of a handoff."""
+    """Print the decisions in force for the files of a handoff."""
     if decisions:
         echo("\nDecisions about its files: `deed decisions ID` shows one")
     for decision in decisions:
