@@ -1,6 +1,6 @@
 """Copies of redacted texts that Deedbook wrote on this machine beside the log.
 
-This is every place that has words of entries and that Deedbook writes by itself:
+These are all places with words of entries that Deedbook writes by itself:
 
 | place | what happens |
 |---|---|
@@ -13,12 +13,12 @@ This is every place that has words of entries and that Deedbook writes by itself
 | `hooks.log` | the texts are replaced by a mark |
 | the spool | left, because the author signed it: `deed spool drop` deletes it |
 
-Somebody on another machine may redact, who knows the texts, and does not know these copies. Then this machine does the
-same when a command, hook, watcher or MCP server here next runs, without the texts. So it finds no text in the stores,
-the log of hooks and the edits of a person, unless a watcher's state has the line of a file that is gone now.
+The redaction may happen on another machine, which knows the texts but not these copies. Then this machine does the same
+when a command, hook, watcher or MCP server here next runs. It does not know the texts, so it cannot find them in the
+stores, the log of hooks and a person's edits, unless a watcher's state still has an erased line of a file.
 
 Deedbook does not know where its other files went: exports, bundles, backups, prompts and sessions that were moved to a
-harness. Git's history has what was committed.
+harness. Git's history keeps every committed text.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _LOGS: Final = (LOG_NAME, f"{LOG_NAME}.1")
 def erase_copies(
     client: Client, settings: Settings, texts: Collection[str] = (), erased: ErasedEntries | None = None
 ) -> list[ErasedCopy]:
-    """Take redacted texts out of the files on this machine; call it after the log was rewritten.
+    """Remove redacted texts from the files on this machine. Call this after the log was rewritten.
 
     ``texts`` are the texts that are long enough to be searched for, if this machine knows them. ``erased`` are the
-    erased entries (default: those that no call here has handled). Returns every place that was changed, and every place
-    that still holds one of the texts, with the reason. If we are killed, the next call begins again. Raises
-    Unavailable: the views that answer do not have the redactions yet.
+    erased entries (default: those that no call here has handled). Return every changed place, and every place that
+    still holds one of the texts, with the reason. If we are killed, the next call begins again. Raises Unavailable: the
+    views do not contain the redactions yet.
     """
     home = settings.home
     erased = unhandled_erasures(client, home) if erased is None else erased
-    _check_views(client, erased)  # folds the views here again
+    _check_views(client, erased)  # updates the views here
     texts = [text for text in texts if text.strip()]
     copies = delete_caches(client.trust_store, home)
     try:
@@ -90,7 +90,7 @@ def erase_copies(
             copies += erase(client, home, name)
     known, texts = texts, [*texts, *sorted(lines)]
     for store in {store for folder in folders for store in folder.stores} if _names(erased, "handoff") else ():
-        # Also without a text that is known: a watcher may have replaced its state, and SQLite keeps the old pages.
+        # Do this even if no text is known: a watcher may have replaced its state, and SQLite keeps the old pages.
         copies.append(erase_from_database(store, known))
     copies += _erase_in_home(home, texts, known)
     copies += _left(home, [folder.path for folder in folders], texts)
@@ -99,16 +99,15 @@ def erase_copies(
 
 
 def mark_erased_subject(client: Client, settings: Settings, subject: str) -> list[ErasedCopy]:
-    """Let the handoff files, git notes and files of reports here say of sealed texts that their subject was erased.
+    """Mark erased subjects in the handoff files, git notes and files of reports here.
 
-    They have only references. Other machines do it when they next write these files. Returns every place that changed.
+    These have only references to the sealed texts. Other machines add the marks when they next write these files.
+    Return every changed place.
     """
     holders = find_holders(client, [f"sealed:{subject}:"])[f"sealed:{subject}:"]
     erased = ErasedEntries({index: read_event(index, client.entry(index)).stream for index in holders}, 0)
     copies: list[ErasedCopy] = []
-    with suppress(
-        DeedbookError
-    ):  # reports of a folder that is not trusted, or has wrong settings, are left as they are
+    with suppress(DeedbookError):  # reports stay unchanged if the folder is not trusted or its settings are wrong
         project = project_of(settings)
         for name in _names(erased, "session"):
             copies += map(_stored, erase_reports(client.view, project, name))
@@ -124,7 +123,7 @@ def copy_lines(copies: list[ErasedCopy]) -> list[str]:
 
 
 def _check_views(client: Client, erased: ErasedEntries) -> None:
-    """Refuse answers of views that have a text which is erased: another node may answer than the one of the log."""
+    """Refuse if the views still have an erased text: the node that answers may not be the one that rewrote its log."""
     for index in erased.streams:
         if not any(row["is_erased"] for row in client.view("redactions.list", {"entry": index})["items"]):
             message = f"the views do not have the redaction of entry {index} yet: run this again"
@@ -145,9 +144,9 @@ def _stored(copy: StoredCopy) -> ErasedCopy:
 
 
 def _erase_in_home(home: Path, texts: Collection[str], known: Collection[str]) -> Iterator[ErasedCopy]:
-    """Replace the texts in the files of the ledger's folder that have what no entry says.
+    """Replace the texts in files of the ledger's folder that have text beyond the entries.
 
-    Only ``known`` ones go from states of watchers: a whole line that is missing there would look like an edit.
+    Only ``known`` texts are removed from states of watchers, because a missing line there would look like an edit.
     """
     stores = {path for folder in (home, home / "subscribers") for path in folder.glob("*.db")} - {home / VIEWS_FILE}
     for path in sorted(stores):
@@ -164,7 +163,7 @@ def _holding(folder: Path, texts: Collection[str]) -> list[Path]:
 
 
 def _left(home: Path, folders: Collection[Path], texts: Collection[str]) -> Iterator[ErasedCopy]:
-    """Yield the files that still hold a text, and what Deedbook cannot look into."""
+    """Yield the files that still hold a text, and those that Deedbook cannot search."""
     if not texts:
         return
     project = home.parent

@@ -1,4 +1,4 @@
-"""Hooks of families: what a family adds to an interface, found by the name of the hook.
+"""Hooks of families: the parts that a family adds to interfaces, found by the name of the hook.
 
 | hook | its object | it is used by |
 |---|---|---|
@@ -7,7 +7,7 @@
 | `erased_copies` | a function of a client, the ledger's folder and a stream's id | `deed redact`, on each machine |
 | `demo` | a function of a `demo.life.Life` | `deed demo` |
 
-A hook of a family that cannot be used is left out, and `deed doctor` says why.
+If a family cannot be used, its hooks are left out, and `deed doctor` says why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Notices what others redacted, and takes the texts out of the copies that belong to this ledger's folder.
+"""Notices redactions by others, and removes the texts from the copies that belong to this ledger's folder.
 
-Each command, hook and call of an MCP tool ends with a look at the log, which costs one request to a server. Without a
-new redaction nothing else is imported or written.
+Each command, hook and call of an MCP tool checks the log at its end, which costs one request to a server. Without a new
+redaction nothing else is imported or written.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from deedbook.ledger.home.config import Settings
 
 
 class FollowedRedactions(NamedTuple):
-    """The lines that say what was done, and whether nothing is left to do."""
+    """The lines that report the changes, and whether everything is done."""
 
     lines: list[str]
     is_done: bool = True
 
 
 def follow_redactions(client: Client, settings: Settings) -> FollowedRedactions:
-    """Take out what others redacted since the last call; there are no lines if that is nothing.
+    """Remove the texts that others redacted since the last call; without such texts there are no lines.
 
-    Nothing is written into a folder that its user does not trust. Nothing is raised, because the command that ends has
-    done its work: the next one tries again.
+    Never write into a folder that its user does not trust. Never raise, because the command has already done its work;
+    the next command tries again.
     """
     try:
         if not trust.is_trusted(settings.home):
@@ -35,7 +35,7 @@ def follow_redactions(client: Client, settings: Settings) -> FollowedRedactions:
         erased = unhandled_erasures(client, settings.home)
         if not erased.streams:
             return FollowedRedactions([])
-        # Only now, because it imports what few commands need.
+        # Import it only now: it loads modules that few commands need.
         copies: Any = import_module("deedbook.consumers.interfaces.erased_copies")
         lines: list[str] = copies.copy_lines(copies.erase_copies(client, settings, (), erased))
     except DeedbookError as error:

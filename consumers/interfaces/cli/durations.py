@@ -1,4 +1,4 @@
-"""Durations as options take them: 90s, 30m, 12h or 7d."""
+"""Durations in the form of options: 90s, 30m, 12h or 7d."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_ttl(text: str) -> timedelta:
-    """Return the duration in ``text``, as 90s, 30m, 12h or 7d."""
+    """Return the duration in ``text``, for example 90s, 30m, 12h or 7d."""
     parts = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     ttl = timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts else timedelta()
     if not timedelta() < ttl <= ttl_max:

@@ -68,7 +68,7 @@ def machine_error(error: OSError) -> Unavailable:
 
 
 def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: bool) -> int:
-    """Print what is wrong with a call, and return the exit code."""
+    """Print the fault of a call, and return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         if not as_json and error.ctx is not None:
             echo(error.ctx.get_help(), err=True)
@@ -99,7 +99,7 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
 
 
 def _taken_by(command: click.Command) -> str:
-    """Say which arguments and options a verb takes."""
+    """Return a text about the arguments and options that a verb takes."""
     names = [parameter.human_readable_name for parameter in command.params if isinstance(parameter, click.Argument)]
     options = [parameter.opts[-1] for parameter in command.params if isinstance(parameter, click.Option)]
     more = [f"{len(options) - options_shown_max} more"] if len(options) > options_shown_max else []
@@ -131,7 +131,7 @@ def print_error(error: DeedbookError, *, as_json: bool) -> int:
         echo_exact(json_text(error_document(error), order="deterministic"))
         return error.exit_code
     echo(f"{error.code}: ", err=True, nl=False, bold=True)
-    echo(error.message, err=True)  # a server, a remote of git or an id may have worded it
+    echo(error.message, err=True)  # the text may come from a server, a git remote or an id
     events = error.details.get("events", [])
     own = [event for event in events if event["code"] != "DEPENDS_ON_REFUSED"]
     for event in own if len(own) > 1 else []:  # the message is that of the first

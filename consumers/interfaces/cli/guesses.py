@@ -1,7 +1,7 @@
 """First guesses on the command line and what they mean here: words of git, of gh and of other ledgers.
 
-A guess only words an error; nothing runs because of it. ``hints`` reads these tables, and names an option or argument
-only if the verb has it.
+A guess only changes the text of an error; it never runs anything. ``hints`` reads these tables, and names an option or
+argument only if the verb has it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "session resume": ("report resume", "session move", "session start --resumes ID"),
     "session stop": ("session end",),
 }
-"""By a word that is no verb here, or by a group and such a word: the commands that do it, the likeliest first.
+"""The commands for a word that is no verb here, or for a group and such a word; the likeliest first.
 
 TEXT is any text of several words.
 """

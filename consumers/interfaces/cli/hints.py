@@ -1,4 +1,7 @@
-"""Hints in the errors of wrong calls: the command or the option that was probably meant (``guesses``)."""
+"""Hints in the errors of wrong calls: the command or the option that was probably meant.
+
+The tables are in ``guesses``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def commands(lines: Iterable[str]) -> list[str]:
 
 
 def option_hint(command: click.Command, path: str, option: str) -> str | None:
-    """Return what an option that a verb lacks means there, or None."""
+    """Return the text about an option that a verb lacks but that means something there, or None."""
     if (line := guesses.OPTIONS_OF_VERB.get(" ".join([*path.split()[1:], option]))) is not None:
         return f"did you mean `deed {line}`?"
     options, arguments = _options(command), _arguments(command)
@@ -41,7 +44,7 @@ def option_hint(command: click.Command, path: str, option: str) -> str | None:
 
 
 def words_hint(error: ExtraWords) -> str | None:
-    """Return how to call a verb with the words that it had no place for, or None."""
+    """Return how to call a verb with its surplus words, or None."""
     command, path, words = error.command, error.path, error.words
     options = _options(command)
     if (name := guesses.NAME_OPTIONS.get(path.rpartition(" ")[2])) in options:
@@ -67,7 +70,7 @@ def words_hint(error: ExtraWords) -> str | None:
 
 
 def _option_for(command: click.Command, word: str) -> str | None:
-    """Return the option that a word fits, with the word, or None."""
+    """Return the option that fits a word, with the word, or None."""
     options = _options(command)
     if not getattr(command, "reads_bundle", False):
         options.pop("--bundle", None)

@@ -1,4 +1,4 @@
-"""Printing events as they come."""
+"""Prints events as they are accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.projections.search.texts import first_words
 
 
-def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is printed
+def follow_events(  # noqa: PLR0917 - the arguments of a list, and the place of its output
     client: Client,
     ask: Ask,
     kinds: tuple[str, ...],
@@ -23,9 +23,9 @@ def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is prin
     *,
     line: Callable[[Any], None] | None,
 ) -> None:
-    """Print events from an index on, as they come, each with the marks that views (``ask``) put on it.
+    """Print events from an index on as they are accepted, each with the marks of the views (``ask``).
 
-    ``line`` prints one as a JSON document; None: as a line of text.
+    ``line`` prints an event as a JSON document; None prints it as a line of text.
     """
     suspects = EventMarks(ask, is_filtered=bool(kinds or stream or author))
     for item in follow(client, start, kinds=kinds, stream=stream):
@@ -39,6 +39,6 @@ def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is prin
 
 
 def print_event(event: Event, mark: str = "") -> None:
-    """Print one event on a line, as it comes."""
+    """Print one event on a line."""
     cells = (event.index, output.when(event.accepted_ms), event.author, event.kind, event.stream)
     output.print_lines("  ".join(filter(None, (*map(str, cells), mark, first_words(event.data)))))

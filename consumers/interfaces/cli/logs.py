@@ -50,7 +50,7 @@ def configure_logging(level: str = "warning") -> None:
     structlog.configure(
         processors=[*before, *after],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        # Looked up each time: whoever replaces sys.stderr must not leave a closed one behind.
+        # Look up sys.stderr each time: after somebody replaces it, the old one may be closed.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
     handler = _Handler()

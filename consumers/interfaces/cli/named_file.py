@@ -1,6 +1,7 @@
 """Files that the user named for an output: an existing one is replaced only with ``--force``.
 
-An output that can tell an earlier one of its own (a backup, an export, PROV, a rendered handoff) replaces that unasked.
+Some outputs recognize an earlier output of their own (a backup, an export, PROV, a rendered handoff). They replace it
+without ``--force``.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def write_named(path: Path, content: bytes, *, force: bool) -> None:
         try:
             with (replacing if force else create_exclusively)(path) as file:
                 file.write(content)
-        except FileExistsError as error:  # another process made it meanwhile
+        except FileExistsError as error:  # another process created the file meanwhile
             raise file_exists(path) from error
 
 
 def file_exists(path: Path) -> Refused:
-    """Return the error for a name that is taken."""
+    """Return the error for an existing file."""
     return Refused("FILE_EXISTS", f"{path} exists: name another file, or replace it with --force", path=str(path))

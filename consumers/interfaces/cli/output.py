@@ -1,9 +1,9 @@
 """Printing for people: tables, lists of fields and pages, on terminals and in pipes.
 
-On a terminal no line of a list is longer than the terminal is wide, what is cut ends in an ellipsis, and states have a
-colour; off it columns are the same each time and hold all of their text. A command to be pasted is never cut: it goes
-on behind a backslash. Cells are counted, not characters: Chinese takes two, an accent none. The progress bar goes to
-stderr, and only on a terminal, so that pipes see nothing.
+On a terminal, lists fit its width, cut texts end in an ellipsis, and states have a colour. In a pipe, the columns are
+always the same and hold their whole text. A command for pasting is never cut: it continues after a backslash. Width is
+counted in cells, not characters: a Chinese character takes two, an accent none. The progress bar is printed on stderr,
+and only on a terminal, so pipes do not contain it.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _COLOURS: Final = {
 }
 _STAGES: Final = {"waiting": "yellow", "working": "blue", "completed": "green"}
 _STATE: Final = r"\[([a-z_]+)( →[^\]…]*)?[\]…]"
-_WORDS: Final = r"""(?:'[^']*'|"[^"]*"|[^ '"])+"""  # as `shlex.join` quotes them
+_WORDS: Final = r"""(?:'[^']*'|"[^"]*"|[^ '"])+"""  # words as `shlex.join` quotes them
 _match_whole: Final = functools.partial(re.fullmatch, r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows in columns as wide as their content, or as the terminal allows; says so when there is none.
+    """Print rows in columns as wide as their content, or as the terminal allows; without rows, print that.
 
-    On a terminal columns that are empty are left out, and from the right those that have no room; it says which.
+    On a terminal, empty columns are left out, and columns at the right that have no room. A last line names the latter.
     """
     body = [[" ".join(sanitize_text(str(cell)).split("\n")) for cell in row] for row in rows]
     if not body:
@@ -118,7 +118,7 @@ def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[s
 
 
 def terminal_cells() -> int | None:
-    """Return how wide the terminal is that this prints to; None where it prints to none."""
+    """Return the width of the terminal to which this prints; None if it prints to no terminal."""
     if not sys.stdout.isatty():
         return None
 
@@ -126,7 +126,7 @@ def terminal_cells() -> int | None:
 
 
 def screen_cells() -> int:
-    """Return how wide the terminal is: as COLUMNS says, else as it says itself, else 80."""
+    """Return the width of the terminal: from COLUMNS, else from the terminal itself, else 80."""
     columns = environment_variable("COLUMNS") or ""
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -146,10 +146,11 @@ def print_lines(*lines: str) -> None:
 def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
     """Return the prefix of each line of a tree: its branches, and those that continue below the line."""
     drawn = []
-    follows = [goes_on] * (max(depths, default=0) + 2)  # whether a line of a depth comes before a shallower one, below
+    # for each depth: whether another line of this depth follows before a shallower one
+    follows = [goes_on] * (max(depths, default=0) + 2)
     for depth in reversed(depths):
         stem = "".join("│  " if follows[level] else "   " for level in range(1, depth))
-        if depth > depth_drawn_max:  # a hundred bars would leave no room for the text
+        if depth > depth_drawn_max:  # hundreds of branch lines would leave no room for the text
             stem = f"⋯ {depth} deep "
         drawn.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
         follows[depth] = True
@@ -158,7 +159,7 @@ def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
 
 
 def print_command(command: str, before: str = "") -> None:
-    """Print a command that can be pasted, broken behind a backslash where it is wider than the terminal."""
+    """Print a command for pasting. If it is wider than the terminal, it is broken with backslashes."""
     cells, (first, *arguments) = terminal_cells(), re.findall(_WORDS, command)
     line = before + first
     for word in arguments:
@@ -171,13 +172,13 @@ def print_command(command: str, before: str = "") -> None:
 
 
 def print_next(following: Iterable[NextCommand], acting: str | None) -> None:
-    """Print the commands that go on; those of others than the ``acting`` agent name who runs them."""
+    """Print the next commands. For commands of agents other than the ``acting`` one, name the agent."""
     for agent, command in following:
         print_command(command, "next: " if acting in (None, agent) else f"next, for {agent}: ")
 
 
 def cut(text: str, cells: int) -> str:
-    """Return as much of a text as fits, with an ellipsis where something is left out."""
+    """Return as much of a text as fits, with an ellipsis if something was cut."""
     return text if width(text) <= cells else fitting(text, cells - 1).rstrip() + "…"
 
 
@@ -188,13 +189,13 @@ def fitting(text: str, cells: int) -> str:
 
 
 def padded(text: str, cells: int) -> str:
-    """Return a text that takes so many cells, cut or with spaces behind it."""
+    """Return a text that takes exactly this many cells: cut, or filled up with spaces."""
     text = cut(text, cells)
     return text + " " * (cells - width(text))
 
 
 def _coloured(text: str, status: str = "") -> str:
-    """Return a text in the colour of a state, or with ``[status → receiver]`` in it in that of its own."""
+    """Return a text in the colour of a state. A ``[status → receiver]`` in it gets its own colour."""
     if status and (colour := colour_of(status)) is not None:
         return click.style(text, fg=colour)
     return re.sub(_STATE, _coloured_state, text) if "[" in text else text
@@ -206,7 +207,7 @@ def _coloured_state(state: re.Match[str]) -> str:
 
 
 def colour_of(state: str) -> str | None:
-    """Return the colour of a state: its own, or that of the stage of a handoff; None for another word."""
+    """Return the colour of a state: its own, or that of a handoff's stage; None for any other word."""
     if state in _COLOURS:
         return _COLOURS[state]
     status = rules_of("handoff").states.get(state)
@@ -214,7 +215,7 @@ def colour_of(state: str) -> str | None:
 
 
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:
-    """Print names and values, nested ones indented; what is empty is left out."""
+    """Print names and values, with nested ones indented; empty values are left out."""
     present = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     wide = max((len(name) for name in present), default=0)
     for name, value in present.items():
@@ -254,13 +255,13 @@ def imported_by(mark: dict[str, Any] | None) -> str:
 
 
 def marks_cell(row: dict[str, Any]) -> str:
-    """Return the marks of a row that may be the work of a thief, or lost its texts; empty for any other."""
+    """Return the marks of a row that may be from a thief, or whose texts are erased; empty for any other row."""
     marks = [f"COMPROMISED: {row['compromised']}"] if "compromised" in row else []
     return " ".join([*marks, f"REDACTED: {row['redacted']['redaction']}"] if "redacted" in row else marks)
 
 
 def short_key(key: str) -> str:
-    """Return a key (hex) as texts name it everywhere; verbs take it so, too."""
+    """Return a key (hex) in the short form that all texts use; verbs accept it, too."""
     return key[:key_digits_shown]
 
 
@@ -297,14 +298,14 @@ def list_page(
     arguments: dict[str, Any],
     cells: Callable[[dict[str, Any]], dict[str, object]],
 ) -> None:
-    """Print a page of the rows ``of`` a query as a table, each row as ``cells`` by the names of their columns."""
+    """Print a page of a query's rows (``of``) as a table; ``cells`` returns the values of a row by column name."""
     answer = app.query(query, **arguments)
     rows = [cells(row) for row in answer[of]]
     show_page(app, query, answer, lambda: print_table([*rows[0]] if rows else (), [[*row.values()] for row in rows]))
 
 
 def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
-    """Yield a hint for each agent or stream in the filters of an empty list that does not exist, with similar names."""
+    """Yield a hint for each unknown agent or stream in the filters of an empty list, with similar names."""
     if wanted := [
         arguments[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if arguments.get(of)
     ]:
@@ -322,7 +323,7 @@ def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Print what is doubtful about what was done on stderr, where it does not mix with the answer."""
+    """Print warnings about the operation on stderr, where they do not mix with the answer."""
     for warning in warnings:
         echo(f"warning: {warning}", err=True)
 
@@ -370,7 +371,7 @@ def _until_ms(_context: click.Context, _option: click.Parameter, text: str | Non
 
 
 def period_options(what: str) -> Callable[[VerbT], VerbT]:
-    """Return what adds ``--since`` and ``--until`` to a verb; ``what`` is "Only …", for the help."""
+    """Return a decorator that adds ``--since`` and ``--until`` to a verb; ``what`` is "Only …", for the help."""
     help_ = 'The same up to then: "2025-11-01" and "yesterday" mean the end of the day.'
     until = click.option("--until", metavar="TIME", callback=_until_ms, help=help_)
     return lambda verb: since_option(what)(until(verb))
@@ -384,17 +385,17 @@ def route_options(verb: VerbT) -> VerbT:
 
 
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
-    """Return what adds ``--limit`` and ``--after`` to a verb that lists."""
+    """Return a decorator that adds ``--limit`` and ``--after`` to a verb that lists."""
     limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
     after = click.option("--after", type=int, help="Continue after an earlier page.")
     return lambda verb: limit(after(verb))
 
 
 def accepted_line(accepted: Accepted) -> str:
-    """Return what the ledger answered for one event, in a line."""
+    """Return the ledger's answer for one event as a line."""
     return f"{accepted.index}  {accepted.id}{'  (was there already)' if accepted.is_repeat else ''}"
 
 
 def show_accepted(app: ReadingApp, accepted: list[Accepted]) -> None:
-    """Print what the ledger answered."""
+    """Print the ledger's answer."""
     app.show("accepted", {"accepted": [asdict(entry) for entry in accepted]}, map(accepted_line, accepted))

@@ -1,8 +1,8 @@
 """The command line: its verbs, imported only when they are called, and the entry point.
 
-A start should cost little more than a start of Python: the help of a group is printed from its table, without
-importing any command; families (``ledger.families``) add theirs. The entry point prints an error in the form that was
-asked for and exits with its code.
+A start should cost little more than a start of Python: the help of a group is printed from its table, without importing
+any command; families (``ledger.families``) add theirs. The entry point prints an error as text or JSON, and exits with
+its code.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ SECTIONS: Final = {
         "hook": Lazy("hook:hook", "Answer a harness (Claude Code, Codex, Gemini) at a session event."),
     },
 }
-"""The verbs by what they are for, in the order in which help shows them."""
+"""The verbs by topic, in the order of the help."""
 
 VERBS: Final = VerbsWithFamilies({name: verb for section in SECTIONS.values() for name, verb in section.items()})
 
-# The exit code that shells report for a command that SIGINT ended.
+# The exit code of a command that SIGINT ended, as shells report it.
 stopped_by_user: Final = 130
 
 ALIASES: Final = {
@@ -154,20 +154,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; whatever it raises was printed."""
-    try:  # click returns, and does not raise, the exit code that a command ends with
+    """Run one command and return its exit code; every error was printed."""
+    try:  # click returns the exit code of a command and does not raise it
         code = deed.main(arguments, prog_name="deed", standalone_mode=False, obj=Options())
     except click.Abort as abort:
-        if isinstance(abort.__cause__, EOFError):  # click takes the end of any file, as of a damaged module, for ours
+        # click takes the end of any file, also of a damaged module, for the end of our input
+        if isinstance(abort.__cause__, EOFError):
             failed: int = load("failures:print_failure")(abort.__cause__, arguments)
             return failed
         load("terminal:echo")("stopped", err=True)
         return stopped_by_user
-    except SystemExit:  # so click ends a command whose reader has gone: that is no failure of ours
+    except SystemExit:  # click ends a command in this way if its reader has gone; this is not our failure
         return Exit.OK
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - another's code says what is a solution
+    except Exception as error:  # noqa: BLE001 - the code of a family may raise anything
         exit_code: int = load("failures:print_failure")(error, arguments)
         return exit_code
     return code if isinstance(code, int) else Exit.OK

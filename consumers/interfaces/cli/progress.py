@@ -38,7 +38,7 @@ def progress(stage: str, *, is_shown: bool = True) -> Iterator[Step]:
 
 
 class _Stage:
-    """One stage of long work. The timer's thread shows it; the working thread reports steps, and closes it."""
+    """One stage of long work. The thread of the timer shows it; the working thread reports steps and closes it."""
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
@@ -49,7 +49,7 @@ class _Stage:
         self._update: Step = lambda _done, _total: None
 
     def step(self, done: int, total: int) -> None:
-        """Report how many of how many are done."""
+        """Report the number of finished steps, and of all steps."""
         with self._lock:
             self._done = done, total
             self._update(done, total)
@@ -68,7 +68,7 @@ class _Stage:
                 echo(f"{self._stage}{counts} …", err=True)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         with self._lock:
             self._is_closed = True
             self._shown.close()

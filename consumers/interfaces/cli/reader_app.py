@@ -32,7 +32,7 @@ SEALED: Final = b"sealed:"
 
 
 class NeedsApp(Exception):
-    """The verb needs what only an ``App`` can do."""
+    """The verb needs something that only an ``App`` can do."""
 
 
 class ReadingApp(ClosableOptions):
@@ -53,10 +53,7 @@ class ReadingApp(ClosableOptions):
             self._reader = None
 
     def settings(self) -> Settings:
-        """Return the settings of this run, read once; says on standard error which of them do not count here.
-
-        Raises Unavailable: ``NO_LEDGER``. Refused: as ``config.read_settings``.
-        """
+        """Return the settings of this run, read once; print ignored settings on standard error."""
         options = self.home, self.server, self.agent, self.spool, self.only_looks
         if self._settings is None or self._settings[0] != options:
             settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
@@ -69,14 +66,14 @@ class ReadingApp(ClosableOptions):
         return self._settings[1]
 
     def here(self, command: str) -> str:
-        """Return the command that goes on with the folder of this run, when --home named it."""
+        """Return the command that continues in the folder of this run, if --home named it."""
         return command if self.home is None else f"{command} --home {quoted_path(self.home)}"
 
     @cached_property
     def instant(self) -> When | None:
-        """The time that --as-of names, as an index or in ISO 8601; None for now.
+        """The time in --as-of, which is an index or ISO 8601; None for now.
 
-        Raises Refused: ``INVALID_FIELD`` for neither.
+        Raises Refused: ``INVALID_FIELD`` if it is neither.
         """
         if self.as_of is None or self.as_of.isdecimal():
             return self.as_of
@@ -96,11 +93,14 @@ class ReadingApp(ClosableOptions):
         except (
             ViewsBehind,
             Unavailable,
-        ):  # an App brings views up to date, and shares a log that this process has open
+        ):  # an App updates the views, and shares a log that this process has open
             raise NeedsApp from None
 
     def displayed(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer as this verb shows it. Raises NeedsApp: it has sealed texts, which only an App can show."""
+        """Return an answer as this verb shows it.
+
+        Raises NeedsApp: it contains sealed texts, which only an App can show.
+        """
         if self.names_sealed and SEALED in msgspec.json.encode(answer):
             raise NeedsApp
         return answer
@@ -126,18 +126,18 @@ class ReadingApp(ClosableOptions):
         raise NeedsApp
 
     def follow(self, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
-        """Print events from an index on, as they come. Raises NeedsApp."""
+        """Print events from an index on, as they are accepted. Raises NeedsApp."""
         raise NeedsApp
 
     def show(
         self, kind: str, data: Any, text: str | Iterable[str] | Callable[[], None], *, following: str | None = None
     ) -> None:
-        """Print an answer: one JSON document, or ``text``: the lines, or what prints them.
+        """Print an answer: as one JSON document, or as ``text``.
 
-        ``kind`` may be the query that it answers.
+        ``text`` is the lines, or a function that prints them. ``kind`` may be the query that gives the answer.
         """
         if not self.as_json:
-            if self._has_asked:  # first, what of it may be the work of a thief
+            if self._has_asked:  # print first which parts of the answer may be from a thief
                 for warning in compromised_sentences(data, self._doubts):
                     echo(warning, fg="red")
                 for words in redacted_sentences(data):
@@ -158,7 +158,7 @@ class ReadingApp(ClosableOptions):
         self.line(document(kind, data, following) | self.source())
 
     def source(self) -> dict[str, Any]:
-        """Return what a document says of its source: the verdict on a bundle, nothing of a ledger."""
+        """Return the source of a document: the verdict on a bundle, or nothing for a ledger."""
         return {}
 
     def line(self, value: Any) -> None:
@@ -167,7 +167,7 @@ class ReadingApp(ClosableOptions):
 
 
 class ReadingCommand(VerbBase):
-    """A verb whose function gets a ``ReadingApp``, and where that is not enough an ``App``."""
+    """A verb whose function gets a ``ReadingApp``, or an ``App`` if it needs more."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the verb."""

@@ -1,4 +1,4 @@
-"""A reasoning in plain text: step by step, as a tree from the conclusion down to the evidence, or what changed."""
+"""Prints a reasoning as text: step by step, as a tree from the conclusion down to the evidence, or as changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCALARS: Final = {
     "conclusion": "conclusion",
     "confidence_in_reasoning": "confidence",
 }
-_ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
+_ref_digits: Final = 19  # length of the short form of sha256:HEX, which other verbs print, too
 
 
 def print_reasoning(reasoning: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def _print_settlement(settlement: Mapping[str, Any]) -> None:
 
 
 def _print_evidence(indent: str, citing: Mapping[str, Any]) -> None:
-    """Print what a step or settlement cites, and what was not there when its author cited it."""
+    """Print what a step or settlement cites, and which citations did not exist when the author cited them."""
     digests = chain(citing.get("evidence_digests") or [], repeat(""))
     for evidence, digest in zip(citing.get("evidence", []), digests, strict=False):
         absent = "  (not there when it was cited)" if digest == MISSING else ""
@@ -93,10 +93,10 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
 def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print each reasoning that a handoff cites: its state, its brief, and the commands that show more."""
     for citation in citations:
-        # Written out off a terminal, too: that costs a small model or a person up to 6 % more tokens; JSON has both.
+        # Print it in full without a terminal, too. This costs a model or a person up to 6 % more tokens; JSON has both.
         brief = quote_text(citation["expanded"], indent, is_barred=True) if citation["expanded"] else ""
         echo(f"{indent}{heading} {citation['said']}{brief}")
-        ref = citation["reasoning_ref"]  # whole: a beginning of it could be somebody's id
+        ref = citation["reasoning_ref"]  # in full, because a shortened ref could equal somebody's id
         asks = (
             f"; `deed snapshot receive {ref} --as NAME` asks" if citation["action"] == "human_review_required" else ""
         )
@@ -118,7 +118,7 @@ def _print_import(reasoning: dict[str, Any]) -> None:
 
 
 def import_note(imported: dict[str, Any]) -> str:
-    """Return in a sentence where imported reasoning came from, and what that is worth."""
+    """Return in a sentence where imported reasoning came from, and how far to trust it."""
     claimed = [f"claimed author {imported['claimed_author']}"] if imported["claimed_author"] else []
     claimed += [f"claimed time {imported['claimed_at']}"] if imported["claimed_at"] else []
     by = "".join(f", {claim}" for claim in claimed)
@@ -126,7 +126,10 @@ def import_note(imported: dict[str, Any]) -> str:
 
 
 def print_tree(reasoning: dict[str, Any]) -> None:
-    """Print each step under those it supports; one that supports several is printed whole once, then by its number."""
+    """Print each step under the steps that it supports.
+
+    A step that supports several is printed in full once, then by number.
+    """
     memory = reasoning["memory"]
     steps = {step["step_number"]: step for step in memory["steps"]}
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
@@ -134,7 +137,7 @@ def print_tree(reasoning: dict[str, Any]) -> None:
     echo(quote_text(memory["conclusion"] or memory["task"]), bold=True)
     print_verdict(reasoning["verdict"])
     _print_import(reasoning)
-    # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
+    # A stack instead of recursion: a chain of two thousand steps is two thousand levels deep.
     roots = sorted(
         (number for number in steps if number not in supporting), key=lambda root: (root not in rests_on, root)
     )
@@ -153,7 +156,7 @@ def print_tree(reasoning: dict[str, Any]) -> None:
 
 
 def print_diff(change: dict[str, Any]) -> None:
-    """Print what ``describe_change`` found: `+` for what came, `-` for what went, `~` for what is otherwise now."""
+    """Print the answer of ``describe_change``: `+` for additions, `-` for removals, `~` for changes."""
     echo(f"{change['reasoning_ref'][:_ref_digits]}… → {change['target'][:_ref_digits]}…", bold=True)
     if change["is_equal"]:
         echo("no difference")

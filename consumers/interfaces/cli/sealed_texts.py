@@ -1,8 +1,8 @@
-"""Sealed texts in the answers that a verb shows: opened with --unseal, and else named for people.
+"""Sealed texts in the answers that a verb shows. --unseal opens them; without it, people see their names.
 
-Without --unseal nothing is opened, also where the key is here: what a verb prints is often the context of a model or
-the log of a harness, and the ledger cannot erase these. JSON without --unseal keeps the references, which programs
-read. An opened text exists only in the memory of this process, and in its output.
+Without --unseal nothing is opened, even if the key is here: printed text often becomes the context of a model or the
+log of a harness, and the ledger cannot erase these. JSON without --unseal keeps the references, which programs read. An
+opened text exists only in the memory of this process, and in its output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SealedTexts:
         self._has_opened = False
 
     def shown(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer as it is shown. JSON also says which subjects it has sealed texts of.
+        """Return an answer for display. JSON also names the subjects of its sealed texts.
 
         Raises Refused: with --unseal, none of the sealed texts can be opened. Corrupted: one of them is damaged.
         """
@@ -45,7 +45,7 @@ class SealedTexts:
                 self._failure = self._failure or refusal
             else:
                 self._has_opened = True
-                # Not deeper: a text of references to texts of references could become larger than any memory.
+                # Only one level is opened: a text of references to other texts of references could fill any memory.
                 return with_references(text, lambda inner: self._name(inner.subject))
         return str(reference) if self._as_json else name
 

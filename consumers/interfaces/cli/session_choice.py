@@ -1,9 +1,8 @@
-"""Choosing the session of a verb, and appending its events so that a refusal says what to do.
+"""Chooses the session of a verb, and appends its events so that a refusal says what to do.
 
-If a call names no session, it is that of ``DEEDBOOK_SESSION``, or the one that ``choose_session`` chooses among the
-agent's open sessions. A verb that writes names the stream and asks no view first, because a view costs more than the
-append; only when the gate refuses is the session looked up, for the beginning of an id that fits one session, or for
-the right words.
+If a call names no session, the session is the one in ``DEEDBOOK_SESSION``, or ``choose_session`` chooses among the
+agent's open sessions. A verb that writes does not query a view first, because that costs more than the append. Only if
+the gate refuses is the session looked up: the text may be the beginning of its id, or the error needs its details.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from deedbook.ledger.home.environment import present_session
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
 
-id_chars_min: Final = 8  # lists show as many
+id_chars_min: Final = 8  # as many as lists show
 _task_cells_max: Final = 60
 
 
@@ -44,7 +43,7 @@ def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str
 
 
 def chosen_session(app: App, session_id: str | None) -> str:
-    """Return the session to use: ``session_id``, that of ``DEEDBOOK_SESSION``, or as ``choose_session`` chooses."""
+    """Return the session to use: ``session_id``, that of ``DEEDBOOK_SESSION``, or the choice of ``choose_session``."""
     named = session_id if session_id is not None else present_session()
     if named is not None:
         return named.removeprefix("session/")
@@ -62,7 +61,7 @@ def chosen_session(app: App, session_id: str | None) -> str:
 
 
 def _is_session(app: App, word: str) -> bool:
-    """Return whether ``word``, the only argument, names a session, so that the text to record is missing."""
+    """Return whether ``word``, the only argument, names a session. Then the text to record is missing."""
     named = present_session()
     if named is not None or " " in word or "\n" in word:
         return word.removeprefix("session/") == named
@@ -73,7 +72,7 @@ def _is_session(app: App, word: str) -> bool:
 
 
 def _is_named(app: App, word: str) -> bool:
-    """Return whether ``word``, before a text of one word, surely names a session, and is no first word of the text."""
+    """Return whether ``word``, which precedes a single word, certainly names a session and does not begin the text."""
     try:
         id_ = app.query("sessions.show", id=word)["id"]
     except Refused:

@@ -1,6 +1,7 @@
-"""All settings of ``config.toml`` on one commented page, made of the types that read them: so it names what there is.
+"""All settings of ``config.toml`` on one commented page. It is generated from the types that read the settings.
 
-Each setting stands behind a ``#`` with what counts where it is left out; what has no such value shows its form.
+Each setting follows a ``#``, with the value that applies if it is left out. A setting without such a value shows its
+form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Signals that end a verb which keeps running."""
+"""Signals that end a verb that keeps running."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 
 def stopped_by_signals() -> threading.Event:
-    """Return what SIGINT, SIGTERM and SIGHUP set from now on, so that long work ends along its own path.
+    """Return an event that SIGINT, SIGTERM and SIGHUP set from now on, so that long work ends in its normal way.
 
-    A terminal that is closed sends SIGHUP to us alone: a command that we run is in a session of its own, and would go
-    on without anybody who ends it. Under ``nohup`` we go on, too.
+    A closed terminal sends SIGHUP only to us. A command that we run has a session of its own, and would continue with
+    nobody to end it. Under ``nohup`` we continue, too.
     """
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -21,7 +21,7 @@ def stopped_by_signals() -> threading.Event:
 
 
 def stop_at_signals() -> asyncio.Event:
-    """Return what SIGINT and SIGTERM set from now on, in the event loop that runs."""
+    """Return an event that SIGINT and SIGTERM set from now on, in the running event loop."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -1,4 +1,4 @@
-"""Printing on the terminal: every text that a verb prints goes through ``echo``, so that none can control the terminal.
+"""Printing on the terminal: ``echo`` prints every text of a verb, so that no text can control the terminal.
 
 ``tests/house.py`` checks that no other module of the command line prints.
 """

@@ -1,4 +1,4 @@
-"""Verbs and groups: options that stand anywhere, and verbs that are imported only when they are called."""
+"""Verbs and groups: options that may stand anywhere, and verbs that are imported only when they are called."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ClosableOptions(Options):
     """Options with resources that are closed when the verb ends."""
 
     def finish(self) -> None:
-        """Do what follows the work of a verb that has not failed."""
+        """Do the last step of a verb that has not failed."""
 
     def close(self) -> None:
         """Close whatever was opened."""
@@ -51,7 +51,7 @@ class ClosableOptions(Options):
 class Lazy(msgspec.Struct, frozen=True):
     """A command: ``module:attribute`` under ``cli.commands``, and its one line of help.
 
-    That of a ``family`` is named from the top.
+    The command of a ``family`` has its full module name.
     """
 
     target: str
@@ -133,7 +133,7 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
         "help": "Verify this exported bundle (its file, or the folder of the unpacked one), and read it only.",
     },
 }
-"""The options of every verb, allowed before or after it, by the attribute of ``Options`` that stores the value."""
+"""The common options, allowed before or after any verb, by the attribute of ``Options`` that stores the value."""
 
 
 class _Common(click.Option):
@@ -147,7 +147,7 @@ _COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphr
 
 
 class _WithCommon(click.Command):
-    """A command or group with the common options, which ``Options`` keeps."""
+    """A command or group with the common options, which ``Options`` stores."""
 
     reading_options = " --as-of --bundle --unseal"
 
@@ -157,7 +157,7 @@ class _WithCommon(click.Command):
             self.params.append(_Common(**option, expose_value=False, callback=partial(_keep, name)))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End a page with the common options: in one line, and explained where it is the page of all."""
+        """End a page with the common options: in one line, or explained on the page of the whole program."""
         if ctx.parent is not None:
             formatter.write_paragraph()
             formatter.write_text(_COMMON_LINE.format(self.reading_options))
@@ -175,7 +175,7 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
 
 
 class ExtraWords(click.UsageError):
-    """A verb got more words than it takes: those that had a place, and those that had none."""
+    """A verb got more words than it takes. Holds the words that it used, and the surplus words."""
 
     def __init__(self, ctx: click.Context, before: list[str], words: list[str], message: str) -> None:
         super().__init__(message, ctx)
@@ -253,7 +253,7 @@ class VerbBase(_WithCommon):
 
 
 class ListOption(click.Option):
-    """An option for names or numbers, given several times or joined by commas."""
+    """An option for names or numbers. It may be repeated, or its values may be joined by commas."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"multiple": True})
@@ -265,7 +265,7 @@ class ListOption(click.Option):
 
 
 class LazyGroup(_WithCommon, click.Group):
-    """A group of verbs that are imported when called; an unknown one names the nearest."""
+    """A group of verbs that are imported when called. An unknown verb is refused with similar names."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class LazyGroup(_WithCommon, click.Group):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._lazy = {} if lazy is None else lazy  # to ask how many there are would look for families
+        self._lazy = {} if lazy is None else lazy  # the length would require a search for families
         self._sections = sections
         self._aliases = aliases or {}
 
@@ -311,10 +311,10 @@ class LazyGroup(_WithCommon, click.Group):
         return super().resolve_command(ctx, args)
 
     def _nested(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the verbs of this group's own groups that are called ``name``: `claim` is `handoff claim`."""
+        """Return the verbs called ``name`` in this group's own groups: `claim` is `handoff claim`."""
         names = []
         for group_name in sorted(verb for verb, lazy in self._lazy.items() if lazy.is_group):
-            with contextlib.suppress(Unavailable):  # of an extra that is not installed
+            with contextlib.suppress(Unavailable):  # the verb needs an extra that is not installed
                 group = self.get_command(ctx, group_name)
                 if isinstance(group, LazyGroup) and group.get_command(ctx, name) is not None:
                     names.append(f"{group_name} {group.name_of(name)}")
@@ -356,13 +356,13 @@ EXTRAS: Final = {
     "starlette": "web",
     "uvicorn": "web",
 }
-"""The extra that brings each package which not every installation has."""
+"""For each package that some installations lack, the extra that brings it."""
 
 
 def load(target: str) -> Any:
-    """Import ``module:attribute`` of this package, or ``.module:attribute`` of the one above: what one verb needs.
+    """Import ``module:attribute`` of this package, or ``.module:attribute`` of the one above.
 
-    Raises Unavailable: ``EXTRA_MISSING`` when the verb needs a package that is not installed.
+    Each verb imports only what it needs.
     """
     module, _, attribute = target.partition(":")
     try:

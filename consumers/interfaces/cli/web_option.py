@@ -16,7 +16,10 @@ VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 
 def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
-    """Return the option ``--web``: the address of the page that shows what ``argument`` names, instead of the thing."""
+    """Return the option ``--web``.
+
+    It prints the address of the page of what ``argument`` names, instead of showing it.
+    """
 
     def decorate(verb: VerbT) -> VerbT:
         @functools.wraps(verb)

@@ -1,7 +1,7 @@
 """The dashboard: web pages from which people supervise agents (`deed dashboard`).
 
 The dashboard is a separate process on the loopback interface. Humans' keys may sign here; the process that serves the
-agents never uses one. Each browser is logged in in the name of one person (``account``). Four rules hold everywhere.
+agents never uses one. Each browser is logged in as one person (``account``). Four rules hold everywhere.
 
 - A page is data: its function (``pages``) runs queries and returns plain JSON values (``page.Page``). The template
   shows these values and nothing else, so `PATH.json` is the same answer for programs. Python code contains no HTML.
@@ -13,5 +13,5 @@ agents never uses one. Each browser is logged in in the name of one person (``ac
 
 Rejected designs: a browser framework or any third party's script, because a person signs here; sessions on disk,
 because they would outlive the terminal in which the dashboard runs; passwords for reading, because people would type
-the passphrase of their key for them; WebSockets, because SSE carries all that is needed.
+the passphrase of their key there; WebSockets, because SSE carries all that is needed.
 """

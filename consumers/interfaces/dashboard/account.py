@@ -4,10 +4,11 @@ Several people can use one dashboard. Each browser is logged in under one name, 
 name. The place of a key decides who can attack it:
 
 - The keys are files in the ledger's folder with mode 0600, so one system user owns all of them. That user can print a
-  link for each name. A link only lets read, and that user can read the log anyway. A signature needs the passphrase.
+  link for each name. A link only allows reading, and that user can read the log anyway. A signature needs the
+  passphrase.
 - The owner of the folder can copy a sealed key and try passphrases on it. Root can also read the memory of this
   process, with an unlocked key. People who trust neither run a dashboard on their own machine, with their key there,
-  and ``--server``. A dashboard that is connected to a server decides only in the name that it is connected as.
+  and ``--server``. A dashboard that is connected to a server signs decisions only as the agent of that connection.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class Account(NamedTuple):
     """A name, its valid identity key (hex), its roles, and why it may not decide here (empty: it may).
 
-    The key is empty if the name has none, and None if that cannot be known. Whether a file with the key is here and can
-    be used is another question (``signer.why_unusable``): its human has a queue either way.
+    The key is empty if the name has none, and None if that cannot be known. ``signer.why_unusable`` says whether the
+    file of the key is here and usable. The human has a queue in either case.
     """
 
     name: str
@@ -60,7 +61,7 @@ def account_of(ledger: Ledger, name: str) -> Account:
 
 
 def connection_of(ledger: Ledger) -> str | None:
-    """Return the name as which a ledger is connected to its server, or None: it is used in its folder."""
+    """Return the name under which a ledger is connected to its server; None if it is used in its folder."""
     return None if ledger.settings.server is None else ledger.agent or "root"
 
 

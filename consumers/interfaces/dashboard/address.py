@@ -36,12 +36,12 @@ OF_STREAMS: Final = frozenset({"handoff", "reasoning", "session", "agent", "revi
 """The types of streams whose pages have the path of their kind."""
 FILE: Final = "dashboard.json"
 OPENING_FILE: Final = "dashboard.html"
-"""The file that leads a browser to its link; only its owner can read it."""
+"""The file that redirects a browser to its link; only its owner can read it."""
 _size_max_bytes: Final = 4096
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """The URL of a running dashboard, the secret of its launch links, and as whom it is connected to a server."""
+    """The URL of a running dashboard, the secret of its launch links, and its name at a server."""
 
     url: str
     secret: str

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 form_size_max_bytes: Final = 64 * 1024
 fields_max: Final = 100
 away_min_ms: Final = 10 * 60_000
-"""A person who has not looked at the queue for this long was away: the page then counts the events since."""
+"""A person who has not opened the queue for this long was away: the page then counts the events since."""
 
 away_max_s: Final = 400 * 86_400
 _AWAY: Final = re.compile(r"([0-9]{0,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
@@ -56,7 +56,7 @@ _log: Final = logging.getLogger("deedbook.dashboard")
 
 
 class Dashboard:
-    """One dashboard: a ledger, and the browsers that are logged in, each in the name of one person."""
+    """One dashboard: a ledger, and the logged-in browsers, each of which acts as one person."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Dashboard:
         self._checkpoint: tuple[int, dict[str, Any]] = (-2, {})
 
     def close(self) -> None:
-        """End the live connections, for which a stopping server waits, and a running audit; close the views."""
+        """End the live connections (a stopping server waits for them) and a running audit, and close the views."""
         self.followers.end()
         self._audit.close()
         if self._rebuild is not None:
@@ -99,7 +99,7 @@ class Dashboard:
         return _RequestFilter(app, self.guard)
 
     def _launch(self, request: Request) -> Response:
-        # A page that led here, or a program that looks at links in messages, must not log anybody in.
+        # A page with a link to here, or a program that previews links in messages, must not log anybody in.
         is_own = request.headers.get("sec-fetch-site", "none") == "none" and request.method == "GET"
         return self._enter(request, request.query_params, is_agreed=is_own)
 
@@ -114,14 +114,14 @@ class Dashboard:
             return self._closed(request, refused.message)
 
     def _enter(self, request: Request, args: Mapping[str, str], *, is_agreed: bool) -> Response:
-        """Log a browser in by its launch link, once the person has agreed to the name; else ask them."""
+        """Log a browser in by its launch link, after the person has agreed to the name; else ask the person."""
         link, session = self.guard.link(token := args.get("token", "")), self._session(request)
         if link is None:
             return self._closed(request, "This is no link of this dashboard.")
         if not is_agreed:
             data = {"token": token, "login": link.name, "next": args.get("next", "/")}
             page = self._rendered(request, "enter", None, Page("enter.html", "Log in", data))
-            page.headers["referrer-policy"] = "origin"  # else the log of a proxy names the unused link with each file
+            page.headers["referrer-policy"] = "origin"  # else a proxy logs the unused link with each requested file
             return page
         try:
             account = account_of(self.ledger, link.name)
@@ -267,7 +267,7 @@ class Dashboard:
         return self._rendered(request, "closed", None, Page("closed.html", "Not logged in", data, 401))
 
     def _note(self, request: Request, body: bytes) -> str:
-        """Return the note of a form that came after its session ended, so that its author can keep it."""
+        """Return the note of a form whose session ended before it was sent, so that its author can keep it."""
         with contextlib.suppress(Refused):
             return _form(self.guard, request, body).get("note", "") if body else ""
         return ""
@@ -301,7 +301,7 @@ class Dashboard:
         )
 
     def _left(self, request: Request, name: str) -> int | None:
-        """Return the log's last index when this browser's user went away; None if they were here all the time."""
+        """Return the log's last index at the time when this browser's user went away; None if they never did."""
         if (match := _AWAY.fullmatch(request.cookies.get(self._away_cookie(name), ""))) is None:
             return None
         left_at, last, at_ms = match.groups()

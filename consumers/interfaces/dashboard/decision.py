@@ -4,12 +4,13 @@ There is no second table of states. A form offers an operation if the table of o
 another role that this person has) and the gate's state machine admits it in the handoff's state. The gate checks
 conditions on other streams when the decision arrives, as for everybody.
 
-The rules let a reviewer request changes of completed work alone. Before that, only the sender changes a handoff, so the
-form of a pending one offers a question to them: it comes first in their queue, and the handoff stays pending.
+A reviewer may request changes only after the work is completed. Before that, only the sender changes a handoff. So the
+form of a pending handoff offers a question to the sender: the question comes first in the sender's queue, and the
+handoff stays pending.
 
 A form carries the content that the page displayed, and each button has a token over all of it. So a decision applies to
-exactly the version and the result that the person read: the event signs them, or, if it signs neither, it is admitted
-only while the stream has no new entries. A button pressed twice makes one event: its token makes the idempotency key.
+exactly the version and the result that the person read. Most events sign them; any other event is accepted only while
+the stream has no new entries. A button pressed twice makes one event: its token makes the idempotency key.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState
 from deedbook.ledger.limits import decision_form_max_s
 
-# The label and style of each button; the first button of a form is its main purpose. A label has room for the number of
-# a version or criterion, or, of a question, for the name of who is asked. Every other operation of a reviewer has its
-# name as the label, except an amendment, which has more fields than a button can fill.
+# The label and style of each button; the first button of a form is its main purpose. A label has a place for the number
+# of a version or criterion, or for the name of the agent who is asked. Every other operation of a reviewer has its name
+# as the label, except an amendment, which has more fields than a button can fill.
 _BUTTONS: Final[dict[Verb, tuple[str, str]]] = {
     "approve": ("Approve v{}", "yes"),
     "verify": ("Verify v{}", "yes"),
@@ -49,7 +50,7 @@ BUTTONS: Final = _BUTTONS | {
     if "reviewer" in operation.by and verb != "amend" and verb not in _BUTTONS
 }
 _REFUSED: Final = "refuse"
-_OF_QUESTIONS: Final = ("answer", "settle")  # the number of their word is that of the question
+_OF_QUESTIONS: Final = ("answer", "settle")  # for these, the number in ``word`` is that of the question
 _DECISION: Final = re.compile(r"(([a-z_]+)(?:\.[1-9][0-9]{0,5})?):([0-9a-f]{64})", re.ASCII)
 _COUNT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
@@ -68,7 +69,10 @@ ANSWERS: Final = (Choice("approve", "Yes, go ahead", "yes"), Choice("reject", "N
 
 
 class DisplayedContent(NamedTuple):
-    """The content that a page showed of a stream: version (empty: a review), result, entries, and the log's size."""
+    """The content that a page showed of a stream.
+
+    ``version`` (empty for a review), ``result``, the number of ``entries``, and the size of the log.
+    """
 
     stream: str
     version: str
@@ -98,7 +102,7 @@ class Decision(NamedTuple):
 
     @property
     def idem(self) -> str:
-        """The idempotency key: the same form sent again gets the first answer. The token itself is never published."""
+        """The idempotency key: the same form sent again gets the first answer. The token itself stays secret."""
         return f"dashboard:{sha256(self.token.encode()).hexdigest()[:32]}"
 
     @property

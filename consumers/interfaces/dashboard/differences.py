@@ -1,4 +1,4 @@
-"""The parts of a page's differences: the words that differ in a line, and the lines around a change. Pure."""
+"""Computes the differences that a page shows: the changed words of a line, and the lines around a change. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ words_compared_max: Final = 400
 """The words between the common beginning and end of two lines; more would take a page too long to compare."""
 
 kept_share_min: Final = 0.25
-"""If less of the text is kept, single kept words say nothing: the whole line counts as replaced."""
+"""If less of the text is kept, the kept words are useless: the whole line counts as replaced."""
 
 # Chinese and Japanese have no spaces between words, so each of their characters counts as a word.
 _IDEOGRAPHS: Final = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -24,7 +24,7 @@ _WORD: Final = re.compile(rf"[{_IDEOGRAPHS}]|[0-9]+(?:[.,][0-9]+)+|[^\W{_IDEOGRA
 
 lines_around: Final = 2
 folded_lines_min: Final = 4
-"""Fewer unchanged lines take no more room than the words that would stand for them."""
+"""Fewer unchanged lines take no more room than the note that would replace them."""
 
 
 class Piece(NamedTuple):

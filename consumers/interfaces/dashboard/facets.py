@@ -21,12 +21,12 @@ from deedbook.ledger.events import KINDS
 
 FIELDS: Final = ("since", "until", "agent", "kind", "tag")
 CURSORS: Final = ("after", "before")
-"""A page may have them. The form leaves them out, because other filters begin at the first page."""
+"""Parameters for pages of a list. The form leaves them out, because new filters begin at the first page."""
 _values_max_chars: Final = 2_000
 
 
 class WrongFilter(Refused):
-    """An address has a filter that its page cannot use; ``form`` is the form in which to correct it."""
+    """An address has a filter that its page cannot use; ``form`` is the form for its correction."""
 
     def __init__(self, refused: Refused, form: dict[str, Any]) -> None:
         super().__init__(refused.code, refused.message, **refused.details)

@@ -134,7 +134,7 @@ class Guard:
             if (before := self._sessions.get(cookie or "")) is not None:
                 before.end("You logged in again.")
             own = [key for key, session in self._sessions.items() if session.name == account.name]
-            own.sort(key=lambda key: not self._sessions[key].ended)  # those that ended, then the oldest
+            own.sort(key=lambda key: not self._sessions[key].ended)  # the sessions that ended first, then by age
             for key in own[: -sessions_of_name_max + 1]:
                 self._sessions.pop(key).end("There were too many.")
             self._sessions[new] = Session(account, now_ms, user_agent, self._trials[account.name])

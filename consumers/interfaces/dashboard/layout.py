@@ -1,12 +1,13 @@
-"""The layout of a drawing's boxes and lines, as data for a template; the only module that imports the layout engine.
+"""Computes the layout of a drawing's boxes and lines, as data for a template.
 
-The engine holds the interpreter lock while it works, in any thread (measured: no other thread ran for the five minutes
-that one node with a thousand lines took). So its work is bounded. The time to repair overlapping lines grows with the
-fourth power of their number, so only small graphs get it. A graph whose long lines would need too many waypoints is
-laid out by a forest of its lines, and the other lines are drawn straight.
+No other module imports the layout engine. The engine holds the interpreter lock while it works, in any thread
+(measured: no other thread ran for the five minutes that one node with a thousand lines took). So its work is bounded.
+The time to repair overlapping lines grows with the fourth power of their number, so only small graphs get it. A graph
+whose long lines would need too many waypoints is laid out by a forest of its lines, and the other lines are drawn
+straight.
 
 The positions depend on the lines and the room alone, not on the text in the boxes. They are cached, so the same graph
-is laid out once however far the log has grown.
+is laid out once, even if the log has grown.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ widenings_max: Final = 4
 
 
 class Box(NamedTuple):
-    """The size of every box of a drawing, in px: the least width, which grows with the room up to ``width_max``."""
+    """The size of every box of a drawing, in px: the smallest width, which grows with the room up to ``width_max``."""
 
     width: int
     height: int
@@ -114,11 +115,11 @@ def layered(
 ) -> Drawing:
     """Return a drawing in layers, all edges in one direction except in cycles: ``{"width", "height", …}`` in px.
 
-    Its boxes are as wide as ``room`` (px) allows. A drawing from top to bottom whose least boxes do not fit runs from
-    left to right. A ``tree`` has its root at the left, and each parent beside the middle of its children. Each of the
-    ``nodes`` also has ``x``, ``y`` (upper left), ``w``, ``h`` and ``leads_to``, the numbers of its successors.
-    ``edges`` have ``from``, ``to`` and ``points`` from border to border. Edges to unknown nodes are left out. Nodes
-    without edges are placed below the others.
+    Its boxes are as wide as ``room`` (px) allows. If the smallest boxes of a drawing from top to bottom do not fit, it
+    runs from left to right. A ``tree`` has its root at the left, and each parent beside the middle of its children.
+    Each of the ``nodes`` also has ``x``, ``y`` (upper left), ``w``, ``h`` and ``leads_to``, the numbers of its
+    successors. ``edges`` have ``from``, ``to`` and ``points`` from border to border. Edges to unknown nodes are left
+    out. Nodes without edges are placed below the others.
     """
     numbers = {node.id: number for number, node in enumerate(nodes)}
     known = [edge for edge in edges if edge.start in numbers and edge.end in numbers]
@@ -147,7 +148,7 @@ def layered(
 
 
 def _widened(count: int, pairs: Pairs, direction: Direction, box: Box, room: int) -> Placed:
-    """Return the positions with the widest boxes that fit into the room, else with the least."""
+    """Return the positions with the widest boxes that fit into the room, else with the smallest boxes."""
     least = Placed(box, *_positions(count, pairs, direction, box, room))
     if not count:
         return least

@@ -1,7 +1,7 @@
 """The mark of a state: the class of its colour and a glyph, because colour alone is not accessible.
 
-This is the only table of marks. A template gives a state, or other words with the state whose mark they get. Colour is
-for what wants attention (``wait``, and ``stop`` where somebody is stopped) and for what was achieved (``ok``).
+This is the only table of marks. A template passes a state, or a text and the state whose mark it gets. Colour marks
+what needs attention (``wait``, or ``stop`` if somebody cannot continue) and what was achieved (``ok``).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _OWN: Final = {
     "medium": Mark("wait", "○"),
     "low": Mark("stop", "✕"),
     "well_calibrated": Mark("ok", "✓"),
-    "not_assessable": Mark("over", "·"),  # an imported report may claim it beside values that say more
+    "not_assessable": Mark("over", "·"),  # an imported report may claim this state beside more precise values
     "overconfident": Mark("wait", "▲"),
     "underconfident": Mark("wait", "▼"),
     "best": Mark("ok", "✓"),
@@ -77,7 +77,7 @@ _OWN: Final = {
     "pruned": Mark("over", "✕"),
     "not_taken": Mark("over", "–"),
 }
-# A status of a handoff that has no mark of its own looks like its stage, an action like something that waits.
+# A status of a handoff without a mark of its own gets the mark of its stage; an action gets that of waiting things.
 _DERIVED: Final = {
     name: _COLOURS[_STAGES.get(state.stage or "", "over")]
     for name, state in rules_of("handoff").states.items()

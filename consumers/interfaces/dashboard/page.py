@@ -54,13 +54,13 @@ class Page(NamedTuple):
 
 
 class Redirect(NamedTuple):
-    """The page that follows a successful form, by status 303."""
+    """A redirect after a successful form, with status 303."""
 
     path: str
 
 
 class Download(NamedTuple):
-    """A file to store, as plain text."""
+    """A file to download, as plain text."""
 
     name: str
     text: str
@@ -170,7 +170,7 @@ def templates() -> jinja2.Environment:
         "word_changes": word_changes,
         "words": lambda text: text.replace("_", " "),
     }
-    for name in own.list_templates():  # load all now: after an upgrade new templates must not meet old data
+    for name in own.list_templates():  # load all templates now: after an upgrade, new templates must not get old data
         environment.get_template(name)
     return environment
 

@@ -1,4 +1,4 @@
-"""Things as rows of a list: the title, what it is in words, who did it and when, and whether that is only a claim.
+"""Things as rows of a list: the title, a description, the agent and the time, and whether these are only claimed.
 
 Imported history has the name and the time that it claims (``claim`` says who imported it).
 """
@@ -145,7 +145,10 @@ def reasoning(item: Mapping[str, Any]) -> Row:
 
 
 def handoff(item: Mapping[str, Any]) -> Row:
-    """Return an item of ``handoffs.list``; a claim of an imported file is one until somebody here acts on it."""
+    """Return an item of ``handoffs.list``.
+
+    An imported file's status is a claim until somebody here acts on the handoff.
+    """
     is_claim = item["importer"] is not None and item["status"] == "pending"
     done = f"{item['tasks_done']} of {counted(item['tasks_total'], 'task')} done" if item["tasks_total"] else ""
     claims = f"claims to be {item['claimed_status']}" if is_claim and item["claimed_status"] else ""

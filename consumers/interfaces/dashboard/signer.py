@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 _SET_DUMPABLE: Final = 4  # PR_SET_DUMPABLE of prctl(2)
-_opening = threading.Lock()  # one at a time for all sessions: each takes a second and 256 MiB
+_opening = threading.Lock()  # one unlocking at a time for all sessions: each takes a second and 256 MiB
 
 
 def why_unusable(ledger: Ledger, name: str) -> str:
     """Return why no browser can sign with the key of ``name`` in the ledger's folder, and the command that helps.
 
-    Empty if its passphrase is all that is missing.
+    Empty if only its passphrase is missing.
     """
     try:
         check_usable(ledger, name)
@@ -48,10 +48,7 @@ def why_unusable(ledger: Ledger, name: str) -> str:
 
 
 def check_usable(ledger: Ledger, name: str) -> None:
-    """Check all about a key but its passphrase.
-
-    Raises Refused: ``KEY_LOCKED``, ``NOT_AUTHORIZED``, ``NOT_TRUSTED``; as ``read_key_file``.
-    """
+    """Check everything about a key except its passphrase."""
     trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
     file = read_key_file(ledger.home.key_file(name))
     if file.sealed is None:
@@ -92,7 +89,7 @@ class Trials:
             self._wrong += 1
             try:
                 key = ledger.home.open(name, passphrase)
-            finally:  # any other failure costs time, too; and the wait begins when the answer is known
+            finally:  # any other failure costs time, too; the wait begins when the result is known
                 self._next = self.clock() + min(2.0**self._wrong, passphrase_wait_max_s)
             self._wrong, self._next = 0, 0.0
             return key
@@ -148,7 +145,7 @@ class Signer:
 
         Raises Refused: as ``Trials.open``.
         """
-        trust.demand(ledger.settings.home, ledger=ledger.client.ledger)  # an unlocked key does not check this again
+        trust.demand(ledger.settings.home, ledger=ledger.client.ledger)  # nothing later checks this for an unlocked key
         key = self._key if self.left_s and hmac.compare_digest(proof.encode(), self._proof.encode()) else None
         if key is None and not passphrase:
             self.lock()
@@ -162,7 +159,7 @@ class Signer:
 
 
 def hide_memory() -> None:
-    """Let no other process of this user read the memory of this process, and dump none of it (Linux; root still can).
+    """Prevent other processes of this user from reading or dumping the memory of this process (Linux; root still can).
 
     Agents often run as the same user. Without this, on many systems they could read an unlocked key here.
     """

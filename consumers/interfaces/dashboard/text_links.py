@@ -1,7 +1,7 @@
 """Finds the things of a ledger, and the places of files, that a text names, so that a page can link to them. Pure.
 
-A thing is named as ``handoff/ID``, as ``(handoff ID)`` in the lines of a report, or by a hash. Whether it exists is not
-looked up: the page of a thing that does not exist says so.
+A thing is named as ``handoff/ID``, as ``(handoff ID)`` in the lines of a report, or by a hash. The module does not
+check that it exists: the page of a missing thing says that.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def place_pieces(text: str, places: Iterable[Mapping[str, Any]]) -> list[tuple[s
 
 
 def link_pieces(text: str) -> list[TextPiece]:
-    """Return a text in pieces; a hash is shortened, all other pieces are the text as it is.
+    """Return a text in pieces. A hash is shortened; all other pieces are unchanged.
 
     >>> [piece for piece in link_pieces("done (handoff a-1), see session/s.") if piece.kind]
     [TextPiece(text='a-1', kind='handoff', id='a-1'), TextPiece(text='session/s', kind='session', id='s')]

@@ -3,7 +3,7 @@
 Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first
 line has the address of the ledger and the passphrase of a sealed key, which is never in the process's arguments.
 
-The content of the actors, an audit and handoffs, is in files beside this one.
+The audit and the handoffs of the actors are in files beside this one.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ class Actor:
         return self._emit(stream, done)
 
     def go_on(self) -> tuple[str, int] | None:
-        """Do one piece of the work that waits for this agent; return a sentence and its entry, or None without work."""
+        """Do one piece of the work that waits for this agent.
+
+        Return a sentence and its entry, or None if no work waits.
+        """
         waiting = self.ledger.ask("handoffs.next", agent=self.ledger.agent)["items"]
         item = next((row for row in waiting if row["act"] in {"claim", "check", "complete"}), None)
         if item is None:
@@ -124,7 +127,7 @@ class Actor:
 
 
 def main() -> None:
-    """Do the operations on standard input until it ends."""
+    """Do the operations from standard input until its end."""
     lines = sys.stdin.buffer
     actor = Actor(**msgspec.json.decode(lines.readline()))
     _answer({"done": actor.ledger.client.ledger})

@@ -2,10 +2,9 @@
 
 ``life.json`` has the people and, line by line, who did what how many minutes after the beginning. A line is an event,
 signed with its author's own key (or the named ``key``) and decided by the gate as usual, with a clock that starts in
-the past and ends at the present. A ledger's clock cannot be turned back, so this is played before anything else.
-
-A text of a line's data that begins with ``@`` is resolved when the line is played: see ``_resolved``. A line with an
-``act`` instead of a ``kind`` is work of more than one event.
+the past and ends at the present. A ledger's clock cannot be turned back, so this is played before anything else. A text
+in a line's data that begins with ``@`` is resolved when the line is played: see ``_resolved``. A line with an ``act``
+instead of a ``kind`` is work of more than one event.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class _Author(Author):
 class Life:
     """Makes the ledger of ``settings`` and plays the story in it; ``tree`` has the evidence of reasonings.
 
-    Without a past there are only the agents of ``CAST``, and no events of theirs.
+    Without a past, it only registers the agents of ``CAST``.
     """
 
     def __init__(self, settings: Settings, tree: Path, passphrases: dict[str, str], *, has_past: bool = True) -> None:
@@ -141,15 +140,15 @@ class Life:
             return value
         what, _, name = value[1:].partition(" ")
         match what:
-            case "version" | "result":  # of the handoff of the line
+            case "version" | "result":  # the version or result of the line's handoff
                 return self.client.view("handoffs.show", {"id": line["on"].partition("/")[2]})[what]
-            case "ref":  # of a reasoning in its present state
+            case "ref":  # the present state of a reasoning
                 return self.client.view("reasoning.show", {"id": name})["ref"]
-            case "id" | "index":  # of the event of a named line
+            case "id" | "index":  # the event of a named line
                 return getattr(self._named[name], what)
             case "key":
                 return self._key(name).public.hex()
-            case "proof":  # that the author holds this key
+            case "proof":  # the proof that the author holds this key
                 return self._key(name).prove_possession(self.client.ledger, line["by"])
             case "minute":  # a time of the story
                 return clock_text(self._begin_ms + int(name) * minute_ms)

@@ -36,7 +36,7 @@ from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.projections.briefs.prompt import fidelity_text
 
 audits_max: Final = 5
-"""How often the demo audits the log and a bundle of it until nobody writes between the two."""
+"""The number of attempts to audit the log and a bundle of it with no write between the two."""
 
 stop_wait_s: Final = 15.0
 wait_max_s: Final = 30.0
@@ -100,7 +100,7 @@ class Process:
 class Stage:
     """A ledger in ``folder`` with its agents registered; ``open`` starts the node and the actors.
 
-    With ``has_past`` it begins with the story of ``life``, played before any process starts.
+    With ``has_past`` it begins with the story of ``life``, which is played before any process starts.
     """
 
     def __init__(self, folder: Path, *, has_past: bool = False) -> None:
@@ -186,14 +186,14 @@ class Story:
     def open_dashboard(self, *, is_opened: bool) -> dict[str, Any]:
         """Start the dashboard; return its link, and the passphrase of the human who decides there."""
         arguments = ["dashboard", "--port", "0", "--json", *(["--open"] if is_opened else [])]
-        project = self._stage.folder / "project"  # its files are the evidence of reasonings
-        with contextlib.suppress(Unavailable):  # without git the dashboard does not read it
+        project = self._stage.folder / "project"  # its files are the evidence in the reasonings
+        with contextlib.suppress(Unavailable):  # without git, the dashboard does not read it
             Git(project).ask("init", "--quiet")
         address: dict[str, Any] = self._stage.start([*_DEED, "--as", HUMAN, *arguments], project).read()["data"]
         return address | {"passphrase": self._stage.passphrases[HUMAN], "home": str(self._stage.home.path)}
 
     def go_on(self) -> None:
-        """Let the agents do their waiting work one after another, at the pace of a reader, until interrupted."""
+        """Let the agents do their waiting work one after another, slowly enough for a reader, until interrupted."""
         for name in cycle(self._stage.keys):
             did = None if name == HUMAN else self._stage.actors[name].act("go_on").get("done")
             if did is not None:
@@ -233,7 +233,8 @@ class Story:
         self._refused("minimax", "claim", PHASE_2C, "DEPENDENCY_PENDING")
         deed = [*_DEED, "--as", "minimax", "--server", self._stage.url]
         claim = shlex.join([sys.executable, *deed, "handoff", "claim", PHASE_2C, "--json"])
-        command = f"if grep -qF 'handoff/{PHASE_2A}\"'; then {claim} >/dev/null; fi"  # a past has other completions
+        # a ledger with a past has other completions
+        command = f"if grep -qF 'handoff/{PHASE_2A}\"'; then {claim} >/dev/null; fi"
         watch = ["watch", "--kind", "handoff.completed", "--from-start", "--exec", command, "--json"]
         watcher = self._stage.start([*deed, *watch])
         self.data["agents"]["minimax"]["subscriber_pid"] = watcher.pid
@@ -283,12 +284,13 @@ class Story:
         fingerprint = read_key_file(self._stage.home.key_file(ROOT)).public
         bundle = self._stage.folder / "demo.tar"
         for _ in range(audits_max):
-            verify = ("verify", "--root", fingerprint, "--accept", "SUSPECT_KEY")  # the told past has a stolen key
+            # the past of the story has a stolen key
+            verify = ("verify", "--root", fingerprint, "--accept", "SUSPECT_KEY")
             pid, report = self._stage.run_deedbook(*verify, "--views")
             bundle.unlink(missing_ok=True)
             self._stage.run_deedbook("export", str(bundle))
             _, bundled = self._stage.run_deedbook(*verify, "--bundle", str(bundle))
-            if bundled["size"] == report["size"]:  # else somebody wrote meanwhile, perhaps on the dashboard
+            if bundled["size"] == report["size"]:  # else somebody wrote between the two, perhaps on the dashboard
                 break
         self.data["agents"]["auditor"] = {"pid": pid, "key": fingerprint}
         self.data["bundle"] = str(bundle)

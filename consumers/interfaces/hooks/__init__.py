@@ -1,4 +1,4 @@
-"""Deedbook in the programs that run agents: what `deed setup` writes there, the hooks, and the first text for agents.
+"""Deedbook in the programs that run agents: the setup (`deed setup`), the hooks, and the first text for agents.
 
 A *harness* is the program an agent runs in (Claude Code, Codex CLI, Gemini CLI). A *hook* is a command that the harness
 runs at an event of its session. The *page* is the text for agents, ``agents_page.md``: `deed setup` writes it as a

@@ -45,10 +45,10 @@ Scope = Literal["local", "team", "user"]
 
 COMMAND: Final = "deed"
 ASK_AT_STOP: Final = "--ask-at-stop"
-"""The option of setup and of the hook: at the end of a turn, ask once for what was not recorded."""
+"""The option of setup and of the hook: at the end of a turn, ask once for unrecorded findings."""
 
 timeout_s: Final = 5
-"""The timeout that a harness gives a hook; the hook ends earlier by itself (``supervisor.deadline_s``)."""
+"""The timeout that a harness gives a hook. The hook ends itself earlier (``supervisor.deadline_s``)."""
 
 session_end_timeout_s: Final = 3
 brief_sources: Final = frozenset({"startup", "clear", "compact"})

@@ -117,7 +117,7 @@ class Installation:
         return outcomes
 
     def _check_folders(self) -> None:
-        """Refuse to write through a link that leads out of the project."""
+        """Refuse to write through a link that leads outside the project."""
         within = self.folder.resolve()
         for path in self.parts if self.scope != "user" else ():
             if path.is_relative_to(self.folder) and not path.parent.resolve().is_relative_to(within):
@@ -180,7 +180,7 @@ class Installation:
         )
 
     def _keep(self, changes: list[_Change]) -> list[Outcome]:
-        """Copy the files in which a person edited our part; return the results, which name the copies."""
+        """Copy the files in which a person edited our part. The returned results name the copies."""
         outcomes = []
         for change in changes:
             copy = None
@@ -200,7 +200,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(changes: list[_Change]) -> None:
-    """Write all changes, or put back those that were written."""
+    """Write all changes; if one fails, restore the files that were already written."""
     written: list[_Change] = []
     try:
         for change in changes:
@@ -249,7 +249,7 @@ def _text(content: bytes) -> str:
 
 
 def _in(path: Path, decide: Callable[[], T]) -> T:
-    """Return the decision about a file; a refusal names the file."""
+    """Return the decision about a file; a refusal contains the file's name."""
     try:
         return decide()
     except Refused as refusal:
@@ -265,8 +265,8 @@ def _edited(path: Path, harness: Harness) -> Refused:
 class Launcher(NamedTuple):
     """How a harness calls Deedbook: by the path of its command, so that no virtual environment need be active.
 
-    The files of a team hold only the command's name, because each machine has it elsewhere. Without an agent,
-    DEEDBOOK_AGENT acts, else the agent that is named like the harness.
+    The files of a team hold only the command's name, because each machine has it elsewhere. Without an agent, the agent
+    of DEEDBOOK_AGENT acts, else the agent with the name of the harness.
     """
 
     command: str

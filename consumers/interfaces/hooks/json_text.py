@@ -23,7 +23,7 @@ _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _ATOM: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
 _BLANK_BEFORE: Final = re.compile(r"[ \t\r\n]*\Z")
 _ENDED: Final = re.compile(r"(?:[ \t\r\n\ufeff]|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
-"""Space and comments that end before the next value."""
+"""White space and comments before the next value."""
 
 
 @dataclass
@@ -135,7 +135,10 @@ def _cut_member(text: str, container: Node, node: Node) -> str:
 
 
 def _cut_start(text: str, low: int, position: int) -> int:
-    """Return where the space before a position begins; keep the end of a line comment, so that it comments no more."""
+    """Return where the space before a position begins.
+
+    The end of a line comment stays, so that the comment still ends there.
+    """
     before = _BLANK_BEFORE.search(text, low, position)
     start = position if before is None else before.start()
     ended = _ENDED.match(text, low, start)
@@ -169,7 +172,7 @@ class _Scanner:
         self.opened = opened
 
     def skip(self, position: int) -> int:
-        """Return where the next value, comma or bracket stands."""
+        """Return the position of the next value, comma or bracket."""
         match = _SPACE.match(self.text, position)
         return position if match is None else match.end()
 
@@ -214,7 +217,7 @@ class _Scanner:
         try:
             value, end = _STANDARD.raw_decode(self.text, position)
         except (ValueError, RecursionError):
-            return None  # perhaps comments, or an error that the scan reports with its line
+            return None  # it has comments, or an error that the scan reports with its line
         return Node(position, end, value)
 
     def _array(self, position: int, depth: int) -> Node:

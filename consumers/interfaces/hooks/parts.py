@@ -1,8 +1,9 @@
 """Our part of a file that belongs to somebody else: its state, its insertion and its removal.
 
 A part is pure: text in, text out. A part that a person changed is *edited*: setup and removal refuse to touch it unless
-forced. A part that setup wrote, but would write otherwise now, is *outdated*. Settings have no room for a digest, so
-the record tells which it is. Without a record, a difference in more than the command counts as an edit.
+forced. A part that an earlier setup wrote and that differs from the present version is *outdated*. Settings have no
+room for a digest, so the record decides which of the two it is. Without a record, a difference in more than the command
+counts as an edit.
 
 A fenced block in a text file has the digest of its text in its first mark, so an edit shows without a record. The block
 uses the line ends of the file. It is at the end, after an empty line; a new version replaces the old one in its place.
@@ -103,7 +104,7 @@ def _values_at(root: json_text.Node, setting: Setting) -> list[tuple[KeyPath, An
     if node is None:
         return []
     if not setting.is_item:
-        return [(setting.path, node.value)]  # the name is ours, so any value there is in our place
+        return [(setting.path, node.value)]  # the name is ours, so we replace any value there
     if not isinstance(node.value, list):
         return []
     items = ((member.key, member.node.value) for member in node.members)

@@ -2,10 +2,10 @@
 
 It has, in this order and within one budget of tokens: the acting agent and its session, the questions to it, the first
 unread lines (they stay unread), dead ends and reasonings of similar tasks, the work that waits, the last session. A
-section has only whole items. Items without room are counted under "Left out", with the command that shows them. In an
-empty ledger it says what to do first. It never repeats another page but names the command that prints it: the page for
-agents is in the harness's file, the last session in `report resume`, a handoff with its reasoning in `handoff show`. So
-an agent that reads all of them reads nothing twice.
+section has only complete items. The list "Left out" counts the items that did not fit, with the command that shows
+them. In an empty ledger it says what to do first. It never repeats another page but names the command that prints it:
+the page for agents is in the harness's file, the last session in `report resume`, a handoff with its reasoning in
+`handoff show`. So an agent that reads all these pages reads nothing twice.
 
 Agents act on the work that waits, so it is checked against its signed entries (``projections.answers.checked``). The
 rest comes from the views unchecked. Text that others wrote is in a marked block (``consumers.sdk.quotation``), each
@@ -103,8 +103,8 @@ def prime(
     """Return the text for an agent at its start; ``session`` is its open session, if known.
 
     ``origin`` names the source of the words of others, ``folder`` is where a harness reads its page, ``home`` is the
-    folder of the ledger, where the agent's position in what is new is (None: leave out what is new). Raises Refused:
-    ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
+    folder of the ledger, which stores the agent's position in the unread lines (None: leave out unread lines). Raises
+    Refused: ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
     """
     if budget < budget_min_tokens:
         message = f"the budget must be at least {budget_min_tokens} tokens"
@@ -274,7 +274,7 @@ def _items_of(agent: str | None, rows: Sequence[Mapping[str, Any]], now: datetim
 def _related(
     view: Ask, task: str | None, waiting: Mapping[str, Any], present: str | None, now: datetime
 ) -> tuple[_Section, _Section]:
-    """Return dead ends of work like the task (default: like what waits), and earlier work on the task."""
+    """Return dead ends of work similar to the task (default: to the waiting work), and earlier work on the task."""
     topic = task or next((row["title"] for row in waiting["items"] if row["kind"] == "handoff"), "")
     command = f"deed report similar {quote(sanitize_line(task))}" if task else "deed report resume --detail-level full"
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
@@ -307,7 +307,7 @@ def _known(row: Mapping[str, Any], now: datetime) -> _Item:
 
 
 def said_by(row: Mapping[str, Any]) -> str:
-    """Return who did a work; of imported work its author is only claimed, and its importer signed for it."""
+    """Return who did a work. For imported work, this is the claimed author, and the importer who signed it."""
     if row.get("imported"):
         return f"{sanitize_line(row['ai_id']) or 'unknown'} (imported by {row['imported']['importer']})"
     return str(row["author"])

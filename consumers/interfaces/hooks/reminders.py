@@ -1,10 +1,9 @@
-"""Two things that a hook tells its agent once in a session: decisions about a file, and that nothing was recorded.
+"""A hook tells its agent two things, each once in a session: decisions about a file, and that nothing was recorded.
 
-Before an edit, the agent reads the decisions that stand about the file, each once in a session. At the end of a turn,
-if setup was called with ``--ask-at-stop``, the agent is sent back once if it edited files and recorded nothing.
-
-The file ``hooks-shown.json`` in the ledger's folder says what was told in which session. It is written before the
-answer: if it cannot be written, nothing is told, so that no agent is sent back twice.
+Before an edit, the agent reads the decisions in force for the file. At the end of a turn, if setup was called with
+``--ask-at-stop``, the hook asks the agent once to continue, if it edited files and recorded nothing. The file
+``hooks-shown.json`` in the ledger's folder stores what was told in which session. It is written before the answer. If
+it cannot be written, the hook says nothing, so that it never asks twice.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ record, finish: you are asked only once."""
 
 
 def new_in_session(home: Path, session: str, things: Iterable[str]) -> list[str]:
-    """Return the things that were not told in this session yet, and remember that they are told now.
+    """Return the things that this session has not been told yet, and store that it is told now.
 
-    Raises Unavailable: ``STORE_UNAVAILABLE``: that cannot be remembered.
+    Raises Unavailable: ``STORE_UNAVAILABLE``: that cannot be stored.
     """
     path = home / FILE
     try:
@@ -58,16 +57,16 @@ def new_in_session(home: Path, session: str, things: Iterable[str]) -> list[str]
 
 
 def before_edit(ledger: Ledger, work: Work, name: str) -> bytes:
-    """Return the answer before an edit: the decisions about the file that were not told in this session yet."""
+    """Return the answer before an edit: the decisions about the file that this session has not been told yet."""
     given = work.payload.get("tool_input")
     paths = [given.get(name) for name in ("file_path", "notebook_path")] if isinstance(given, dict) else []
     edited = [path for path in paths if isinstance(path, str) and path and "\0" not in path]
     project, folder = work.home.parent, Path(str(work.payload.get("cwd") or work.home.parent))
-    # A work tree of git lies outside the folder with the ledger.
+    # A git work tree may be outside the folder with the ledger.
     places = [project_path(path, root, folder) for path in edited for root in (project, folder)]
     about = standing(ledger.client.view, places)["items"]
     new = new_in_session(work.home, name, [row["id"] for row in about]) if about else []
-    # The view answers faster, so only decisions that are about to be told are read from signed entries.
+    # The view is faster, so only decisions that will be told are read from signed entries.
     rows = [row for row in standing(ledger.query_with, places)["items"] if row["id"] in new] if new else []
     if not rows:
         return b""
@@ -80,7 +79,7 @@ def before_edit(ledger: Ledger, work: Work, name: str) -> bytes:
 
 
 def at_stop(ledger: Ledger, harness: Harness, work: Work, name: str) -> bytes:
-    """Return the answer at the end of a turn: nothing, or the reason to go on once."""
+    """Return the answer at the end of a turn: nothing, or the reason to continue once."""
     if not work.call.asks_at_stop or work.payload.get("stop_hook_active") is not False:
         return b""
     view = ledger.client.view

@@ -6,7 +6,7 @@ full, it still prints the brief. If the ledger cannot be read, it prints only th
 
 The events before compaction, at the end of a turn and at the end of a session save silently: they write a
 ``snapshot.taken`` of the session if something was recorded since the last one. The end of the harness's session also
-ends the Deedbook session: otherwise all would stay open, and a verb could not tell which one it belongs to. The agent's
+ends the Deedbook session: otherwise all sessions would stay open, and a verb could not find its own. The agent's
 POSTFLIGHT or `deed session sweep` makes a missing report.
 
 The id of the Deedbook session is the harness's name and the id of its session, so that every hook of that session finds
@@ -227,7 +227,7 @@ def find_open(view: Ask, name: str) -> tuple[dict[str, Any] | None, str, str]:
             if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
                 raise
             return None, numbered, earlier
-        if session["id"] != numbered:  # only the beginning of another id
+        if session["id"] != numbered:  # the id only begins with this text
             return None, numbered, earlier
         if session["status"] == "open":
             return session, numbered, earlier

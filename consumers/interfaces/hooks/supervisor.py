@@ -1,9 +1,9 @@
 """The supervisor of a hook: the host never waits long, never fails with the hook, and never sees half of its output.
 
 A child process does the work. The parent waits until the deadline, kills the child, prints its whole answer or nothing,
-and exits with 0 in any case (2 would block the host). Only a process of its own can be ended in a call that no thread
-can interrupt: one that never returns from the disk, the network or a lock. Killing it is safe: LMDB and SQLite survive
-a process that dies at any moment. The child also sets an alarm, for a host that kills only the parent.
+and exits with 0 in any case (2 would block the host). A call may never return from the disk, the network or a lock. No
+thread can interrupt such a call, but a process can be killed in it. Killing it is safe: LMDB and SQLite survive a
+process that dies at any moment. The child also sets an alarm, for a host that kills only the parent.
 
 Standard input is read to its end, so that the host can write all of it; only a limited size is stored.
 
@@ -77,7 +77,7 @@ def supervise(call: Call, respond: Callable[[Work], bytes]) -> None:
         else:
             _write_all(1, _answer(Work(call, home, payload), respond, until))
     except OSError:
-        return  # no pipe, no process, or nobody who reads: there is nothing left to do, and nobody to report to
+        return  # no pipe, no process, or no reader: nothing can be done, and there is nobody to report to
 
 
 def _read_all(until: float) -> bytes | None:
@@ -92,7 +92,7 @@ def _read(descriptor: int, until: float, size_max_bytes: int) -> bytes | None:
     """Read a descriptor to its end and return at most ``size_max_bytes`` of it; None if the time is over first."""
     received = bytearray()
     while True:
-        left = until - time.monotonic()  # checked each time, for input that never ends and is always ready
+        left = until - time.monotonic()  # checked in each round, for input that is always ready and never ends
         if left <= 0 or not select.select([descriptor], [], [], left)[0]:
             return None
         piece = os.read(descriptor, _chunk_bytes)
@@ -159,7 +159,7 @@ def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: flo
         if len(answer) <= output_size_max_bytes:
             _write_all(writing, answer)
         status = 0
-    except BaseException as error:  # noqa: BLE001 - nothing may leave this process but its status; it is logged
+    except BaseException as error:  # noqa: BLE001 - only the exit status may leave this process; the error is logged
         reason = f"{type(error).__name__}: {message_of(error)}"
         log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", reason)
         status = 0

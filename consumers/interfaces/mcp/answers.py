@@ -3,14 +3,12 @@
 An answer is filled to ``filled_tokens_max`` by the installed tokenizer, which leaves room under ``answer_tokens_max``
 for its pointers and for other tokenizers. A caller gets more only by a level, a budget or a ``limit``: each row of a
 list may have ``row_tokens_max``. Lists end after an item and texts after a word, and the answer names the parts that
-were left out. The type of an answer only says which texts are untrusted (``fence``): it need not have fields of one
-word, and other fields are passed on, so that a new mark reaches its reader.
+were left out. The type of an answer only says which texts are untrusted (``fence``): it may omit fields that hold one
+word, and unknown fields are passed on, so that a new mark reaches its reader.
 
-An error is ``{"code", "message", "recoverable", "details"}``. If its details have words of others, such as near ids or
-a changed title, details and message are untrusted texts as in an answer.
-
-Tools publish no schema of their answers: it was 40 % of the list of tools, which every session of a model pays, and no
-client needs it to pass an answer on.
+An error is ``{"code", "message", "recoverable", "details"}``. If its details have words of others, such as similar ids
+or a changed title, then details and message are untrusted texts, as in an answer. Tools publish no schema of their
+answers: it was 40 % of the list of tools, every session of a model pays for that list, and no client needs it.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _CODES: Final = {
 
 
 class FailureDetails(Answer, frozen=True, kw_only=True):
-    """The details of an error that are words of ours, or of this machine's settings."""
+    """The details of an error whose texts come from us, or from this machine's settings."""
 
     field: Own
     fields: list[dict[str, Own] | Own]
@@ -110,9 +108,9 @@ def without(item: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def paged(
     answer: dict[str, Any], items: Sequence[Any], name: str, page: Callable[[int], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an answer with all ``items``, or with those that fit, if their ids are so long that not all do."""
+    """Return an answer with all ``items``. If their ids are too long for that, return only those that fit."""
     head = answer | {name: []}
-    rows_tokens = _note_tokens + tokens_of(head) + len(items) * (row_tokens_max + 1)  # and a comma each
+    rows_tokens = _note_tokens + tokens_of(head) + len(items) * (row_tokens_max + 1)  # one comma for each
     count = fitting(items, head, limit=max(filled_tokens_max, rows_tokens))
     if count < len(items):
         answer = (
@@ -141,7 +139,7 @@ def shorten_list(texts: Sequence[str], tokens: int) -> tuple[list[str], int]:
 def answered(answer: Mapping[str, Any], type_: type[Answer], origin: Origin) -> CallToolResult:
     """Return the result of a call: its fields as they are, with pointers to the untrusted ones, and the same as text.
 
-    The text is JSON without the untrusted texts, and then a block with these, which no text can end.
+    The text is JSON without the untrusted texts. A block with these texts follows, and no text can end the block.
     """
     answer = plain(answer)
     return _fenced(answer, untrusted_fields(answer, type_), lambda: origin)
@@ -171,9 +169,9 @@ def time_text(at: str | int) -> str:
 
 
 def failed(error: DeedbookError, origin: Callable[[], Origin]) -> CallToolResult:
-    """Return the answer of a failed call; ``origin`` is of the ledger whose words it may repeat."""
+    """Return the answer of a failed call; ``origin`` names the ledger whose words it may repeat."""
     answer = plain(error_dict(error))
-    # Details that are too long are left out, so ask the whole ones; many pointers into them would be too long.
+    # Details that are too long are left out, so check the complete details; many pointers into them would be too long.
     has_others = untrusted_fields({"details": msgspec.to_builtins(error.details)}, Failure)
     fields = ["/message", "/details"] if has_others else []
     return _fenced(answer, fields, origin, is_error=True)

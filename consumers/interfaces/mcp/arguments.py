@@ -1,7 +1,7 @@
 """The arguments of tools from the tables of operations, as JSON Schema or as text.
 
 Every session of a model pays for the list of tools. So a schema has types, choices and one short description of each
-argument, and no bounds, which the ledger checks. Where a list is meant, a single value is accepted, too.
+argument. It has no bounds, because the ledger checks them. A single value is accepted for a list, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCHEMAS: Final[dict[Form, dict[str, Any]]] = {
     "object": {"type": "object"},
 }
 _words_min: Final = 4
-"""Shorter words say no more than the argument's name."""
+"""A shorter description says no more than the argument's name."""
 
 
 def schemas_of(operations: Mapping[str, Iterable[Argument]]) -> tuple[str, list[tuple[Argument, dict[str, Any]]]]:
@@ -49,7 +49,7 @@ def schemas_of(operations: Mapping[str, Iterable[Argument]]) -> tuple[str, list[
 
 
 def text_of(operations: Mapping[str, Iterable[Argument]]) -> str:
-    """Return a line for each operation with its arguments, each explained where it occurs first; ``*``: needed."""
+    """Return a line for each operation. Each argument is explained at its first occurrence; ``*`` means required."""
     explained: set[tuple[str, str]] = set()
     lines = []
     for operation, arguments in operations.items():

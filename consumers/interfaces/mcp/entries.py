@@ -45,7 +45,7 @@ class StepEntry(NewStep, frozen=True, kw_only=True):
     def events(self, number: int) -> list[EventData]:
         """Return the events that record the step under a number; a conclusion has a second event.
 
-        A conclusion of which nothing else is said is no step, as on the command line, unless it is the first.
+        A conclusion without other fields is not a step, as on the command line, unless it comes first.
         """
         if self.type != "conclusion":
             if self.known_limitations:
@@ -136,7 +136,7 @@ def _entries_of_families() -> Iterator[FamilyEntry]:
 
 
 Alone: TypeAlias = Retraction | Resolution | Judgement | NewDecision | NewEvent
-"""An entry that must be the only one of its call, as all those of families."""
+"""An entry that must be the only one in its call. All entries of families are such entries."""
 
 Work: TypeAlias = EventData | StepEntry
 """An entry that is signed together with others: of the session, or of the reasoning."""

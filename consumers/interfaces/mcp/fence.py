@@ -1,7 +1,7 @@
 """The untrusted texts of a structured answer, found by the type of the answer, and the same answer as fenced text.
 
-A text is untrusted if its type is ``Untrusted``. It is also untrusted if it is more than one word and its type does not
-say that it is ``Own``: so a field without a type, and an id that is a sentence, are never taken for words of Deedbook.
+A text is untrusted if its type is ``Untrusted``. It is also untrusted if it has more than one word and its type is not
+``Own``. So a field without a type, or an id that is a sentence, is never taken for words of Deedbook.
 """
 
 from __future__ import annotations

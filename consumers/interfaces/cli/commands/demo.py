@@ -1,4 +1,4 @@
-"""`deed demo`: the whole story, told on the terminal or as one JSON document."""
+"""`deed demo`: plays a complete story, on the terminal or as one JSON document."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
     try:
         with signals_as_interrupts():
             if has_dashboard:
-                with contextlib.suppress(KeyboardInterrupt):  # how it ends
+                with contextlib.suppress(KeyboardInterrupt):  # this is how the user ends it
                     play(folder, quiet=app.as_json, show=partial(_show_dashboard, app))
                 return
             data = play(folder, quiet=app.as_json)
@@ -48,14 +48,15 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
         app.show("demo", data, lambda: summary(data))
     finally:
         if not keep:
-            with contextlib.suppress(DeedbookError):  # else the list of what is trusted would grow by one each time
+            # else each demo would leave an entry in the list of trusted folders
+            with contextlib.suppress(DeedbookError):
                 trust.forget(folder.resolve() / FOLDER)
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def signals_as_interrupts() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo as ^C does, by taking its processes down first; ^C too in the background."""
+    """Let SIGTERM and SIGHUP end the demo like ^C, which first ends its processes; also ^C in the background."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
@@ -75,7 +76,8 @@ def _show_dashboard(app: App, story: Story) -> None:
 def play(folder: Path, *, quiet: bool, show: Callable[[Story], None] | None = None) -> dict[str, Any]:
     """Play the story in ``folder`` and return its data; the terminal sees each line as it happens.
 
-    With ``show``, which is called once everybody is there, the ledger has a past, and it goes on until interrupted.
+    With ``show``, the ledger has a past, and the story continues until interrupted. ``show`` is called once all agents
+    run.
     """
     console = Console(stderr=True, quiet=quiet, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -128,7 +130,7 @@ def summary(data: dict[str, Any]) -> None:
 
 
 def _print_next_steps(console: Console) -> None:
-    """Name the commands that a newcomer may call next; they work as printed, in this folder."""
+    """Print the commands that a newcomer may call next; they work as printed, in this folder."""
     steps = []
     if shutil.which("deed") is None:
         steps.append((f'export PATH="{Path(sys.executable).parent}:$PATH"', "so that your shell finds deed"))

@@ -1,8 +1,8 @@
 """`deed deploy nats-config`: the configuration of nats-servers that run beside `deed serve`, not inside it.
 
-`deed serve` needs none of it, as it configures and runs its own server. It is for whoever wants to read what such a
-server is told, and for a server without a ledger: two machines with nodes need a third voice, or the death of one
-leaves no majority. What is rendered comes from the very code that the embedded server is configured with.
+`deed serve` configures and runs its own server, and needs none of these files. They have two uses: to read how such a
+server is configured, and to run a server without a ledger. Two machines with nodes need a third server, or the failure
+of one leaves no majority. The same code configures the embedded server.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def nats_config(
     for name, (host, own_port), route in zip(names, _addresses(hosts, port), routes, strict=True):
         pem = [] if certificates is None else [certificates / of for of in (f"{name}.pem", f"{name}.key", "ca.pem")]
         tls = Tls(*pem) if pem else None
-        # The cluster is called as the nodes' own servers call it, which these may join.
+        # The cluster has the name that the nodes' own servers use, so that these may join it.
         member = Member(f"deedbook-{client.ledger}", name, route, routes, password, tls) if len(names) > 1 else None
         files[f"{name}.conf"] = render_apart(store=store / name, host=host, port=own_port, tls=tls, member=member)
     for name in files:
@@ -135,7 +135,7 @@ def _is_written_here(file: Path) -> bool:
         with open_regular(file) as descriptor:
             return os.read(descriptor, len(WRITTEN_BY)) == WRITTEN_BY.encode()
     except (OSError, Refused):
-        return False  # `check_free` says why
+        return False  # `check_free` gives the reason
 
 
 def _addresses(hosts: Sequence[str], port: int) -> list[tuple[str, int]]:

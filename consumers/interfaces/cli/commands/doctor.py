@@ -1,4 +1,4 @@
-"""`deed doctor`: whether the installation and the ledger here are in order."""
+"""`deed doctor`: checks whether the installation and the ledger here are in order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ skipped_shown_max = 5
 
 
 class Check(NamedTuple):
-    """One thing that was looked at: whether it is in order, what was found, and what to do if not."""
+    """The result of one check: whether it passed, what it saw, and what to do if it failed."""
 
     name: str
     ok: bool
@@ -124,7 +124,7 @@ def _installation_checks(home: Path | None) -> Iterator[Check]:
 
 
 def _families_check() -> Check:
-    """Return which families there are, after an import of every part that they name."""
+    """Return the state of the families, after an import of every part that they name."""
     faults = {str(family): family.why for family in unusable()}
     for family in installed():
         for part in family.parts():
@@ -194,7 +194,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
 
 
 def _checked(name: str, check: Callable[[], Check]) -> Check:
-    """Return what a check finds; what it is refused is what is wrong."""
+    """Return the result of a check; an error of the check becomes its result."""
     try:
         return check()
     except DeedbookError as error:
@@ -272,7 +272,7 @@ def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
             fix = "`deed serve` asks them, and its log says what they answered"
             yield Check("witnesses", witnessed.is_met, finding, fix)
     except DeedbookError as error:
-        if error.code != "NOT_TRUSTED":  # which has a line of its own
+        if error.code != "NOT_TRUSTED":  # a separate line reports this code
             yield Check("witnesses", ok=False, found=error.code, fix=error.message)
 
 
@@ -292,7 +292,10 @@ def _model_check(app: App) -> Check:
 
 
 def _gate_check(home: Home, client: Client) -> Check:
-    """Return the state of the gate. An open gate is a choice; a key that lies here as nobody registered it is wrong."""
+    """Return the state of the gate.
+
+    An open gate is a choice; an identity key here that differs from the registered one is wrong.
+    """
     state, agents = client.streams.gate_state(), client.agents()
     sealed = [agent.name for agent in agents if _is_trusted(agent) and agent.name not in state.unprotected]
     if laid_open := [name for name in sealed if _is_unsealed(home.key_file(name))]:
@@ -377,9 +380,12 @@ def _key_checks(home: Home) -> Iterator[Check]:
 
 
 def tracked_keys(home: Home) -> list[str]:
-    """Return the files below keys/ that the repository around the ledger holds; git is asked as a stranger's."""
+    """Return the files below keys/ that the repository around the ledger tracks.
+
+    Git reads it as a stranger's repository.
+    """
     try:
-        # A folder that is itself made up as a repository is asked as little as any other.
+        # A ledger's folder that is itself a repository is trusted no more than any other.
         answer = Git(home.path.resolve(), is_own=False).call("ls-tree", "-r", "-z", "--name-only", "HEAD", "keys/")
     except DeedbookError:
         return []

@@ -1,4 +1,4 @@
-"""`deed emit`, `submit`: signing events one by one or as a batch, and appending what was signed elsewhere."""
+"""`deed emit`, `submit`: sign events singly or as a batch, and append events that were signed elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from deedbook.ledger.format.forms import is_own
 from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes
 
 batch_text_max_bytes: Final = 8 * batch_size_max_bytes
-"""JSON may spell a character with six, and have spaces in between."""
+"""JSON may write one character as six, and contain spaces."""
 
 
 @click.command(cls=Command)
@@ -76,14 +76,14 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
     if path is not None:
         try:
             write_receipt(app, accepted.index, path, force=force)
-        except DeedbookError as error:  # the event is in the log, and stays there: only the file is missing
+        except DeedbookError as error:  # the event stays in the log; only the file is missing
             error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
             raise
     app.show("accepted", asdict(accepted), output.accepted_line(accepted))
 
 
 def _draft_of(app: App, kind: str, fields: list[str], subject: str | None, options: dict[str, Any]) -> Draft:
-    """Return the event that the words and options of a call describe."""
+    """Return the event that the arguments and options of a call describe."""
     if options["stream"] is None and fields and _is_stream(fields[0]):
         options["stream"] = fields.pop(0)
     if options["stream"] is None or not (fields or options["data"]):

@@ -1,4 +1,4 @@
-"""`deed show`, `why`: one event, and what it follows from."""
+"""`deed show`, `why`: show one event, and the evidence that it rests on."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _blob_size(app: App, ref: str) -> int | None:
 
 
 def _walked(app: App, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every event of a walk, and the one it begins at."""
+    """Yield every event of a walk, and the event where it begins."""
     for direction in ("back", "forward"):
         after: int | None = None
         while arguments["direction"] in {direction, "both"}:

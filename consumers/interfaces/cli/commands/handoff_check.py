@@ -52,7 +52,10 @@ class _Policy(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """A handoff whose files were checked: its status by the signed entries ('' if they are not valid), its problems."""
+    """A handoff whose files were checked.
+
+    ``status`` follows from the signed entries ('' if they are not valid); ``problems`` are those of its files.
+    """
 
     id: str
     file: str
@@ -104,7 +107,7 @@ def check_files(
 
 
 def _refuse_links(folder: Path) -> None:
-    # A link could show another folder than the one that is merged.
+    # A link could lead to a folder that the pull request does not contain.
     below = (part for part in folder.parents if not part.is_absolute() or Path.cwd() in part.parents)
     if link := next((part for part in (folder, *below) if part.is_symlink()), None):
         raise Refused("INVALID_FORMAT", f"{link} is a link: name the folder that it leads to", path=str(link))
@@ -118,7 +121,7 @@ def _names_in(folder: Path) -> set[str]:
 
 
 def _root_of(folder: Path, files: BaseFiles | None, root: str | None) -> str:
-    """Return the fingerprint of the root that counts. Raises Refused: ``USAGE`` if nothing that is trusted names it."""
+    """Return the fingerprint of the trusted root. Raises Refused: ``USAGE`` if nothing that is trusted names it."""
     if root is not None:
         return fingerprint_in(root)
     path = folder / ROOT_FILE
@@ -143,7 +146,7 @@ def _root_of(folder: Path, files: BaseFiles | None, root: str | None) -> str:
 
 
 def _watch(folder: Path) -> str:
-    """Return the command that writes the signed files. It needs an agent, and only its user knows which."""
+    """Return the command that writes the signed files. Its agent is a placeholder, because only the user knows it."""
     return shlex.join(("deed", "handoff", "watch", str(folder), "--signed", "--once", "--as", "NAME"))
 
 
@@ -162,13 +165,13 @@ def _root_problems(folder: Path, files: BaseFiles | None, root: str) -> list[Fil
 
 
 def _restored(path: Path, base: BaseFiles | None) -> str:
-    """Return the command that puts a file back as it is on the base."""
+    """Return the command that restores a file as it is on the base."""
     words = ("git", "rm", "--cached", str(path)) if base is None else ("git", "checkout", base.base, "--", str(path))
     return shlex.join(words)
 
 
 def _name_problems(folder: Path, here: set[str], files: BaseFiles | None) -> Iterator[FileProblem]:
-    """Yield the new files that look like handoffs in a list of files, and whose names can be none."""
+    """Yield the new files that look like handoffs but whose names cannot be handoff ids."""
     for name in sorted(here):
         if name != _OTHER_FILE and name.lower().endswith((".md", SIGNED_FILE)) and _id_of(name) is None:
             path = folder / name
@@ -195,7 +198,7 @@ def _id_of(name: str) -> str | None:
 
 
 def _bytes_of(path: Path) -> bytes | None:
-    """Return a file's bytes; one that cannot be read differs from every other."""
+    """Return a file's bytes; an unreadable file differs from every other file."""
     try:
         return read_file(path, size_max_bytes=signed_file_size_max_bytes)
     except DeedbookError:
@@ -240,7 +243,7 @@ def _check(folder: Path, id_: str, files: BaseFiles | None, policy: _Policy) -> 
 
 
 def _absent(path: Path, content: bytes | None, base: BaseFiles | None) -> Iterator[FileProblem]:
-    """Yield the problem of a handoff without a signed file: it is missing, or the whole record was removed."""
+    """Yield the problem of a handoff without a signed file: only this file is missing, or all of its files."""
     if content is not None:
         following = _watch(path.parent)
         yield FileProblem("missing", str(path), 1, "its signed file is missing", following, is_at_ledger=True)
@@ -249,7 +252,7 @@ def _absent(path: Path, content: bytes | None, base: BaseFiles | None) -> Iterat
 
 
 def _invalid(file: str, proof: bytes, message: str, root: str, following: str) -> list[FileProblem]:
-    """Return why a signed file is not valid: it is of another root, or which entries were changed, or ``message``."""
+    """Return why a signed file is not valid: another root, the changed entries, or ``message``."""
     try:
         first = read_event(0, read_signed_entries(proof).entries[0]).data
         if isinstance(first, LedgerCreated) and not is_root(root, first.root):
@@ -264,7 +267,10 @@ def _invalid(file: str, proof: bytes, message: str, root: str, following: str) -
 
 
 def _audit_problems(file: str, report: AuditReport, id_: str, following: str) -> Iterator[FileProblem]:
-    """Yield why signed entries do not count. Blobs may be missing: large artifacts are not in a signed file."""
+    """Yield the reasons why signed entries are not valid.
+
+    Blobs may be missing: a signed file has no large artifacts.
+    """
     if report.stream != f"handoff/{id_}":
         text = f"it is the signed file of {report.stream}"
         yield FileProblem("invalid", file, 1, text, following, is_at_ledger=True)
@@ -277,7 +283,7 @@ def _history(file: str, before: bytes, proof: bytes, following: str) -> list[Fil
     try:
         old = read_signed_entries(before)
     except DeedbookError:
-        return []  # the base has a damaged file, which this one mends
+        return []  # the base has a damaged file, and this one repairs it
     return history_problems(file, old, read_signed_entries(proof), following)
 
 

@@ -47,7 +47,7 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
         handoff = app.query("handoffs.show", id=id_)
         content = file_now(handoff, template_of(handoff, app.client().get_blob))
         name = file_name(handoff["id"])
-        if out is None or not is_signed_folder(out.parent):  # there, a file says only what is signed
+        if out is None or not is_signed_folder(out.parent):  # in such a folder, a file says only what is signed
             content = marked(app.query_with, handoff, content)
     if out is not None:
         if out.exists() and out.name != name and read_file(out) != content:
@@ -129,7 +129,7 @@ def _confirm(name: str, signed_id: str | None, id_: str, content: bytes) -> bool
 
 
 def tell(app: App, notice: Notice) -> None:
-    """Print what happened to a file: a line, or with --json one document a line."""
+    """Print what happened to a file: as one line, or with --json as one document."""
     if app.as_json:
         app.line({"what": notice.what, "id": notice.id, "text": notice.text, **notice.details})
     else:

@@ -1,4 +1,4 @@
-"""`deed handoff graph`: who waits for whom, as a tree. With --json the answer has the nodes and edges, for programs."""
+"""`deed handoff graph`: shows as a tree who waits for whom. With --json the answer has the nodes and edges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ lines_max: Final = 500
 
 
 def tree_text(answer: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a page of the tree, then what is critical and what is left out."""
+    """Yield the lines of a page of the tree, then the critical path and the number of omitted rows."""
     nodes = {node["id"]: node for node in answer["nodes"]}
     lines = answer["lines"]
     if not lines:

@@ -1,4 +1,4 @@
-"""`deed handoff import`: handoff files as claims, and the commands that give them the names that they lack."""
+"""`deed handoff import`: imports handoff files as claims, and prints the commands that add missing names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def import_(
     github = "alex"
     "Claude Code" = "claude-code"
     nobody-here = ""                # "" is nobody
-    """  # noqa: D301 - click keeps the lines of a paragraph that begins with this character
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with backslash b
     if seal is not None:
         _import_sealed(app, path, seal, is_dry=dry_run)
         return
@@ -126,7 +126,7 @@ def _names_for(app: App, file: Path | None, *, to: str | None, reviewer: str | N
 
 
 def _needs_text(needs: ImportNeeds, named: int, path: Path, agents: AgentNames, importer: str | None) -> Iterator[str]:
-    """Yield what became of the handoffs and what they need from whom, each with the command."""
+    """Yield the result of the import, and what its handoffs still need from whom, each with the command."""
     if named:
         yield f"{named} of them only for names that were missing"
     if needs.history:

@@ -1,6 +1,6 @@
 """`deed handoff list`: handoffs as rows, or as a board.
 
-On the board columns stand side by side where they fit, else one below the other.
+The columns of the board are side by side if they fit, else one below the other.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def list_(app: ReadingApp, /, *, board: bool, is_all: bool, is_history: bool, **
 
 def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, after: int | None, **filters: Any) -> None:
     answer = app.query("handoffs.list", ready=ready or None, **filters, **{"from": sender}, after=after)
-    is_done = ("completed", "verified")  # what was asked of it before is past
+    is_done = ("completed", "verified")  # an earlier request for changes is history then
     rows = [
         (
             handoff["id"],
@@ -85,7 +85,7 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, after: in
 
 
 def _claim_text(handoff: dict[str, Any]) -> str:
-    """Return what the imported file of a pending handoff says of its state."""
+    """Return the status that the imported file of a pending handoff claims."""
     is_claim = handoff["status"] == "pending" and handoff["claimed_status"]
     return output.cut(f"claims {handoff['claimed_status']!r}", depends_cells_max) if is_claim else ""
 
@@ -126,7 +126,10 @@ def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
 
 
 def _side_by_side(columns: Iterable[Iterable[str]], cells: int) -> Iterator[str]:
-    """Yield lines of columns so wide: a text is broken between words, and within one that has no room on a line."""
+    """Yield the lines of columns of this width.
+
+    A text is broken between words; a word that is too long for a line is broken, too.
+    """
     for line in zip_longest(*(chain(*(_wrapped(text, cells) for text in texts)) for texts in columns), fillvalue=""):
         yield output.gap.join(output.padded(cell, cells) for cell in line).rstrip()
 

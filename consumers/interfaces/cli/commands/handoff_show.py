@@ -1,4 +1,4 @@
-"""`deed handoff show`, `deed handoff why`, `deed next`: all of one handoff, and what waits for an agent."""
+"""`deed handoff show`, `deed handoff why`, `deed next`: show all of one handoff, and what waits for an agent."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
         return
 
     handoff = read_whole(app, id_)
-    # Nobody acts on a bundle, or in the past.
+    # In a bundle, and in a past state, nobody can act.
     is_now = app.bundle is None and app.instant is None
     strangers = _strangers(app, handoff) if is_now else []
     following = next_on(handoff["why"], shown=handoff) if is_now else []
@@ -98,7 +98,7 @@ def _with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
-    """Return the entries, the tree head and the keys that an answer was checked against, and the state of the gate."""
+    """Return the entries, the tree head and the keys with which an answer was checked, and the state of the gate."""
     line = f"checked: every signature, as of {as_of['size']} entries with tree head {as_of['root'][:root_digits_shown]}"
     if as_of["ends"] is not None:
         line += ", where the ledger's key signed that nothing of it is left out"
@@ -117,7 +117,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     echo(f"{handoff['id']}  [{handoff['status']} → {handoff['to'] or '?'}]")
     echo(quote_text(_parties(handoff)))
     echo(f"version {handoff['version']}")
-    if handoff["status"] in ("completed", "verified"):  # of work that was sent back, the result is over
+    if handoff["status"] in ("completed", "verified"):  # if the work was sent back, its result no longer counts
         echo(f"result {handoff['result']}")
         for artifact in handoff["artifacts"]:
             echo(f"  artifact {quote_text(artifact)}")
@@ -143,20 +143,20 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     _print_only_in_file(handoff)
     echo("\nLog")
     for line in handoff["log"]:
-        # To the minute by its author's clock; of an imported line only the day is known.
+        # To the minute, by the clock of its author; of an imported line only the day is known.
         time = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
         echo(f"  - {time} [{line['author']}] {quote_text(line['text'])}")
 
 
 def _parties(handoff: dict[str, Any]) -> str:
-    """Return who hands it to whom and who reviews it, and how to name them if an imported file does not."""
+    """Return the sender, receiver and reviewer, and how to name them if an imported file does not."""
     if handoff["claimed_status"] is None and handoff["to"]:
         return f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}"
     parties = {"sender": handoff["from"], "receiver": handoff["to"], "reviewer": handoff["reviewer"]}
     missing = [party for party, name in parties.items() if not name]
     words = {"sender": "from", "receiver": "to", "reviewer": "with the reviewer"}
     named = ", ".join(f"{words[party]} {name}" for party, name in parties.items() if name).replace(", to ", " to ")
-    # Nobody here has confirmed the import, which names them.
+    # Nobody here has confirmed the import that names them.
     by = handoff["importer"]
     texts = [f"{named}: so says the import by {by} (the file, or names that {by} gave)"] if named else []
     texts += [f"nobody is named as {' or '.join(missing)}"] if missing else []
@@ -185,7 +185,7 @@ def _print_relations(handoff: dict[str, Any]) -> None:
 
 
 def _print_only_in_file(handoff: dict[str, Any]) -> None:
-    """Print the rest of the file, which its version includes and its receiver may read."""
+    """Print the rest of the file. The version includes it, and the receiver may read it."""
     if handoff["only_in_file"] is None:
         command = f"`deed blob get {handoff['template']}`"
         echo(f"\nIts version includes a file that cannot be shown here: read it first ({command})", bold=True)
@@ -194,17 +194,17 @@ def _print_only_in_file(handoff: dict[str, Any]) -> None:
         echo(f"\nOnly in its file, which its version includes{text}")
 
 
-# Its sender wrote it: only what is a reference stands in a command of ours.
+# The sender wrote this text, so our commands contain only its references.
 _KEPT: Final = re.compile(r"(.*?) ?\(?kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 
 
 def _print_notes(notes: dict[str, list[str]]) -> None:
-    """Print first the facts that a receiver needs before opening a file."""
+    """Print the notes first: a receiver needs them before opening a file."""
     if any(notes.values()):
         echo("\nWhat its sender knows", bold=True)
     for kind in (*NOTES, "later"):
         heading = NOTE_LABELS.get(kind, kind).lower().replace("-", " ")
-        # Paths need no line each.
+        # Several paths share a line.
         for text in [", ".join(notes[kind])] if kind == "touches" and notes[kind] else notes[kind]:
             parts = _KEPT.match(text) if kind == "artifacts" else None
             echo(
@@ -254,7 +254,7 @@ def _print_questions(questions: list[dict[str, Any]]) -> None:
 def why(app: App, id_: str) -> None:
     """Explain why a handoff is not ready, and who must act, or say that it is."""
     answer = app.query("handoffs.why", id=id_)
-    following = next_on(answer) if app.bundle is None else []  # nobody acts on a bundle
+    following = next_on(answer) if app.bundle is None else []  # nobody can act on a bundle
     answer["next"] = [command for _, command in following]
     answer["waits"] = with_commands({"items": answer["waits"]})["items"]
 
@@ -297,7 +297,7 @@ def next_(app: App, *, is_all: bool, **filters: Any) -> None:
 
 
 def print_unread(unread: dict[str, Any] | None, agent: str | None) -> None:
-    """Print how many lines of others are unread, with the first of them."""
+    """Print the number of unread lines of others, and the first of them."""
     if not unread or not unread["items"]:
         return
     echo(f"{counted(unread['total'], 'new line')} for you: {COMMAND} --as {agent}")
@@ -307,7 +307,7 @@ def print_unread(unread: dict[str, Any] | None, agent: str | None) -> None:
 
 
 def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
-    """Print each item with its command below it; ``agent`` None: under a heading for each agent."""
+    """Print each item with its command below it; for ``agent`` None, with a heading for each agent."""
     if not items:
         echo("nothing waits for " + ("anybody" if agent is None else agent))
     heading: str | None = None

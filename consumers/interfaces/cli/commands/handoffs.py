@@ -1,4 +1,4 @@
-"""`deed handoff`: hand work over and see its status."""
+"""`deed handoff`: hand work over, and show its status."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from deedbook.ledger.lifecycle.rules import needs_identity_key
 note_shown_max_chars: Final = 100
 
 
-# A file may name what the command line does not.
+# A file may name this, because no option does.
 _OF_FILE_OR_LINE: Final = [replace(argument, is_needed=False) for argument in OPERATIONS["create"].arguments]
 
 
@@ -65,7 +65,7 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, se
     --session, --topic). An option replaces what --file says.
     """
     sealer = None if seal is None else app.sealer(seal)
-    # The bytes of the file are in clear: a sealed handoff has no template.
+    # The file is not encrypted, so a sealed handoff gets no template.
     of_file, unread = ({}, []) if source is None else _arguments_in(app, source, stores=not is_dry and sealer is None)
     given = of_file | values_of(OPERATIONS["create"].arguments, options)
     if "artifacts" in given and not is_dry:
@@ -88,9 +88,9 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, se
 
 
 def _arguments_in(app: App, source: str, *, stores: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return the arguments that a handoff's file holds, and a warning for each section that no argument has.
+    """Return the arguments that a handoff's file holds, and a warning for each section that no argument represents.
 
-    The file itself is stored, with ticked tasks as notes of what is done: its version includes every line.
+    The file itself is stored, with ticked tasks as notes of finished work: its version includes every line.
     """
     content = read_argument(source if source == "-" else f"@{source}", "--file")
     agents = read_agents(app.query_with, app.settings().config.default_reviewer)
@@ -149,13 +149,14 @@ def amend(app: App, /, id_: str, reason: str | None, seal: str | None, **options
 
 
 def command_of(verb: operations.Verb) -> click.Command:
-    """Return the command of an operation that signs its options, and nothing that only the command line could know."""
+    """Return the command of an operation that signs only its options."""
     operation = OPERATIONS[verb]
 
     def sign(app: App, /, id_: str, **options: Any) -> None:
         has_said_yes = options.pop("yes", False)
         options = values_of(operation.arguments, options)
-        named = options.get("artifacts", ())  # of those that the result names, the content must be somewhere
+        # the content of the artifacts that the result names must be stored somewhere
+        named = options.get("artifacts", ())
         if options.pop("keep", False):
             options["artifacts"] = with_contents(app, options.get("artifacts", ()))
         for name in ("version", "result"):
@@ -187,7 +188,7 @@ def command_of(verb: operations.Verb) -> click.Command:
 
 
 def _of_work_tree(app: App, id_: str, artifacts: Sequence[str], *, asks: bool) -> list[str]:
-    """Warn of uncommitted files before anything is signed, and ask on a terminal; return what JSON has to say."""
+    """Warn of uncommitted files before anything is signed, and ask on a terminal; return the warnings for JSON."""
     warnings = uncommitted(app.client(), app.query("handoffs.show", id=id_), artifacts)
     if app.as_json:
         return warnings
@@ -204,8 +205,8 @@ def _check_ref(name: str, options: dict[str, Any]) -> None:
 
 
 def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bool) -> dict[str, Any]:
-    """Show a handoff on the terminal, ask, and return it, so that exactly the version or result shown is signed."""
-    found = app.query("handoffs.facts", id=id_)  # an id that names nothing is refused before anything is asked
+    """Show a handoff on the terminal, ask, and return it, so that exactly the displayed version or result is signed."""
+    found = app.query("handoffs.facts", id=id_)  # an unknown id is refused before the user is asked anything
     own = [role for agent in app.client().agents() if agent.name == app.acting() for role in agent.roles]
     content.check_roles(verb, found, app.acting(), own)
     if read == "result":
@@ -228,11 +229,11 @@ def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bo
     return handoff
 
 
-# Their output says whether the reasoning that the handoff cites still holds: it may have been refuted since.
+# Their output says whether the cited reasoning is still valid: somebody may have refuted it since.
 ACT_ON_REASONING: Final = frozenset[operations.Verb]({"approve", "claim"})
 TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
 
-# The commands of all operations, by the names of their verbs.
+# The commands of all operations, by verb.
 COMMANDS: Final[dict[str, click.Command]] = {
     operations.spelled(verb): command_of(verb) for verb in OPERATIONS if verb not in operations.QUESTIONS
 } | {
@@ -255,8 +256,8 @@ def emit(
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and print the new status.
 
-    ``of_session`` says which notes were attached from the sender's session, and what was left out. ``decisions`` are
-    those about its files.
+    ``of_session`` names the notes from the sender's session, and those that were left out. ``decisions`` are those
+    about its files.
     """
     drafts = [
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
@@ -265,7 +266,7 @@ def emit(
         accepted = app.author().emit(*drafts) if drafts else []
     handoff = app.query("handoffs.why", id=name)
     following = operations.next_on(handoff)
-    if any(isinstance(event, HandoffClaimed) for event in data):  # who claims it reads all of it next
+    if any(isinstance(event, HandoffClaimed) for event in data):  # the agent who claims a handoff reads all of it next
         following = [
             operations.NextCommand(app.acting(), join(["deed", "handoff", "show", "--as", app.acting(), name]))
         ]
@@ -307,7 +308,7 @@ def emit(
 
 
 def _gate_of(data: Sequence[EventData], handoff: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of the gate if one of the events is a decision, which only an identity key signs."""
+    """Return the state of the gate if one of the events is a decision, which only an identity key can sign."""
     is_decision = any(needs_identity_key("handoff", KIND_OF[type(event)], event) for event in data)
     return {"gate": handoff["as_of"]["gate"]} if is_decision else {}
 

@@ -1,4 +1,4 @@
-"""`deed setup`, `prime`, `completion`: set up a harness, print the first text for an agent, complete in shells."""
+"""`deed setup`, `prime`, `completion`: set up a harness, print the first text for an agent, and complete in shells."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def installation_here(
 ) -> Installation:
     """Return the setup of a harness in this project, or in the user's home; ``action`` is None for a new setup.
 
-    ``asks_at_stop`` None: as the settings have it now.
+    ``asks_at_stop`` None keeps the present setting.
 
     Raises Refused: ``USAGE`` where this scope cannot be set up; ``NOT_TRUSTED``. Unavailable: ``NO_LEDGER``.
     """
@@ -96,7 +96,7 @@ def installation_here(
 
 
 def advice_of(harness: Harness, scope: Scope) -> str:
-    """Return what a person still does for a harness after its setup."""
+    """Return what a person still has to do for a harness after its setup."""
     if scope == "team":
         return f"{_TEAM_ADVICE} {harness.name}."
     is_mixed = scope == "local" and not harness.is_apart(scope)
@@ -104,14 +104,14 @@ def advice_of(harness: Harness, scope: Scope) -> str:
 
 
 def common_advice() -> list[str]:
-    """Return what a person still does for every harness."""
+    """Return what a person still has to do for every harness."""
     has_mcp = find_spec("mcp") is not None
     mcp_advice = "" if has_mcp else "The MCP server needs one more package: pip install 'deedbook[mcp]'"
     return list(filter(None, [_path_advice(), mcp_advice]))
 
 
 def _path_advice() -> str:
-    """Return advice if a shell does not find this `deed` by its name, as the page for agents calls it; else nothing."""
+    """Return advice if a shell does not find this `deed` by its name, which the page for agents uses; else nothing."""
     own, on_path = own_command(), shutil.which(COMMAND)
     if on_path is not None and Path(on_path).samefile(own):
         return ""
@@ -156,7 +156,7 @@ def project_of(home: Path | None) -> Path:
 
 
 def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope: Scope, *, is_new: bool) -> Launcher:
-    """Return how hooks are called: as the options say, else as in the setup before, else by default."""
+    """Return how hooks are called: by the options, else as in the previous setup, else by default."""
     record = read_record(record_path(harness.name, folder))
     is_user = scope == "user"
     configured = None if home is None else app.settings().agent
@@ -187,7 +187,7 @@ def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callabl
 
 
 def described(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return the outcomes of a setup as JSON shows them."""
+    """Return the outcomes of a setup for JSON."""
     return [
         {
             "path": str(outcome.path),

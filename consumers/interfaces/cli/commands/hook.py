@@ -1,7 +1,7 @@
 """`deed hook`: what a harness runs at an event of its session.
 
-The verb exits with 0 whatever it is called with: the exit code 2 of a usage error would block the host. A project
-without a ledger calls it as often as any other, so this module imports only the supervisor.
+The verb always exits with 0: the exit code 2 of a usage error would block the host. It also runs at every event in
+projects without a ledger, so this module imports only the supervisor.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ def hook(options: Options, harness: str, *, ask_at_stop: bool) -> None:
 
 
 def respond(work: Work) -> bytes:
-    """Do the work of an event; the child process imports it, because most processes of the parent need none of it."""
+    """Do the work of an event.
+
+    Only the child process imports this, because most processes of the parent do not need it.
+    """
     answer: bytes = import_module("deedbook.consumers.interfaces.hooks.responses").respond_to(work)
     return answer

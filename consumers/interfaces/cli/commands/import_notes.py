@@ -1,4 +1,4 @@
-"""`deed import empirica`: the git notes of Empirica, read, mapped and kept."""
+"""`deed import empirica`: reads, maps and stores the git notes of Empirica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`deed import thinking`: transcripts become imported reasoning: briefed like any other, and granting nothing."""
+"""`deed import thinking`: makes imported reasoning of transcripts.
+
+It gets briefs like any other, and grants nothing.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def _faults_of(memory: ReasoningMemory) -> set[str]:
 
 
 def importer(app: App, reading: Progress, *, task: str = "", is_dry: bool, seal: str | None = None) -> TranscriptImport:
-    """Return what imports as the acting agent, or, dry, what only counts."""
+    """Return the importer that acts as the acting agent, or, in a dry run, only counts."""
     make = partial(TranscriptImport, faults_of=_faults_of, task=task, is_dry=is_dry)
     if is_dry:
         return make(app.settings().agent or "", app.query_with, blob_ref, rehearsed, reading)
@@ -74,7 +77,7 @@ def importer(app: App, reading: Progress, *, task: str = "", is_dry: bool, seal:
 def read_files(
     files: Sequence[Path], root: Path, reading: Progress, unread: list[Unmapped]
 ) -> Iterator[TranscriptResponse | UnreadItem]:
-    """Yield what is in the files; of a folder, one that cannot be read costs none of the others."""
+    """Yield the items in the files. In a folder, an unreadable file does not stop the reading of the others."""
     for file in files:
         try:
             yield from read_transcript(file, root, reading)

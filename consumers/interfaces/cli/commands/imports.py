@@ -1,4 +1,4 @@
-"""`deed import`: records of other tools, kept as they were and shown as imported; and the list of them."""
+"""`deed import`: imports records of other tools, which are stored unchanged and shown as imported; and lists them."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ SEAL: Final = seal_option("Originals are only stored, and nothing of them is map
 
 
 def sealed_import(app: App, subject: str) -> SealedImport:
-    """Return what imports originals sealed, as the acting agent."""
+    """Return an importer that seals the originals, as the acting agent."""
     return SealedImport(app.author(), app.query_with, app.sealer(subject))
 
 
 def show_sealed(app: App, subject: str, counts: Counts) -> None:
-    """Say what became of a sealed import."""
+    """Print the result of a sealed import."""
     answer = counts.answer() | {"subject": subject}
     text = f"{counts.read} read: {counts.added} sealed for {subject}, {counts.read - counts.added} in the ledger before"
     app.show("imported", answer, text)
@@ -99,7 +99,7 @@ def print_unmapped(answer: Mapping[str, Any]) -> None:
 
 
 def counts_line(answer: Mapping[str, Any]) -> str:
-    """Return what an import came to in one line."""
+    """Return the counts of an import in one line."""
     new = (
         f"{answer.get('would_add', answer['added'])} new in the ledger{', if signed' if answer.get('dry_run') else ''}"
     )

@@ -1,4 +1,4 @@
-"""`deed init`: begin in a project in one step."""
+"""`deed init`: sets up a project in one step."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def init(
 
 
 def check_is_ours(home: Home) -> None:
-    """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted."""
+    """Refuse to make a ledger from keys in a folder that this user neither made nor trusted."""
     if home.path.exists():
         check_folder(resolved(home.path), is_named=True)
     check_is_new(home)
@@ -155,9 +155,9 @@ def check_is_ours(home: Home) -> None:
 
 
 def _check_place(app: App, path: Path, *, asks: bool, yes: bool) -> None:
-    """Ask before a ledger is made in the user's home folder or, on a terminal, outside a project.
+    """Ask before a ledger is made in the user's home folder or, on a terminal, outside of a project.
 
-    Raises Refused: ``USAGE`` if nobody can be asked about the home folder, or the person declines.
+    Raises Refused: ``USAGE`` if nobody can be asked about the home folder, or if the person declines.
     """
     here = resolved(present_folder())
     is_home = here == resolved(Path.home())
@@ -196,7 +196,7 @@ def _planned(name: str | None, named: Iterable[str], *, asks: bool, yes: bool) -
 
 
 def _login_name() -> str:
-    """Return this user's login name as the name of an agent, or `reviewer` for root and for a name in other letters."""
+    """Return this user's login name as the name of an agent; `reviewer` for root and for names with other letters."""
     try:
         name = re.sub(r"[^a-z0-9_-]+", "-", getpass.getuser().lower()).strip("-_")
     except (KeyError, OSError):  # no account with this user id, as in some containers
@@ -205,7 +205,7 @@ def _login_name() -> str:
 
 
 def _asked_harnesses(found: list[str]) -> list[str]:
-    """Return the harnesses that a person chooses; one that is not known is asked for again."""
+    """Return the harnesses that a person chooses; ask again after an unknown name."""
 
     def parsed(text: str) -> list[str]:
         chosen = [word for word in re.split(r"[\s,]+", text.lower()) if word and word != NOBODY]
@@ -226,7 +226,7 @@ def _wants_seal(plan: Plan) -> bool:
 
 
 def _setup(harness: Harness, home: Path) -> Installation:
-    """Return the setup of a harness as it is planned. Raises Refused: one of its files cannot take our part."""
+    """Return the planned setup of a harness. Raises Refused: our part cannot be added to one of its files."""
     installation = Installation(harness, project_of(home), Launcher(COMMAND, harness.name))
     if edited := [str(outcome.path) for outcome in installation.check() if outcome.state is State.EDITED]:
         message = f"{', '.join(edited)}: somebody edited the part that an earlier setup wrote"
@@ -260,7 +260,7 @@ def _register(app: App, home: Home, plan: Plan, passphrase: str | None) -> None:
 
 
 def _install(app: App, path: Path, plan: Plan) -> tuple[list[str], list[dict[str, Any]]]:
-    """Set up the harnesses; return the lines that say so, and the files."""
+    """Set up the harnesses; return the lines that report it, and the files."""
     lines: list[str] = []
     outcomes: list[Outcome] = []
     for name in plan.harnesses:

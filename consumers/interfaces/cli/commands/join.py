@@ -1,4 +1,4 @@
-"""`deed join`: make keys here, be registered by an invitation, and hold the ledger against what it pins."""
+"""`deed join`: makes keys here, registers by an invitation, and checks that the ledger is the one that it pins."""
 
 from __future__ import annotations
 

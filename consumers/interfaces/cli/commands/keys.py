@@ -1,4 +1,4 @@
-"""`deed key`: session keys that sign for a time and within a scope, new keys for old, and stolen ones."""
+"""`deed key`: session keys with a time limit and a scope, replacement of keys, and reports of stolen keys."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
         if unprotected:
             raise Refused("USAGE", "the key is sealed, and so is the one that replaces it: omit --unprotected")
         passphrase = app.ask_passphrase(name)
-    else:  # off a terminal, and without --passphrase-fd, the new key is stored as the old one is
+    else:  # without a terminal and without --passphrase-fd, the new key is stored like the old one
         can_ask = app.passphrase_fd is not None or app.has_terminal
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected) if can_ask else None
     rotated, accepted = rotate_agent(
@@ -202,7 +202,7 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     data = KeyCompromised(key=key["key"], since=index, reason=reason)
     earlier = _earlier_keys(app, key, index) if key_or_agent == key["agent"] else []
     author = app.author(app.settings().agent or ROOT)
-    # The present key last, which may be the one that signs this.
+    # The present key comes last, because it may be the one that signs this.
     events = [
         KeyCompromised(key=compromised_key, since=index, reason=reason) for compromised_key in (*earlier, data.key)
     ]
@@ -250,7 +250,7 @@ _DECISIONS: Final = {
     "handoff.verified": "verification",
     "reasoning.validated": "validation",
 }
-# They take something away or end it, so nothing rests on them, and a report of their key undoes none.
+# These kinds take something away or end it. Nothing rests on them, so a report of their key undoes none.
 _LASTING: Final = {
     "handoff.rejected": "rejection",
     "handoff.changes_requested": "request for changes",
@@ -264,9 +264,9 @@ _LASTING: Final = {
 
 
 def _decisions(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
-    """Yield the grants and decisions since an entry with a compromised signature, agent by agent.
+    """Yield, agent by agent, the grants and decisions since an entry that have a compromised signature.
 
-    So are those by agents whose role rests on one. ``lasts``: it has its effect still.
+    This includes those by agents whose role rests on such a signature. ``lasts`` says that it still has its effect.
     """
     authors = [thief]
     for author in authors:  # the list grows meanwhile
@@ -282,7 +282,7 @@ def _decisions(app: App, thief: str, since: int) -> Iterator[dict[str, Any]]:
 
 
 def _decision_of(event: Event) -> tuple[str, bool]:
-    """Return what an event decided (empty: nothing), and whether that has its effect although its key is reported."""
+    """Return what an event decided (empty: nothing), and whether it has its effect after the report of its key."""
     data, name = event.data, event.name
     match data:
         case AgentRegistered() | AgentInvited():
@@ -310,7 +310,7 @@ def _decision_of(event: Event) -> tuple[str, bool]:
 
 
 def _decision_lines(decisions: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the decisions with a compromised key, each with the command that shows it, and what to do about them."""
+    """Yield the decisions with a compromised key, each with the command that shows it, and advice about them."""
     for lasts, heading in (
         (False, "Nothing later may rest on these entries:"),
         (True, "These entries keep their effect, so look at each:"),
@@ -335,9 +335,9 @@ def _marked_events(app: App, author: str, since: int) -> Iterator[dict[str, Any]
 
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
-    """Return the valid identity keys that the compromised one brought in since then.
+    """Return the valid identity keys that the compromised one introduced since then.
 
-    It registered them or put them in another's place. A thief may have replaced such a key since, by itself.
+    It registered them, or put them in the place of other keys. A thief may have used one of them to replace it since.
     """
     keys = [row for row in app.query("agents.keys")["items"] if row["type"] == "identity"]
     agents, valid = dict[str, str](), []
@@ -352,7 +352,7 @@ def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
 
 
 def _first_since(app: App, text: str) -> int:
-    """Return the index in ``text``, or that of the entry behind the last one accepted before the time in it."""
+    """Return the index in ``text``; for a time, the index after the last entry that was accepted before it."""
     since = parse_moment(text, "since")
     if since.isdecimal():
         return int(since)
@@ -386,7 +386,7 @@ def list_keys(app: App, name: str | None) -> None:
 
 
 def _key_of(app: App, wanted: str) -> dict[str, Any]:
-    """Return the key that is asked for: by the beginning of its public half, or as an agent's identity key."""
+    """Return the requested key, by the beginning of its public half, or as the identity key of an agent."""
     keys: list[dict[str, Any]] = app.query("agents.keys")["items"]
     current = {agent.name: agent.key for agent in app.client().agents()}
     matches = [row for row in keys if row["key"] == current.get(wanted)]

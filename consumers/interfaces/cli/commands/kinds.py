@@ -1,4 +1,4 @@
-"""`deed kind`: declaring kinds of events of one's own, and showing those that there are."""
+"""`deed kind`: declares a project's own kinds of events, and shows the declared ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def declare(app: App, name: str, *, schema: str, stream: str, roles: tuple[str, 
     fields = {name: text or str(form.get(name, "")) for name, text in texts.items()}
     values = {"name": name, "stream": stream.removesuffix("/*"), "roles": sorted({*roles}), "schema": form}
     data = converted(values | {name: text for name, text in fields.items() if text}, KindDeclared, "$.data")
-    # The same declaration again is a repeat; another one of this name is refused.
+    # The same declaration again is a repeat; a different one with this name is refused.
     draft = Draft(
         stream=f"kind/{name}", data=data, idem=f"declare:{blake3(encode_sorted(values | fields)).hexdigest()}"
     )
@@ -111,7 +111,7 @@ def _print(row: dict[str, Any]) -> None:
 
 
 def _fields(schema: dict[str, Any], above: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Yield a row for each field; those of an inner object follow it, and those of a list's objects have ``[]``."""
+    """Yield a row for each field. The fields of an inner object follow it; those of a list's objects have ``[]``."""
     required = {*schema.get("required", ())}
     for name, part in schema["properties"].items():
         path, needed = f"{above}{name}", "needed" if name in required else ""

@@ -1,4 +1,4 @@
-"""`deed log`: the events of the ledger, as rows or as they come."""
+"""`deed log`: lists events of the ledger, or follows them live."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
     if is_following:
         start = 0 if after is None else after + 1
         if is_newest and (last := app.query("catalog.find", **selection, **filters)["items"]):
-            start = last[-1]["event_index"]  # the oldest of them: what is written meanwhile comes behind it
+            start = last[-1]["event_index"]  # the oldest of them; events that are appended meanwhile come after it
         app.follow((kind,) if kind else (), filters["stream"], filters["author"], start)
         return
     answer = app.query("catalog.find", **selection, **filters)
@@ -67,7 +67,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
 
 
 def _words(event: dict[str, Any]) -> str:
-    """Return the text of an event; that of a declared kind is in the words of its schema."""
+    """Return the text of an event; the schema of a declared kind provides the words."""
     words: str = event["did"] if is_own(event["kind"]) else event["text"] or event["did"]
     return words
 

@@ -58,10 +58,10 @@ def _open_tools(app: App) -> ToolLedger:
     ledger = ToolLedger(settings=settings, passphrase=passphrase)
     try:
         if not trust.is_trusted(ledger.settings.home):
-            return ledger  # its tools answer NOT_TRUSTED, which says more to whoever calls one than a server that ended
+            return ledger  # its tools answer NOT_TRUSTED, which tells the caller more than a server that ended
         if ledger.agent is not None:
             check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent))
-        ledger.ask("sessions.list", limit=1)  # opens the views now, before threads ask for them
+        ledger.ask("sessions.list", limit=1)  # opens the views now, before several threads use them
     except DeedbookError:
         ledger.close()
         raise
@@ -75,9 +75,9 @@ def serve_stdio(ledger: ToolLedger) -> None:
 
 
 async def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:
-    """Serve over HTTP on this machine; the first line says where, and where the token is."""
+    """Serve over HTTP on this machine; the first line names the address and the file of the token."""
     stop = stop_at_signals()
-    trust.demand(ledger.settings.home)  # also a token that a stranger left there is the stranger's
+    trust.demand(ledger.settings.home)  # a token in a stranger's folder is known to the stranger
     path = token_file or ledger.settings.home / http.TOKEN_FILE
     token = http.read_token(path)
     with bind(str(port)) as listening:

@@ -1,4 +1,4 @@
-"""`deed node`: the nodes of a ledger as the one that runs in this folder hears them."""
+"""`deed node`: the nodes of a ledger, as this folder's node sees them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def list_(app: App) -> None:
 
 
 def state_here(home: Home) -> tuple[bool, str, str]:
-    """Return whether the nodes are in order as this folder's node sees them, their state, and what to do."""
+    """Return whether the nodes are in order from the view of this folder's node, their state, and advice."""
     try:
         view = read_nodes(home.bus)
     except DeedbookError as error:

@@ -1,7 +1,7 @@
 """`deed notes`: handoff reports as git notes and files beside the ledger.
 
-Who only reads, fetches or pushes notes needs no ledger: in any clone that is git alone, and nothing vouches for a note.
-Beside a ledger each is held against its signed events.
+Reading, fetching and pushing notes needs no ledger: in any clone this is git alone, and nothing proves that a note is
+genuine. Beside a ledger, each note is compared with its signed events.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def list_(app: App) -> None:
     with progress("checking notes", is_shown=has_ledger and not app.as_json) as step:
         for number, (row, content) in enumerate(zip(rows, contents, strict=True), 1):
             signed = _signed(app, row.session_id, content, has_ledger=has_ledger)
-            has_ledger = signed["signed"] is not None  # one that does not answer is not asked for every note
+            has_ledger = signed["signed"] is not None  # after a failure, it is not queried again for every note
             listed.append(row._asdict() | signed)
             step(number, len(rows))
 
@@ -132,7 +132,7 @@ _SIGNED: Final = {True: "yes", False: "NO", None: "not checked"}
 
 
 def notes_of(app: App) -> tuple[Notes, bool]:
-    """Return the notes of the project, or without a ledger of the repository here; and whether there is a ledger."""
+    """Return the notes of the project, or without a ledger those of this repository; and whether a ledger exists."""
     has_ledger = True
     try:
         project = project_of(app.settings())
@@ -148,7 +148,7 @@ def notes_of(app: App) -> tuple[Notes, bool]:
 
 
 def _trusted_notes(app: App) -> tuple[Notes, bool]:
-    """Return the notes to send or bring, and whether beside a ledger; else no setting may run anything."""
+    """Return the notes to push or fetch, and whether a ledger exists. Without trust, no setting may run a program."""
     notes, has_ledger = notes_of(app)
     if not has_ledger:
         check_runs_nothing(notes)
@@ -157,7 +157,7 @@ def _trusted_notes(app: App) -> tuple[Notes, bool]:
 
 
 def _signed(app: App, session: str | None, content: str | None, *, has_ledger: bool) -> dict[str, Any]:
-    """Say whether a note is what a signed event says: ``signed`` is None where there is no ledger to ask."""
+    """Return whether a note agrees with a signed event; ``signed`` is None without a ledger."""
     if not has_ledger:
         return {"signed": None, "signed_as": "unsigned here: there is no ledger to hold this note against"}
     try:

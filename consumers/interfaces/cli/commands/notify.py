@@ -1,4 +1,4 @@
-"""`deed notify`: who is told how that something waits for them, and what became of it."""
+"""`deed notify`: the channels that tell agents what waits for them, and the state of the notifications."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _no_channels() -> Refused:
 
 @contextlib.contextmanager
 def open_store(app: App) -> Iterator[NotifierStore | None]:
-    """Open the notifier's store, if there is one: asking makes none."""
+    """Open the notifier's store if it exists; a query never creates one."""
     if not (path := app.settings().home / STORE_FILE).exists():
         yield None
         return
@@ -141,7 +141,7 @@ def _chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tu
 
 
 def describe_delivery(delivery: Delivery) -> dict[str, Any]:
-    """Return what is shown of a delivery; ``next_ms`` is None for a dead letter."""
+    """Return the displayed fields of a delivery; ``next_ms`` is None for a dead letter."""
     own = ("channel", "attempts", "next_ms", "error", "created_ms")
     return {"id": delivery.notification.id, "text": delivery.notification.text} | {
         name: getattr(delivery, name) for name in own

@@ -59,7 +59,10 @@ def _print_primed(app: App, task: str | None, budget: int) -> None:
 
 
 def require_trust(app: App) -> None:
-    """Refuse an untrusted folder, without its path in the message: a stranger may have written the path for agents."""
+    """Refuse an untrusted folder.
+
+    The message does not contain the path, because a stranger may have chosen it to mislead agents.
+    """
     try:
         trust.demand(app.settings().home)
         trust.demand(app.settings().home, app.client())

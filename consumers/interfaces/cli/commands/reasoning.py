@@ -238,7 +238,7 @@ def emit(app: App, name: str, events: Sequence[EventData], warnings: Sequence[st
     graph = app.query("reasoning.show", id=name)
     answer = {"id": name, "ref": graph["ref"], "steps": graph["steps"], "accepted": asdict(accepted)}
     answer |= {"warnings": list(warnings)}
-    # The id alone: it is what every verb takes, and a hash would change with the next step.
+    # Print the id alone: every verb takes it, and a hash would change with the next step.
     line = f"{name}: {counted(graph['steps'], 'step')}, {graph['status']} (entry {accepted.index})"
     app.show("reasoning", answer, line)
     warn(() if app.as_json else warnings)
@@ -262,7 +262,7 @@ def _provenance_of(app: App, ref: str) -> dict[str, Any]:
 
 
 def reopened(graph: dict[str, Any]) -> list[str]:
-    """Return advice for a step after the conclusion, which covers only the earlier steps; empty if not concluded."""
+    """Return advice about a step after the conclusion, which covers only the earlier steps; empty if there is none."""
     if graph["status"] != "concluded":
         return []
     name, anew = graph["id"], "`deed handoff amend ID --reasoning"
@@ -321,7 +321,7 @@ def _planned(graph: ReadGraph) -> tuple[ReadGraph, str, list[list[Draft]]]:
     ref = compute_reasoning_ref(graph.memory)
     numbers = count()
     groups = [
-        # The same graph under the same id is the same events: recording it again returns the first answers.
+        # The same graph under the same id gives the same events: recording it again returns the first answers.
         [Draft(stream=f"reasoning/{name}", data=data, idem=f"record:{name}:{ref}:{next(numbers)}") for data in group]
         for group in submissions_of(events)
     ]

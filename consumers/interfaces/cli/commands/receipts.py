@@ -1,4 +1,4 @@
-"""`deed receipt`: prove to anybody, offline, that an event is in the log; and check such a proof."""
+"""`deed receipt`: proves to anybody, offline, that an event is in the log, and checks such a proof."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class _Receipts(Group):
-    """The group in which anything but a verb is the event whose receipt is wanted."""
+    """The group of receipts. A word that is no verb names the event whose receipt is printed."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -85,7 +85,7 @@ def verify(app: App, /, file: Path, *, fail_open: bool, **anchor_options: Any) -
     ledgers = []
     if evidence_in(receipt) is not None and _hold_here(app, checked):
         ledgers.append("the ledger here")
-        if checked.trust == "self-asserted":  # this ledger's id is the digest of the root key that it leads to
+        if checked.trust == "self-asserted":  # this ledger's id is the digest of the root key in the receipt
             checked = msgspec.structs.replace(checked, trust="ledger")
     data = _data(checked) | {"held_against": ledgers}
     app.show("receipt", data, lambda: _print(checked, data))
@@ -110,7 +110,7 @@ def _hold_here(app: App, checked: Checked) -> bool:
     except (Refused, Unavailable):
         if app.home is not None or app.server is not None:
             raise
-        return False  # checking is offline: whatever lies around here, or is away, does not keep anybody from it
+        return False  # the check is offline: a broken or absent ledger in this folder must not prevent it
     if client.ledger == checked.ledger:
         hold(checked.checkpoint, client)
     return client.ledger == checked.ledger
@@ -138,7 +138,7 @@ def _read(path: Path, size_max_bytes: int) -> bytes:
 def _data(checked: Checked) -> dict[str, Any]:
     names = ("index", "id", "accepted_ms")
     checkpoint = checked.checkpoint
-    # No other verdict is shown: whatever is wrong was refused.
+    # No other verdict can occur here, because everything wrong was refused before.
     return {name: getattr(checked.event, name) for name in names} | {
         **{name: _proven(checked, name) for name in ("kind", "stream", "author")},
         "author_verified": checked.is_signed and checked.event.erased is None,
@@ -156,7 +156,7 @@ def _data(checked: Checked) -> dict[str, Any]:
 def _proven(checked: Checked, name: str) -> str | None:
     """Return a field of the event; None if the body was erased.
 
-    Anybody could put the rest of another event into a receipt: only redactions in the log confirm what is left.
+    Anybody could put the remnant of another event into a receipt, and only redactions in the log confirm a remnant.
     """
     return None if checked.event.erased is not None else str(getattr(checked.event, name))
 

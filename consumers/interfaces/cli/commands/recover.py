@@ -1,4 +1,4 @@
-"""`deed recover`: a log that lacks acknowledged entries gets them back from its stream, or goes on without them."""
+"""`deed recover`: restores entries that a log lost from its stream, or lets the log continue without them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
 
 
 def _require_agreement(recovery: Recovery, done: str) -> None:
-    """Refuse to call a log whole that readers of this machine remember otherwise."""
+    """Refuse to call a log complete if trust stores of this machine contradict it."""
     for record in recovery.contradicted():
         remembered = record.trusted
         head = recovery.head()

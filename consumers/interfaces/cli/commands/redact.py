@@ -1,4 +1,4 @@
-"""`deed redact`: erase the body of entries for good, so that every proof still holds."""
+"""`deed redact`: erases the body of entries for good; every proof stays valid."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _read_text(file: BinaryIO) -> str:
 def _plan(
     app: App, indexes: list[int], containing: list[int], *, with_repeated: bool
 ) -> tuple[list[PlannedErasure], list[str]]:
-    """Return the erasures of entries, or also of those that repeat their texts, and the texts that are gone then.
+    """Return the erasures of entries (and, if wanted, of those that repeat their texts), and the erased texts.
 
     Blobs that other entries name stay. Raises Refused: an entry of ``indexes`` cannot be erased, or none.
     """
@@ -142,7 +142,7 @@ def _holders(app: App, planned: list[PlannedErasure]) -> dict[str, list[int]]:
 
 
 def _plan_some(app: App, indexes: list[int], *, is_one_needed: bool = False) -> list[PlannedErasure]:
-    """Return the erasures of those entries that can be erased, and say of the others why they stay.
+    """Return the erasures of the entries that can be erased, and print why the others stay.
 
     The search for a text also finds names, which stay, and entries that are erased already. Raises Refused: none can be
     erased, and ``is_one_needed``.
@@ -195,17 +195,17 @@ def _confirm(app: App, question: str, *, yes: bool) -> None:
 
 
 def _finish(app: App, texts: list[str], erased: ErasedEntries | None = None) -> list[ErasedCopy]:
-    """Finish the erasure in this folder; return the copies that were changed, and those that still hold a text."""
-    if app.settings().server is None:  # else its node does it
+    """Finish the erasure in this folder; return the changed copies, and those that still hold a text."""
+    if app.settings().server is None:  # with a server, its node does this
         with progress("rewriting the log", is_shown=not app.as_json) as step:
             app.local_client().finish_erasures(step)
     return erase_copies(app.client(), app.settings(), texts, erased)
 
 
 def _erase_copies_again(app: App, needle: str, *, may_erase: bool, yes: bool) -> None:
-    """Take a text that the log no longer holds out of the copies on this machine.
+    """Remove texts that the log no longer holds from the copies on this machine.
 
-    A redaction that is killed after its last signature leaves them, and so does one by somebody on another machine.
+    A redaction that was killed after its last signature leaves such copies. So does a redaction on another machine.
     Raises Refused: ``NOT_FOUND``: nothing was ever redacted.
     """
     erased = erased_since(app.client())

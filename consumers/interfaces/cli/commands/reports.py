@@ -1,6 +1,6 @@
-"""`deed report`: what sessions learned, made, taken up again, found and compared.
+"""`deed report`: makes, resumes from, finds and compares the reports of sessions.
 
-What `deed report resume` prints, an agent reads first: headings, and nothing cut off.
+An agent first reads the output of `deed report resume`, so it has headings and is never cut.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
     """Show the report of a session and its versions. SESSION may also be the id of a report."""
     answer = _find_report(app, session_id.removeprefix("session/"), version)
     if answer["report"]["long_texts"]:
-        # Here a resume sends whoever wants what it left out, so nothing may be left out here.
+        # A resume refers to this verb for everything that it left out, so nothing may be left out here.
         answer["report"] = whole(answer["report"], app.client().get_blob)
 
     texts = {"markdown": answer["report"]["markdown"].rstrip("\n"), "compressed": answer["report"]["compressed_json"]}
@@ -237,7 +237,7 @@ def reported_at(report: dict[str, Any]) -> str:
 
 
 def _about(session: dict[str, Any]) -> str:
-    """Return task and outcome of a session; if it has neither, the passage that is near or its first finding."""
+    """Return task and outcome of a session; without these, the similar passage or the first finding."""
     outcome = f" → {sanitize_line(session['outcome'])}" if session["outcome"] else ""
     about = sanitize_line(session["task"]) + outcome
     if not about:

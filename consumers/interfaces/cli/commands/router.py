@@ -1,4 +1,4 @@
-"""`deed router`: check the chains of handoffs, try them on the log, run them, and see what became of them."""
+"""`deed router`: checks the chains of handoffs, tries them on the log, runs them, and shows the results."""
 
 from __future__ import annotations
 
@@ -156,9 +156,9 @@ def status(app: App, retry: int | None) -> None:
 
 
 def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFile:
-    """Return the file of chains: the one that was named, which must be there, or the ledger's own.
+    """Return the file of chains: the named one, which must exist, or the ledger's own.
 
-    Whoever ``acts`` on the ledger's own takes only what was trusted; to look at it needs no trust.
+    A verb that ``acts`` on the ledger's own file requires that the user trusts it. Reading it needs no trust.
     """
     if file is not None and not file.exists():
         raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
@@ -185,12 +185,12 @@ def _acting_router(app: App) -> Author:
 
 
 def store(app: App, name: str) -> Path:
-    """Return where a router keeps its position: the one of `deed serve` in router.db."""
+    """Return the store with the position of a router; the one of `deed serve` is in router.db."""
     return app.settings().home / ("router.db" if name == NAME else f"router-{name}.db")
 
 
 def read_state(path: Path) -> tuple[int | None, list[Any]]:
-    """Return the position and the dead letters in a router's store; a store that is not there is not made."""
+    """Return the position and the dead letters in a router's store; a missing store is not created."""
     if not path.exists():
         return None, []
     with closing(Subscriptions(path)) as subscriptions:

@@ -1,4 +1,4 @@
-"""`deed seal` and `deed erase`: the keys of subjects, and the end of all that is sealed with them."""
+"""`deed seal` and `deed erase`: the keys of subjects, and the erasure of everything sealed with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LIMITS: Final = (
     "people and models that read it know it, and their transcripts, caches and memories may have it",
     "a copy in clear outside of the ledger stays: in a file, a terminal's log, a program's output",
 )
-"""The limits of an erasure, which people read before they sign one."""
+"""The limits of an erasure, which a person reads before signing."""
 
 
 @click.group(cls=Group)
@@ -151,7 +151,7 @@ def erase(app: App, subject: str, *, reason: str | None, yes: bool, without_key:
         if reason is None:
             raise Refused("USAGE", "an erasure needs a --reason, which stays in the log for ever", field="reason")
         _confirm(app, name, is_agreed=yes)
-        # Signed first: if it is refused, nothing is lost. If we crash after it, the next call destroys the key.
+        # Sign first: if the event is refused, nothing is lost. If we crash after it, the next call destroys the key.
         (accepted,) = app.author().emit(Draft(stream=f"subject/{name}", data=SubjectErased(reason=reason)))
         index = accepted.index
         erasure = Erasure(name, accepted.accepted_ms, app.acting(), reason)

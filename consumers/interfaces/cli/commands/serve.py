@@ -1,4 +1,4 @@
-"""`deed serve`: one node of a ledger. `deed mcp`: its tools, over stdio or HTTP on this machine."""
+"""`deed serve`: runs one node of a ledger."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def serve(
 
 
 def _moving(port: int, *, is_last: bool) -> str:
-    """Return what to do if another program uses the port of the server."""
+    """Return advice if another program uses the port of the server."""
     if not is_last:
         return "choose another port, or leave --port out"
     move = "`deed serve --port N`, and `deed join --address nats://HOST:N` on each machine that joined"

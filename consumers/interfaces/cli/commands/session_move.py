@@ -1,7 +1,7 @@
-"""`deed session move`: another harness goes on with a session, with its messages, its records and a signed handoff.
+"""`deed session move`: continues a session in another harness, with its messages, its records and a signed handoff.
 
 The handoff is signed first, then the files are written. If we crash in between, the same call finds the handoff and
-writes the files, because both follow from the session.
+writes the files, because both are derived from the session.
 """
 
 from __future__ import annotations
@@ -57,14 +57,17 @@ from deedbook.ledger.system.files import as_unavailable, create_exclusively, rea
 
 NO_SESSION: Final = "none"
 candidates_max: Final = 20
-"""The newest sessions among which the first one with messages is looked for."""
+"""The number of newest sessions in which the first one with messages is searched."""
 _NAMES: Final = get_args(HarnessName)
 _title_max_chars: Final = 100
 _folder_mode: Final = 0o700
 
 
 class _Move(NamedTuple):
-    """A planned move: where from, what, and where to; ``status`` is that of its handoff, if it is signed already."""
+    """A planned move: its source, its content, and its target.
+
+    ``status`` is the status of its handoff, if it is signed already.
+    """
 
     parties: Parties
     source: Path
@@ -210,7 +213,7 @@ def _read(app: App, harness: HarnessName, named: str | None) -> tuple[Path, Path
         for project, file in candidates[:candidates_max]:
             try:
                 return project, file, read_messages(file, harness, step)
-            except Refused as refusal:  # a session that was opened and left again has no messages
+            except Refused as refusal:  # an empty session: somebody opened it and left it again
                 if refusal.code != "INVALID_FORMAT":
                     raise
         project, file = _found(places, named)
@@ -330,7 +333,7 @@ def _print_plan(planned: _Move) -> None:
 
 
 def _print_end(planned: _Move) -> None:
-    """Print how to go on there, and how to pass on the work that the old agent has claimed."""
+    """Print how to continue in the new harness, and how to pass on the work that the old agent has claimed."""
     echo(f"{planned.parties.new_title} goes on with:")
     print_command(f"cd {quote(str(planned.project))} && {join(planned.new.command)}", "  ")
     for handoff in planned.records.handoffs:

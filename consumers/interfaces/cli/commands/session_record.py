@@ -1,4 +1,4 @@
-r"""`deed session record`: records many entries of one file at once, each in the words of its verb.
+r"""`deed session record`: records many entries of one file at once, each spelled like its verb.
 
 An entry is a line ``KIND: TEXT``. An indented line below it is an option, ``NAME: VALUE``, or continues the text::
 
@@ -47,7 +47,7 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.limits import batch_events_max
 
-# The operation of each kind of entry, and the argument that the entry's own line is.
+# The operation of each kind of entry, and the argument that the entry's own line sets.
 KINDS: Final[dict[str, tuple[Operation, str]]] = {
     **{
         verb.replace("_", "-"): (of_session.OPERATIONS[verb], of_session.OPERATIONS[verb].arguments[0].name)
@@ -72,8 +72,8 @@ _FIELDS: Final = {
 }
 _OPTIONS: Final = frozenset(option for fields in _FIELDS.values() for option in fields)
 _TOPIC: Final = "topic"
-_SPELLINGS: Final = {"tried": ("basis", {"yes": "tried", "no": "argued"})}  # of a dead end, as people write it
-_as_near: Final = 0.8  # a misspelled option is none of the text, which is signed for ever
+_SPELLINGS: Final = {"tried": ("basis", {"yes": "tried", "no": "argued"})}  # for dead ends, the words that people write
+_as_near: Final = 0.8  # a misspelled option must not become part of the text, which is signed for ever
 _LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
 
 
@@ -128,7 +128,7 @@ def record(app: App, arguments: tuple[str, ...], *, is_dry: bool) -> None:
         app.show("record_plan", {"id": session, "entries": rows, "warnings": warnings}, _plan_lines(rows))
         warn(() if app.as_json else warnings)
         return
-    # The same content is the same events: who repeats a call whose answer was lost gets the first ones.
+    # The same content gives the same events, so a caller who repeats a call after a lost answer gets the first events.
     digest = hashlib.sha256(f"{session}\n{text}".encode()).hexdigest()[:32]
     drafts = [
         Draft(stream=draft.stream, data=data, idem=f"record:{digest}:{at}")
@@ -188,7 +188,7 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str], *, 
             events = [data.extension(number)]
             numbers[entry.of] = number + 1
         elif isinstance(data, NewConclusion):
-            number = 0  # without steps that it rests on, a conclusion is no step
+            number = 0  # a conclusion is a step only if it names steps that it rests on
             if data.rests_on:
                 number = numbers.get(entry.of) or _following(app, entry, data.conclusion, [], concludes=True)
                 numbers[entry.of] = number + 1
@@ -203,9 +203,9 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str], *, 
 
 
 def _following(app: App, entry: Entry, first: str, notices: list[str], *, concludes: bool = False) -> int:
-    """Return the number of the first step: that of the recorded step with the same text, else the next number.
+    """Return the number of the first step: the number of a recorded step with the same text, else the next number.
 
-    A conclusion is the same only as a step that concludes.
+    A conclusion matches only a step that concludes.
     """
     try:
         reasoning = app.query("reasoning.show", id=entry.of)
@@ -247,7 +247,7 @@ def read_entries(text: str, notices: list[str]) -> list[Entry]:
 
 
 def _fault(kind: str, error: msgspec.ValidationError) -> str:
-    """Return what is wrong with an entry in the words of the file: its option, or its text."""
+    """Return the fault of an entry in the terms of the file: its option, or its text."""
     problem, _, field = schema_error(error).message.rpartition(" at $")
     arguments = {argument.name: (option, argument) for option, argument in _FIELDS[kind].items()}
     named = next((name for name in arguments if f"`{name}`" in problem or field.partition("[")[0] == f".{name}"), None)
@@ -264,7 +264,7 @@ def _fault(kind: str, error: msgspec.ValidationError) -> str:
 
 
 class _Block:
-    """The lines of one entry: its first line, its kind, and its fields, each as the texts that were given for it."""
+    """The lines of one entry: its first line, its kind, and its fields, each as a list of texts."""
 
     def __init__(self, line: int, kind: str, text: str, topic: str) -> None:
         self.line = line
@@ -274,11 +274,11 @@ class _Block:
         self._topic = {_TOPIC: [topic]} if topic and _TOPIC in _FIELDS[kind] else {}
 
     def finished(self) -> tuple[int, str, dict[str, list[str]]]:
-        """Return the line, the kind and the fields; the topic above it counts if the entry has none of its own."""
+        """Return the line, the kind and the fields. An entry without a topic gets the topic above it."""
         return self.line, self.kind, self._topic | self.fields
 
     def add(self, line: str) -> tuple[str, str]:
-        """Add an indented line: an option, or more text. Return what is wrong with it, and what is doubtful."""
+        """Add an indented line, which is an option or more text. Return its fault, and a doubt about it."""
         parts = _LINE.match(line)
         name, value = _spelled(self.kind, _name_in(parts), (parts[2] or "") if parts else "")
         argument = _FIELDS[self.kind].get(name)

@@ -1,4 +1,4 @@
-"""Making reports of sessions on the command line: one of them, and by `deed session sweep` those that are missing."""
+"""Makes reports of sessions on the command line: a single one, or by `deed session sweep` all missing ones."""
 
 from __future__ import annotations
 

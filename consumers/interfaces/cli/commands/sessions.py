@@ -1,4 +1,4 @@
-"""`deed session`: what an agent does and learns, from its start to its end."""
+"""`deed session`: the work and the findings of an agent, from the start to the end of a session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
     if "resumes" in fields:
         fields["resumes"] = app.query("sessions.show", id=fields["resumes"])["id"]
     data = kinds.SessionStarted(**fields)
-    # Asked before anything is signed: where the views fail, no session has begun whose id nobody was told.
+    # The views are queried before anything is signed. If they fail, no session has begun whose id nobody knows.
     similar = {"task": data.task, "limit": dead_ends_max}
     dead_ends = app.query("search.related", **similar)["dead_ends"] if data.task.strip() else []
     waiting = app.query("handoffs.next", agent=author.name)["items"] if dead_ends else []
@@ -200,12 +200,15 @@ def list_(app: App, **filters: Any) -> None:
 
 
 def _short_id(name: str) -> str:
-    """Return an id for a row: on a terminal the beginning of a UUID, which every verb takes, and the task has room."""
+    """Return an id for a row.
+
+    On a terminal it is the beginning of a UUID, so that the task has room; every verb takes it.
+    """
     return name[:id_chars_min] if output.terminal_cells() is not None and _UUID.fullmatch(name) else name
 
 
 def record(app: App, session_id: str, data: EventData, what: str) -> None:
-    """Append one event of a session and say so."""
+    """Append one event of a session and print the result."""
     name, accepted = append(app, session_id, data)
     answer = {"id": name, "accepted": asdict(accepted[0])}
     app.show("session", answer, f"{name}: {what} recorded (entry {accepted[0].index})")
@@ -261,7 +264,8 @@ def _print_newest(title: str, lines: Sequence[str]) -> None:
 def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], int]:
     """Return header and rows of the vectors over the phases, and how many phases had no room.
 
-    The last column is the last value less the first; a vector assessed once has no change, one never assessed no row.
+    The last column is the last value minus the first. A vector that was assessed once has no change, and a vector that
+    was never assessed has no row.
     """
     columns = list(assessments)
     if len(columns) > columns_max:
@@ -281,7 +285,7 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
 
 
 def _marked(event: dict[str, Any], text: str) -> str:
-    """Return what was recorded with its entry, as the reference that corrects it, and who did that."""
+    """Return a record with its entry, which is the reference for its correction, and the agent who made it."""
     notes = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
     notes += [quote_text(event["topic"])] if event["topic"] else []
     weight = f"  ({', '.join(notes)})" if notes else ""

@@ -1,4 +1,7 @@
-"""`deed snapshot`: take what you know along; receive it with a decision. `deed review`: what waits for a human."""
+"""`deed snapshot`: takes knowledge along, and receives it with a decision.
+
+`deed review`: shows what waits for a human.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,7 @@ def receive(
 
 
 def plain(app: App, snapshot: EnhancedEpistemicSnapshot) -> dict[str, Any]:
-    """Return a snapshot as plain values under its published names, its rendered prompt, and its reasoning's verdict."""
+    """Return a snapshot as plain values with its published names, its prompt, and the verdict on its reasoning."""
     ref = snapshot.reasoning_ref
     verdict = None if ref is None else or_none(read_verdict, app.query_with, ref)
     rendered = render_snapshot(snapshot)
@@ -177,7 +180,7 @@ def _print_decision(data: dict[str, Any], rejected: RejectedBrief | None) -> Non
 
 
 def decided(data: dict[str, Any]) -> str:
-    """Return in a line what may be done: by the gate, or by the human whom it asked."""
+    """Return in one line what the receiver may do, as the gate or the human decided."""
     rule, answered = data["rule_fired"], data["review"]
     word = f"{data['action']}: {'no rule fired' if rule is None else rule['name']}"
     if answered is None or answered["verdict"] is None:

@@ -1,4 +1,4 @@
-"""`deed spool`: what an agent did while no server answered, what was refused since, and sending it."""
+"""`deed spool`: stores the operations of an agent while no server answers, sends them later, and lists refused ones."""
 
 from __future__ import annotations
 

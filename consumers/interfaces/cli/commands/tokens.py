@@ -1,4 +1,4 @@
-"""`deed token`: who may use this ledger over HTTP."""
+"""`deed token`: manages the tokens for the use of this ledger over HTTP."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _check_label(name: str) -> None:
 
 def _opened(app: App) -> tuple[LocalClient, Tokens]:
     client: LocalClient = app.local_client()
-    trust.demand(client.settings.home, client)  # tokens that a stranger left there are the stranger's
+    trust.demand(client.settings.home, client)  # tokens in a stranger's folder are known to the stranger
     return client, Tokens(client.settings.home)
 
 

@@ -1,4 +1,4 @@
-"""`deed trust`: shows what a ledger's folder would run, send and write, and lets this user allow it."""
+"""`deed trust`: shows what the settings in a ledger's folder would run, send and write, and lets this user allow it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ fingerprint_digits: Final = 64
 
 
 class Act(NamedTuple):
-    """One acting setting: its name, its effect, its value, and its state: new, trusted or changed."""
+    """A setting that causes an action: its name, its effect, its value, and its state (new, trusted or changed)."""
 
     setting: str
     does: str
@@ -144,7 +144,10 @@ def _described(folder: FolderContent, root: str, record: TrustedFolder | None) -
 
 
 def _git_runs(home: Path) -> list[tuple[str, str]]:
-    """Return what the own configuration of the repository around a folder lets git run, also for a trusted folder."""
+    """Return the programs that the repository around a folder lets git run.
+
+    Trust in the folder does not change them.
+    """
     try:
         return Git(project_path(home, "."), is_own=False).own_settings(RUNS)
     except (Refused, Unavailable):  # without git nothing runs; its configuration may be too large

@@ -35,7 +35,7 @@ _OWN_NAME: Final = re.compile(
     r"|keys|log|blobs|bus|cache|logs|replaced|setup-kept|spool|subscribers"
     r"|[\w.-]+\.(?:begun|lock|log|secret|token)|[\w.-]+\.db(?:-[a-z]+)?|" + re.escape(TEMPORARY) + ".*"
 )
-"""The names of what Deedbook makes in a ledger's folder."""
+"""The names of the files that Deedbook makes in a ledger's folder."""
 
 
 class Left(NamedTuple):
@@ -111,7 +111,7 @@ def _check_deletion(app: App, home: Home | None, *, yes: bool) -> None:
 
 
 def _names_of_others(folder: Path) -> list[str]:
-    """Return the names of files in a ledger's folder that are not of Deedbook: `--home` may name a project's folder."""
+    """Return the names of files in a ledger's folder that Deedbook did not make. `--home` may be a project."""
     if folder.name == FOLDER:
         return []
     return sorted(entry.name for entry in folder.iterdir() if _OWN_NAME.fullmatch(entry.name) is None)
@@ -139,7 +139,7 @@ def _delete(app: App, home: Home) -> Path:
 
 
 def _left_of_ledger(app: App, home: Home) -> Iterator[Left]:
-    if not home.is_local():  # of a machine that joined: the ledger itself is elsewhere
+    if not home.is_local():  # on a machine that joined, the ledger itself is elsewhere
         own = home.path / "keys" if _names_of_others(home.path) else home.path
         yield Left(f"{home.path}, with the keys of the agents of this machine", f"rm -r {trust.quoted_path(own)}")
         return

@@ -1,4 +1,4 @@
-"""`deed unread`: what others did that concerns this agent, since it last looked."""
+"""`deed unread`: lists events of others that concern this agent and that it has not read yet."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def unread(app: ReadingApp, *, peeks: bool, limit: int) -> None:
 
 
 def print_line(item: dict[str, Any]) -> None:
-    """Print one new line: when, on which handoff, decision or question, who, and what."""
+    """Print one new line: the time, the handoff, decision or question, the agent, and the event."""
     time, mark = output.when(item["accepted_ms"]), output.marks_cell(item)
     echo(f"{time}  {item['id']}: {item['author']} {quote_text(item['text'])} {mark}".rstrip())

@@ -1,4 +1,4 @@
-"""`deed project`: the views, by hand, and by workers that follow the log."""
+"""`deed project`: updates the views, once or as a worker that follows the log."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: boo
 
 
 def _follow(app: App, reader: Reader, stop: threading.Event) -> None:
-    """Fold what comes until ``stop``; what another worker has folded is not folded again."""
+    """Update the views with new entries until ``stop``. Entries that another worker has handled are skipped."""
     position, wait_s, trouble = -1, follow_wait_min_s, ""
     while not stop.is_set():
         try:

@@ -1,4 +1,7 @@
-"""`deed watch`: print, or run a command for, every event of a kind, from where this watcher stopped last time."""
+"""`deed watch`: prints every event of a kind, or runs a command for it.
+
+It starts where this watcher stopped last time.
+"""
 
 from __future__ import annotations
 
@@ -86,10 +89,10 @@ def watch(
     if command is not None and url is not None:
         raise Refused("USAGE", "choose one of --exec and --post")
     if command is not None or url is not None:
-        trust.demand(app.settings().home, client)  # what a stranger's ledger says starts nothing here
+        trust.demand(app.settings().home, client)  # text in a stranger's ledger must not start a program here
     name = watcher_name(app.acting(), kinds, url or command)
     render = cloud_event if form == "cloudevents" else describe
-    # A file for each watcher: one that waits for its command must not hold up another.
+    # Each watcher has its own file: a watcher that waits for its command must not block another.
     subscriptions = open_subscriptions(store or app.settings().home / "subscribers" / f"{name}.db")
     reactor = Reactor(client, subscriptions, name)
     stop = stopped_by_signals()
@@ -124,7 +127,10 @@ def watch(
 
 
 def _ended_at_once_unless_busy(stop: threading.Event) -> threading.Event:
-    """Let SIGINT end the wait for news; while what is returned is set, only ``stop`` is: a command would be left."""
+    """Let SIGINT end the wait for new events.
+
+    While the returned event is set, SIGINT only sets ``stop``, so that a running command is not left behind.
+    """
     busy = threading.Event()
 
     def interrupt(*_: object) -> None:
@@ -146,7 +152,7 @@ def _watch(
     name: str,
     **flags: bool,
 ) -> None:
-    """React, say where that begins and, where a server goes, that it is gone and back."""
+    """React to events. Report where the watcher begins, and when a server is gone or back."""
     size, is_known, buried = (
         app.client().head().size,
         subscriptions.position(name) is not None,
@@ -180,7 +186,7 @@ def _show_dead(app: App, letters: list[DeadLetter]) -> None:
 
 
 def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str:
-    """Return the name under which this watcher's position is kept."""
+    """Return the name under which this watcher's position is stored."""
     identity = "\0".join([agent, *sorted(set(kinds)), command or ""])
     return f"watch-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 

@@ -1,9 +1,8 @@
 """`/accept`: several imported handoffs, read on one page and accepted as history with one passphrase.
 
-Nobody signs for a person what that person did not see. So the page shows each handoff whole, with nothing folded, and
-leaves out those that are too long for that. Each acceptance is an event of its own, which signs the exact result that
-the page showed, with the token of that handoff alone. If one of them fails, the others are signed, and the answer says
-which were not, and why.
+A person must see everything that they sign. So the page shows each handoff in full, and leaves out those that are too
+long for it. Each acceptance is an event of its own, which signs the exact result that the page showed, with the token
+of that handoff alone. If one of them fails, the others are signed, and the answer says which were not, and why.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ from deedbook.ledger.events.question import QuestionAnswered, QuestionSettled
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
 from deedbook.ledger.lifecycle.handoff import HandoffState
 
-# Fields that the content shows elsewhere, or that follow from others.
+# Fields that the content shows elsewhere, or that are derived from others.
 _SHOWN_APART: Final = ("title", "to", "reviewer", "reasoning_refs", "notes", "template", "created")
 _DECIDED: Final = ("handoff", "question", "review")
-# The order of reading, before approval and of a result.
+# The order in which a person reads the fields: before an approval, and of a result.
 _FIRST: Final = ("title", "task", "context", "tasks", "criteria")
 _FIRST_OF_RESULT: Final = ("criteria", "tasks", *_FIRST)
 
@@ -105,7 +105,7 @@ def _sections(content: Mapping[str, Any], changes: list[Any], first: Iterable[st
     by_field = {change["field"]: change for change in changes}
     values = {field: value for field, value in content.items() if field not in _SHOWN_APART} | content["notes"]
     fields = dict.fromkeys([*first, *values, *by_field])
-    if not content["depends_on"]:  # then it says nothing
+    if not content["depends_on"]:  # an empty list says nothing
         del values["unlock_at"]
     rows = [{"field": field, "value": values.get(field), "change": by_field.get(field)} for field in fields]
     return [row for row in rows if row["value"] or row["change"]]
@@ -123,7 +123,10 @@ def review_form(context: PageContext, review: Mapping[str, Any], note: str = "")
 def form_about(
     context: PageContext, stream: str, item: Mapping[str, Any], note: str, choices: Iterable[Choice], **extra: Any
 ) -> dict[str, Any] | None:
-    """Return the data of a form about a stream: ``item`` is the checked answer that the page shows. None: no form."""
+    """Return the data of a form for a stream; None if there is no form.
+
+    ``item`` is the checked answer that the page shows.
+    """
     as_of, (kind, _, name) = item.get("as_of"), stream.partition("/")
     # A decision is about the present state, as the signed entries give it.
     if context.human is None or context.as_of is not None or as_of is None:
@@ -186,7 +189,7 @@ def decided(
 
 
 def check_may_sign(context: PageContext) -> None:
-    """Raise Refused: ``NOT_AUTHORIZED`` if nobody decides here, or not now."""
+    """Refuse if nobody may decide here, or not now. Raises Refused: ``NOT_AUTHORIZED``."""
     if context.human is None or context.as_of is not None:
         raise _read_only()
 

@@ -105,13 +105,13 @@ def _beginning_of(context: PageContext, ref: str | None) -> str | None:
             return ""
         return ref and context.ledger.get_blob(ref)[:original_shown_max_bytes].decode(errors="replace")
     except (Refused, Unavailable):
-        return None  # deleted by a retention, or not copied to this ledger; the log holds the claims of the file
+        return None  # a retention deleted the file, or it was not copied to this ledger; the log has its claims
 
 
 def _with_last_event(
     rows: list[dict[str, Any]], handoff: Mapping[str, Any], kinds: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Return tasks or criteria, each with the last event about it (``said``) since the content was set, or None."""
+    """Return tasks or criteria, each with ``said``: the last event about it since the content was set, or None."""
     start = handoff["template_index"]
     log = [event for event in handoff["log"] if event["kind"] in kinds and event["event_index"] > start]
     last = {event["position"]: event for event in log}

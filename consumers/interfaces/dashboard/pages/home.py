@@ -91,7 +91,7 @@ def _form(context: PageContext, item: dict[str, Any], note: str) -> dict[str, An
 def _following(items: list[dict[str, Any]], opened: dict[str, Any] | None) -> str | None:
     """Return the item to open after a decision about the opened one: the next on the page, else the first.
 
-    Imported items follow when no other is left, unless the opened one is imported itself.
+    Imported items come only after all others, unless the opened item is imported itself.
     """
     if opened is None:
         return None
@@ -102,10 +102,10 @@ def _following(items: list[dict[str, Any]], opened: dict[str, Any] | None) -> st
 
 
 def _in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items in their order, imported ones of one title together, each with the number of these (``alike``).
+    """Return the items in order. Imported items with the same title are together, and ``alike`` is their number.
 
-    An imported file may name the same work once for each of its receivers. The ``key`` of an item is its id, or, if an
-    earlier item has the same, also its action.
+    An imported file may list the same work once for each receiver. The ``key`` of an item is its id, or, if an earlier
+    item has the same, also its action.
     """
     ordered = sorted(items, key=_order)
     alike = Counter(item["title"] for item in ordered if item["is_imported"])

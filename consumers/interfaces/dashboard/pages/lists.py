@@ -45,7 +45,7 @@ def list_page(name: str, context: PageContext) -> Page:
     filters = {field: facets.arguments[field] for field in listed.fields}
     counts = context.ask("catalog.facets", types=list(listed.types), **filters)
     for value in (*counts["agents"], *counts["tags"]):
-        value["number"] = None  # it counts events, and the list is of what they are about
+        value["number"] = None  # it counts events, but the list shows the things that they are about
     page = listed.source.page(context, after=before, limit=rows_max, **filters)
     data = page | {"name": name, "before": before, "facets": facets.form(counts), "lists": PATHS}
     return Page("list.html", listed.title, data)

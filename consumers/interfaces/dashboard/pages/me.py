@@ -31,12 +31,12 @@ def me(context: PageContext) -> Page:
 
 
 def browser_of(user_agent: str) -> str:
-    """Return the program and system in a browser's text about itself, or the whole text if that names none we know.
+    """Return the program and system in a browser's description of itself; the whole text if no known program is in it.
 
     >>> browser_of("Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML) Chrome/150.0.0.0 Safari/537.36")
     'Chrome 150, X11; Linux x86_64'
     """
-    # Most browsers also name those that they are like, so the most special name counts.
+    # Most browsers also name the browsers that they imitate, so the most specific name counts.
     programs = (re.search(rf"{name}/[0-9]+", user_agent) for name in ("Edg", "OPR", "Firefox", "Chrome", "Safari"))
     program, system = next(filter(None, programs), None), re.search(r"\(([^()]+)\)", user_agent)
     return f"{program[0].replace('/', ' ')}, {system[1]}" if program and system else user_agent

@@ -22,7 +22,7 @@ from deedbook.ledger.proof.receipt import Receipt
 
 SUFFIX: Final = ".tlog-proof"
 written_max_bytes: Final = 20_000
-"""The page has the text of a longer entry only once, within the entry's bytes: the script writes it from them."""
+"""If an entry is longer, the page contains its text only once, in the bytes: the script displays the text from them."""
 
 
 def proof(context: PageContext) -> Page:

@@ -24,7 +24,7 @@ from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.delta import describe_change
 
 budgets: Final = {"200": TransferLevel.MINIMAL, "400": None, "700": TransferLevel.STANDARD, "full": TransferLevel.FULL}
-"""Published levels have their own budgets; for any other number the page makes a brief."""
+"""Published levels have budgets of their own. For any other number, the page makes a brief."""
 
 budget_max_tokens: Final = 100_000
 steps_shown_max: Final = 100
@@ -101,7 +101,7 @@ def reasoning(context: PageContext) -> Page:
 
 
 def _versions(context: PageContext, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the newest versions, newest first, with the author, the time and the text of the event that made each."""
+    """Return the newest versions, newest first, with author, time and text of the event that made each version."""
     newest = versions[: -versions_shown_max - 1 : -1]
     events = (context.ask("catalog.show", id=str(version["event_index"])) for version in newest)
     return [
@@ -175,7 +175,7 @@ def _drawing(context: PageContext, steps: list[dict[str, Any]], chosen: int | No
 
 
 def _state_of(step: dict[str, Any]) -> str:
-    """Return the colour of a step: of what is refuted or open, and of the conclusion."""
+    """Return the colour of a step: for refuted and open steps, and for the conclusion."""
     if step["state"]:
         return "stop" if "refuted" in step["state"] else "wait"
     return "plain" if step["type"] == "conclusion" else "over"

@@ -59,7 +59,7 @@ def _row(operation: dict[str, Any], xs: dict[str, int], sessions: list[dict[str,
     at_ms, to_x = operation["happened_ms"], xs.get(operation["passed_to"])
     bars = {
         session["agent"]: {"x": xs[session["agent"]], "is_imported": session["status"] == "imported", **session}
-        for session in reversed(sessions)  # of several in one lane, the last that began
+        for session in reversed(sessions)  # if a lane has several sessions, the last one that began
         if session["agent"] in xs
         and session["from_ms"] <= at_ms
         and (session["to_ms"] is None or at_ms <= session["to_ms"])
@@ -69,7 +69,7 @@ def _row(operation: dict[str, Any], xs: dict[str, int], sessions: list[dict[str,
 
 
 def _distance(above: dict[str, Any] | None, row: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the day of a row if it is another than that above, and how much later that was if more than an hour."""
+    """Return the day of a row if it differs from the row above, and the time between them if it exceeds an hour."""
     at_ms = row["happened_ms"]
     if above is None:
         return _day(at_ms), None

@@ -33,7 +33,7 @@ class Section(NamedTuple):
     """A section of the page: its title, and the source of its rows with the ``arguments`` of this section.
 
     ``tag`` names the argument for this facet. A section without tags is left out if a tag is chosen. ``kinds`` are the
-    events whose text is that of its things.
+    events whose texts it shows.
     """
 
     title: str
