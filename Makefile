@@ -144,7 +144,7 @@ contract: install
 # times as long to install, and 200 MB (`tokens` alone 48).
 LOCK := uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
 DEMO := pyproject.toml --extra server --extra web
-IMAGE := $(DEMO) --extra dates --extra mcp --extra postgres --extra prov --extra tokens
+IMAGE := $(DEMO) --extra dates --extra mcp --extra otel --extra postgres --extra prov --extra tokens
 lock:
 	$(LOCK) $(IMAGE) --extra hsm --group dev -o locks/develop.lock
 	$(LOCK) $(IMAGE) -c locks/develop.lock -o locks/image.lock

@@ -27,7 +27,7 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.lifecycle.authority import NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from nats.aio.client import Client as NatsClient
@@ -58,11 +58,13 @@ def remote(settings: Settings, url: str, name: str = CAROL) -> RemoteClient:
 class ServeProcess:
     """`deed serve` in a process of its own, to be killed."""
 
-    def __init__(self, settings: Settings, port: int | None = None, *, web: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, port: int | None = None, *, web: bool = False, more: Sequence[str] = ()
+    ) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "serve", "--json"]
         command += ["--port", str(port)] if port else port_option(settings.home)
-        command += ["--web", "0"] if web else []
+        command += [*(["--web", "0"] if web else []), *more]
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         assert self.child.stdout is not None
         data = msgspec.json.decode(self.child.stdout.readline())["data"]

@@ -23,6 +23,7 @@ from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.format.envelope import Submission, decode_submission
 from deedbook.ledger.limits import group_commit_events_max, submit_queue_max
+from deedbook.ledger.system import traces
 from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.system.resource import Resource
 
@@ -36,6 +37,7 @@ class _Job(NamedTuple):
     submission: Submission | bytes
     answer: Answer | LoopAnswer
     began_s: float
+    traceparent: str
 
 
 class Committer(Resource):
@@ -94,7 +96,7 @@ class Committer(Resource):
             is_full = self._waiting >= submit_queue_max
             if not is_full:
                 self._waiting += 1
-                self._arrived.put(_Job(submission, answer, time.perf_counter()))
+                self._arrived.put(_Job(submission, answer, time.perf_counter(), traces.current.get()))
         if is_full:
             self._metrics.count("refusals", "BUSY")
             raise Unavailable("BUSY", f"{submit_queue_max} submissions are already waiting: try again")
@@ -111,7 +113,7 @@ class Committer(Resource):
                     self._writing.release()
 
     def _check(self, job: _Job) -> None:
-        submission, answer, _ = job
+        submission, answer = job.submission, job.answer
         is_wanted = answer.set_running_or_notify_cancel() if isinstance(answer, Future) else not answer.cancelled()
         if not is_wanted:  # the caller gave up while it waited
             with self._lock:
@@ -137,13 +139,17 @@ class Committer(Resource):
         if not group:
             return
         began_s = time.perf_counter()
+        for job, _ in group:
+            traces.record("deedbook.check", job.began_s, [job.traceparent])
         try:
             answers = self._gate.admit([checked for _, checked in group])
         except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
             self._answer([(job, _own(error)) for job, _ in group])
             return
         self._metrics.observe("commit_seconds", time.perf_counter() - began_s)
-        self._metrics.observe("commit_events", sum(len(checked.candidates) for _, checked in group))
+        count = sum(len(checked.candidates) for _, checked in group)
+        self._metrics.observe("commit_events", count)
+        traces.record("deedbook.append", began_s, [job.traceparent for job, _ in group], events=count)
         self._answer([(job, result) for (job, _), result in zip(group, answers, strict=True)])
 
     def _answer(self, answered: Sequence[tuple[_Job, list[Accepted] | BaseException]]) -> None:
@@ -153,9 +159,12 @@ class Committer(Resource):
         self._metrics.observe("submit_seconds", *(ended_s - job.began_s for job, _ in answered))
         in_loops: dict[asyncio.AbstractEventLoop, list[tuple[LoopAnswer, Any]]] = defaultdict(list)
         accepted = 0
-        for (_, answer, _), result in answered:
+        for job, result in answered:
+            answer = job.answer
             if not isinstance(result, BaseException):
                 accepted += len(result)
+                for event in result:
+                    traces.remember(event.index, job.traceparent)
             else:
                 self._metrics.count("refusals", result.code if isinstance(result, DeedbookError) else "UNEXPECTED")
             if isinstance(answer, Future):

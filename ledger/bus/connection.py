@@ -29,6 +29,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.codec import read_json
+from deedbook.ledger.system import traces
 
 connect_timeout_s: Final = 3.0
 reconnect_wait_max_s: Final = limits.reconnect_wait_max_s
@@ -154,6 +155,7 @@ class AsyncConnection:
         deadline = time.monotonic() + request_time_max_s + wait_s
         absent_deadline = time.monotonic() + reconnect_wait_max_s + wait_s
         pause = retry_wait_first_s
+        headers = traces.caller() | (headers or {}) or None
         while True:
             if self._is_closing:
                 raise Unavailable("BUS_UNAVAILABLE", "this client was closed: open a new one")

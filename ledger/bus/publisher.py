@@ -13,6 +13,7 @@ takes the same path, so this path is always exercised.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.format.envelope import decode_entry, head_of
 from deedbook.ledger.format.merkle import inclusion_proof, subtrees_of
 from deedbook.ledger.log.log import Log
+from deedbook.ledger.system import traces
 
 ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
 
@@ -205,6 +207,7 @@ class StreamPublisher:
             raise Corrupted("CORRUPTED", message)
         if not self.client.is_connected:
             raise Unavailable("BUS_UNAVAILABLE", "there is no connection to the bus")
+        began_s = time.perf_counter()
         # From here until the answer it is unknown what the stream holds. A crash, a lost connection and a cancelled
         # task all leave it so, and the next call asks the stream.
         self._is_certain = False
@@ -216,6 +219,8 @@ class StreamPublisher:
             faults = [f"index {next_index + len(group) - 1} was stored at sequence {answer.seq}"]
             raise_degraded(self.generation, faults, seq=answer.seq)
         self._last_seq, self._is_certain = answer.seq, True
+        parents = traces.recall(message.index for message in group)
+        traces.record("deedbook.publish", began_s, parents, events=len(group))
         return len(group)
 
 

@@ -42,6 +42,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.fair_queue import Share
 from deedbook.ledger.service.intake import Intake, Request, Serve
 from deedbook.ledger.service.uploads import take
+from deedbook.ledger.system import traces
 from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.trust.history import StreamRequest
 
@@ -203,11 +204,13 @@ class Service:
         # One of several nodes takes the submissions of its own server's agents.
         self._submissions = Intake(
             partial(subjects.node_submit_subject, node="" if client.order is None else client.node),
-            self._answering(self._submit),
+            self._answering(self._submit, "deedbook.submit"),
             SUBMISSIONS,
             partial(count, label="submit"),
         )
-        self._reads = Intake(subjects.reads_of, self._answering(self._read), READS, partial(count, label="read"))
+        self._reads = Intake(
+            subjects.reads_of, self._answering(self._read, "deedbook.read"), READS, partial(count, label="read")
+        )
         self._served: frozenset[str] = frozenset()
         self._admits = self._reads_on = True
         self._waiting: dict[str, set[asyncio.Timeout]] = {}
@@ -246,6 +249,8 @@ class Service:
                 f"{self._client.node} takes no submissions now, because it is {self.role}: send it to another node"
             )
             raise Unavailable("BUS_UNAVAILABLE", message)
+        if traceparent := traces.current.get():
+            headers = {traces.HEADER: traceparent} | (headers or {})
         return await self._submissions.request(agent, payload, headers)
 
     @property
@@ -276,10 +281,11 @@ class Service:
         for threads in (self._threads, self._upload_threads):
             await asyncio.to_thread(threads.shutdown)
 
-    def _answering(self, serve: Serve) -> Serve:
+    def _answering(self, serve: Serve, name: str) -> Serve:
         async def answer(agent: str, message: Request) -> bytes:
             try:
-                return await serve(agent, message)
+                with traces.span(name, message.headers or {}, agent=agent, subject=message.subject):
+                    return await serve(agent, message)
             except DeedbookError as error:
                 return msgspec.json.encode({"error": error.to_dict()})
             except Exception as error:

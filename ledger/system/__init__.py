@@ -1,1 +1,1 @@
-"""Files, closable resources and metrics, which every other package may use."""
+"""Files, closable resources, metrics and spans, which every other package may use."""

@@ -25,6 +25,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import UnreadData
 from deedbook.ledger.format.codec import msgpack_decoder
 from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.system import traces
 from deedbook.projections.stores.store import (
     ADVICE,
     Changes,
@@ -162,7 +163,10 @@ class Runner:
         is_current = all(version.is_live and version.position >= batch.size for version in versions)
         if is_current and not batch.events:
             return start
-        with self._store.writing() as writing:
+        with (
+            traces.span("deedbook.fold", events=len(batch.events), entries=batch.next_index),
+            self._store.writing() as writing,
+        ):
             if self._mine(writing.view_versions()) != versions:
                 return None  # another process folded meanwhile
             self._apply(writing, versions, batch)

@@ -56,7 +56,8 @@ def configure_logging(level: str = "warning") -> None:
     handler = _Handler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *after], foreign_pre_chain=before
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *after],
+            foreign_pre_chain=[*before, structlog.stdlib.add_logger_name],
         )
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -89,6 +89,7 @@ class Node(AsyncResource):
         port: int | None = None,
         preferred: Sequence[int] = (),
         timing: Timing | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet.
 
@@ -107,7 +108,7 @@ class Node(AsyncResource):
         self._settings = settings
         self._home = Home(settings.home)
         self._port, self._preferred = port, preferred
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
         self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="deedbook-server")
 

@@ -50,6 +50,7 @@ from deedbook.consumers.interfaces.web.writes import Submit, Writes
 from deedbook.consumers.sdk.version import commit
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.home import trust
+from deedbook.ledger.system import traces
 from deedbook.ledger.system.metrics import METRIC_DEFINITIONS, SECONDS, Metrics
 
 if TYPE_CHECKING:
@@ -196,12 +197,20 @@ class Web:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        start_s, has_begun, (route, ref) = time.perf_counter(), False, self._route_of(scope["path"])
+        route, ref = self._route_of(scope["path"])
+        with traces.span(f"HTTP {route}", Headers(scope=scope)) as noted:
+            noted["http.request.method"], noted["http.route"] = scope["method"], route
+            await self._respond(scope, receive, send, route, ref, noted=noted)
+
+    async def _respond(
+        self, scope: Scope, receive: Receive, send: Send, route: str, ref: str, *, noted: traces.Attributes
+    ) -> None:
+        start_s, has_begun = time.perf_counter(), False
 
         async def send_noted(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
-                has_begun = True
+                has_begun, noted["http.response.status_code"] = True, message["status"]
                 self._seconds.labels(route, str(message["status"])).observe(time.perf_counter() - start_s)
             await send(message)
 
@@ -215,6 +224,7 @@ class Web:
             if not isinstance(error, DeedbookError):
                 _log.exception("%s failed", scope["path"])
                 error = DeedbookError("UNEXPECTED", f"{type(error).__name__}: see the log of `deed serve`")
+            traces.note(noted, error)
             if has_begun:
                 raise
             await refused(error)(scope, receive, send_noted)

@@ -7,7 +7,7 @@ import contextlib
 import re
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,6 +23,9 @@ from deedbook.ledger.home.config import first_ports
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.replication.state import Timing
 from deedbook.ledger.system.files import read_regular
+
+if TYPE_CHECKING:
+    from deedbook.consumers.interfaces.node.telemetry import Telemetry
 
 port_file_max_bytes: Final = 16
 
@@ -42,6 +45,9 @@ port_file_max_bytes: Final = 16
     metavar="CERTIFICATE KEY",
     help="With --web: serve HTTPS with these PEM files, which may be renewed in place.",
 )
+@click.option(
+    "--otel", "is_traced", is_flag=True, help="Send traces and metrics to the collector that OTEL_… variables name."
+)
 @click.option("--public-log", "is_public", is_flag=True, help="With --web: serve checkpoint and tiles without a token.")
 @click.option("--follow", "only_follows", is_flag=True, help="With [cluster]: only follow, take no submissions.")
 @logs
@@ -51,6 +57,7 @@ def serve(
     web: str | None,
     tls_files: tuple[Path, Path] | None,
     *,
+    is_traced: bool,
     is_public: bool,
     only_follows: bool,
 ) -> None:
@@ -74,9 +81,11 @@ def serve(
     if only_follows and trust.actions_of(settings).cluster is None:
         raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
     last = last_port(Home(settings.home))
-    node = Node(settings, port=port or last, preferred=first_ports, timing=Timing(writes=not only_follows))
+    metrics = _telemetry() if is_traced else None
+    timing = Timing(writes=not only_follows)
+    node = Node(settings, port=port or last, preferred=first_ports, timing=timing, metrics=metrics)
     try:
-        asyncio.run(_serve(app, node, web, tls_files, is_public=is_public))
+        asyncio.run(_serve(app, node, web, tls_files, metrics, is_public=is_public))
     except Unavailable as error:
         if (taken := error.details.get("port")) is None:
             raise
@@ -97,14 +106,29 @@ def last_port(home: Home) -> int | None:
     return int(text) if re.fullmatch(rb"[0-9]{1,5}\n", text) and 0 < int(text) < 2**16 else None
 
 
+def _telemetry() -> Telemetry:
+    with extra("otel", "serve --otel"):
+        from deedbook.consumers.interfaces.node.telemetry import Telemetry  # noqa: PLC0415 - extra `otel`
+    return Telemetry()
+
+
 async def _serve(
-    app: App, node: Node, web: str | None, tls_files: tuple[Path, Path] | None, *, is_public: bool
+    app: App,
+    node: Node,
+    web: str | None,
+    tls_files: tuple[Path, Path] | None,
+    telemetry: Telemetry | None,
+    *,
+    is_public: bool,
 ) -> None:
     stop = stop_at_signals()
     node.is_stopped = stop.is_set
     async with contextlib.AsyncExitStack() as stack:
         with progress("starting", is_shown=not app.as_json):
             await stack.enter_async_context(node)
+        if telemetry is not None:
+            telemetry.send(node.gauges())
+            stack.push_async_callback(asyncio.to_thread, telemetry.close)  # before the log that the gauges read
         ledger, url = node.client.ledger, node.url
         data, also = {"ledger": ledger, "url": url}, ""
         if web is not None:
