@@ -51,6 +51,21 @@ class Answer(NamedTuple):
     code: int
 
 
+class Compared(NamedTuple):
+    """A command, its answers on the page and now, and whether they are the same in all that is the same in each run."""
+
+    command: str
+    expected: str
+    answer: str
+    is_equal: bool
+
+    def text(self) -> str:
+        """Return the command with the answer of this run; lines that the page leaves out stay left out."""
+        is_kept = not self.expected or (self.is_equal and "\n...\n" in f"\n{self.expected}\n")
+        answer = self.expected if is_kept else self.answer
+        return f"$ {self.command}" + (f"\n{answer}" if answer else "")
+
+
 class ReaderShell:
     """A shell in an empty folder of a user who has nothing else."""
 
@@ -76,35 +91,31 @@ class ReaderShell:
         """Do what a page says, after the page that it follows; return how many commands ran."""
         text = page.read_text("utf-8")
         before = _BEFORE.search(text)
-        count = 0
         for block in blocks((ROOT / before[1]).read_text("utf-8")) if before else ():
             for command, _ in commands_of(block.content) if block.language == "console" else ():
                 self.run(command)  # its answer is compared when that page is read
-        replaced: list[str] = []
+        replaced: list[list[Compared]] = []
         for block in blocks(text):
             if block.name:
                 path = self.folder / block.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(self._here(block.content), "utf-8")
             elif block.language == "console":
-                answers = [self._compared(*command, is_writing) for command in commands_of(block.content)]
-                count += len(answers)
-                replaced.append("\n".join(answers) + "\n")
-        if is_writing:
+                replaced.append([self._compared(*command, is_writing) for command in commands_of(block.content)])
+        compared = [one for answers in replaced for one in answers]
+        if is_writing and not all(one.is_equal for one in compared):
             page.write_text(_with_answers(text, replaced), "utf-8")
-        return count
+        return len(compared)
 
-    def _compared(self, command: str, expected: str, is_writing: bool) -> str:
-        """Run a command; return it with the answer that the page should show."""
+    def _compared(self, command: str, expected: str, is_writing: bool) -> Compared:
+        """Run a command, and compare its answer with the page."""
         answer = self.run(command)
         code = next((line.partition(":")[0] for line in expected.split("\n") if line.partition(":")[0] in CODES), "")
         wanted = CODES[code].exit if code else 0
         assert is_writing or answer.code == wanted, f"$ {command}\n{answer.text}\n[{answer.code}]"
-        equal = is_as_expected(self._normalized(expected), self._normalized(answer.text))
-        assert is_writing or not expected or equal, f"$ {command}\n{answer.text}\n--- the page says:\n{expected}"
-        if expected and not equal:
-            expected = self._there(answer.text).rstrip("\n")
-        return f"$ {command}" + (f"\n{expected}" if expected else "")
+        equal = not expected or is_as_expected(self._normalized(expected), self._normalized(answer.text))
+        assert is_writing or equal, f"$ {command}\n{answer.text}\n--- the page says:\n{expected}"
+        return Compared(command, expected, self._there(answer.text).rstrip("\n"), equal)
 
     def run(self, command: str) -> Answer:
         """Run a command as this shell does."""
@@ -178,15 +189,15 @@ class ReaderShell:
         return normalized(text, self.folder)
 
 
-def _with_answers(text: str, answers: list[str]) -> str:
-    """Return a page with other contents of its console blocks."""
+def _with_answers(text: str, answers: list[list[Compared]]) -> str:
+    """Return a page with the answers of this run in its console blocks, so that its numbers and hashes agree."""
     left = iter(answers)
 
     def put(match: re.Match[str]) -> str:
         indent, language, info, _ = match.groups()
         if language != "console" or "title=" in info:
             return match[0]
-        lines = "".join(f"{indent}{line}\n" if line else "\n" for line in next(left).rstrip("\n").split("\n"))
+        lines = "".join(f"{indent}{line}\n" if line else "\n" for one in next(left) for line in one.text().split("\n"))
         return f"{indent}```{language}{info}\n{lines}{indent}```"
 
     return FENCED.sub(put, text)

@@ -153,7 +153,7 @@ class _Packing:
     def __init__(self, budget: int, origin: Origin, folder: Path) -> None:
         self._limit = budget - _rest_tokens
         self._origin = origin
-        self._text = f"{_how_to(folder)}The text between <others …> and </others> below: {UNTRUSTED_NOTICE}\n"
+        self._text = f"{_how_to(folder)}Below, text of others is between <others …> and </others>. {UNTRUSTED_NOTICE}\n"
         self._sections: list[str] = []
         self._left_out: list[dict[str, str]] = []
 

@@ -64,7 +64,7 @@ class Shell:
             self.variables[assigned[1]] = self.call(assigned[2])[0].strip()
             return ""
         text, code = self.call(line.removesuffix(" > /dev/null"))
-        text = "" if line.endswith(" > /dev/null") and not code else normalized(text, self.folder)
+        text = "" if line.endswith(" > /dev/null") and not code else normalized(text, self.folder, is_shared=True)
         return text + (f"\n[{code}]" if code else "")
 
     def call(self, line: str) -> tuple[str, int]:
