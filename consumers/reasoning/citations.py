@@ -1,8 +1,8 @@
 """The reasonings that a handoff cites, for its readers: a checked brief, its fidelity, and the latest verdict of each.
 
-The brief and the decision are those of `snapshot receive` (``act_on``), but no human is asked, because reading is no
-operation. A ref that is not in this ledger, or a graph that cannot be read, is reported and never raised. Briefs share
-a budget of tokens, in the order of the refs: a brief that does not fit, or was already given, is left out, not cut.
+The brief and the decision are those of `snapshot receive` (``act_on``), but no human is asked, because the reader only
+reads. A ref that is not in this ledger, or a graph that cannot be read, is reported and never raised. Briefs share a
+budget of tokens, in the order of the refs: a brief that does not fit, or was already given, is left out, not cut.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Citations:
         """Return the citations of these refs; ``said`` is a summary line in our words.
 
         ``prompt`` (the brief; ``expanded`` for people) and ``conclusion`` are the author's words; ``newer`` counts
-        newer versions, ``measured`` is the fidelity with its parts. If a human is asked whether to act (a question),
-        ``said`` does not say so itself: it would not know what the asker knows.
+        newer versions, ``measured`` is the fidelity with its parts. ``said`` does not mention that a human is asked
+        whether to act, because it does not know what the asker knows.
         """
         citations: list[dict[str, Any]] = []
         for ref in refs:
@@ -121,7 +121,7 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
 
 
 def _redacted(view: Ask, entry: int) -> str:
-    """Return in words that a cited version lost texts, and so its ref: nobody can check it, and no human has to."""
+    """Return a text: a cited version lost texts and therefore its ref. Nobody can check it, and no human has to."""
     for redaction in view("redactions.list", {"entry": entry})["items"]:
         return f"{sentence(redaction | {'entry': entry})}. Nobody can check it any more: do not rely on it"
     return "it was redacted: do not rely on it"
@@ -137,7 +137,7 @@ def _retracted(view: Ask, id_: str, cited: ReasoningMemory) -> list[str]:
 
 
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:
-    """Return the newest answer of a human for one task: it counts only for that task, which is not known here."""
+    """Return the newest answer of a human for a single task: it counts only for that task, which is unknown here."""
     reviews = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["items"]
     answers = (review for review in reversed(reviews) if review["task"] and "compromised" not in review)
     text = "{answered_by}, a human, {verdict} it for the task {task!r} (name your task: `snapshot receive --task`)"

@@ -87,12 +87,12 @@ def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: 
 
 
 def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[str, Any]]:
-    """Return a brief's expanded ``text`` by headings: each line in pieces, each piece of a step with its number.
+    """Return a brief's expanded ``text`` by headings: each line in pieces, and for each piece the number of its step.
 
-    The pieces joined are the text, character for character (``{"text", "step"}``; ``step`` is None between facts).
+    Joined, the pieces are exactly the text (``{"text", "step"}``; ``step`` is None between facts).
     """
     steps = {line: fact.step for fact in brief.facts for line in (fact_statement(fact), fact_line(fact, brief.layout))}
-    longest_first = sorted(steps, key=len, reverse=True)  # otherwise a part of a longer one would match
+    longest_first = sorted(steps, key=len, reverse=True)  # longest first, else a part of a longer step would match
     pattern = re.compile(f"{_STARTS}({'|'.join(map(re.escape, longest_first)) or _NOTHING})")
     own = (step.step_number for step in memory.steps if step.content.strip() == brief.conclusion.strip())
     concluding = next(own, None)

@@ -1,4 +1,4 @@
-"""Says while a reasoning is written what a validator will say of its links, and offers links that the words suggest."""
+"""Warns while a reasoning is written of links that a validator would report, and suggests links from the words."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _warnings(name: str, recorded: GraphState, events: Sequence[EventData]) -> l
 
 
 class _Suggested:
-    """The steps on which steps and the conclusion rest by their words, as the importer finds them; looked up once."""
+    """The links that the words of steps and conclusion suggest, as the importer finds them; computed once."""
 
     def __init__(self, memory: ReasoningMemory) -> None:
         self._memory = memory

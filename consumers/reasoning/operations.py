@@ -60,10 +60,7 @@ def following_number(reasoning: Mapping[str, Any]) -> int:
 
 
 def check_assumption(reasoning: Mapping[str, Any], number: int) -> None:
-    """Refuse to settle a step of a reasoning (an answer of ``reasoning.show``) that is no assumption and states none.
-
-    Raises Refused: ``USAGE``. A number without a step is left to the gate.
-    """
+    """Refuse to settle a step that is no assumption and states none; ``reasoning`` answers ``reasoning.show``."""
     steps = reasoning["memory"]["steps"]
     target = next((row for row in steps if row["step_number"] == number), None)
     if target and not (target["type"] == "assumption" or "needs_validation" in target or target["assumptions"]):

@@ -1,8 +1,8 @@
-"""Looks up cited places as they are now, for pages that show them: the signed text beside the present lines.
+"""Looks up cited places for pages that show the signed text beside the present lines.
 
-All pages take their figures from ``Places``, so that two pages never differ. A validator's report says how a place was
-at that time; it counts only where there is no work tree. A place whose text nobody signed (only ``path:line``) cannot
-be compared: that its file still has the line says nothing.
+All pages use ``Places``, so that two pages never differ. A validator's report says how a place was at that time; it
+counts only if there is no work tree. If nobody signed the text of a place (only ``path:line``), it cannot be compared:
+its file may still have the line, but with another text.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ page_read_max_bytes: Final = 16 * 1024**2
 """All files that one page looks into have at most this size together."""
 
 page_search_max_chars: Final = 32 * 1024**2
-"""Searches for moved text read at most so much for one page: about a second."""
+"""The limit of searches for moved text on one page: about a second."""
 
 histories_max: Final = 5
-"""For so many places of a page, earlier commits are searched for a text of which only the digest was signed."""
+"""The number of places on a page for which earlier commits are searched, if only the digest of a text was signed."""
 
 text_shown_max_chars: Final = 2_000
 places_of_text_max: Final = 10
@@ -45,7 +45,7 @@ _DOUBT: Final = ("gone", "changed", "not_checkable", "as_signed")
 _LINES: Final = r":[1-9][0-9]{0,8}(?:-[1-9][0-9]{0,8})?"
 # A remark follows a colon and a space; a quote follows the colon at once.
 _CITATION: Final = re.compile(rf"[\w.@+-]+(?:/[\w.@+-]+)*\.[A-Za-z]\w*{_LINES}(?::\S.*)?")
-# Within a sentence only a path with a folder: no time (10:30) and no server (localhost:8080) is taken for a file.
+# Within a sentence, a path needs a folder, so that no time (10:30) and no server (localhost:8080) counts as a file.
 _PLACE: Final = re.compile(rf"(?<![\w./:@+-])[\w.@+-]+(?:/[\w.@+-]+)+{_LINES}(?!\w)")
 
 
@@ -60,11 +60,11 @@ class Places:
         self._histories_left = histories_max
 
     def of_graph(self, memory: ReasoningMemory, validations: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-        """Return the places that a graph cites, the doubtful ones first; without a tree, as the last validation did.
+        """Return the places that a graph cites, the doubtful ones first.
 
-        ``counts`` is the number of ``evidence`` items that are as_signed, changed, gone, or not_checkable. ``by`` and
-        ``at_ms`` are those of the validation, if there is no tree. Each of ``assumptions`` is held, refuted, settled by
-        agents or not_checked.
+        Without a tree, the last validation gives them. ``counts`` is the number of ``evidence`` items that are
+        as_signed, changed, gone, or not_checkable. ``by`` and ``at_ms`` are those of the validation, if there is no
+        tree. Each of ``assumptions`` is held, refuted, settled by agents or not_checked.
         """
         last = next((entry for entry in validations if entry["tree"] != "none"), None) if not self.folder else None
         if last is None:
@@ -106,7 +106,7 @@ class Places:
         }
 
     def _signed(self, look: LookUp, cited: Evidence, digest: str) -> str | None:
-        """Return the text of which an author signed the digest: as it is now, or as an earlier commit has it."""
+        """Return the text whose digest an author signed, from the present file or from an earlier commit."""
         if look.text is not None and digest_of(look.text) == digest:
             return look.text
         parts, outcome = parts_of(cited.path)
@@ -133,12 +133,12 @@ def places_in(text: str) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    """Return a text without its secrets, cut: an agent may cite a file that the reader of the page cannot open."""
+    """Return a text, shortened and without secrets: an agent may cite a file that the page's reader must not see."""
     return cut_to_chars(redact(cut_to_chars(text, 2 * text_shown_max_chars)).text, text_shown_max_chars)
 
 
 def _numbered(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with their numbers, by which a page links to them."""
+    """Return the rows with their numbers, which the page uses for links."""
     return [row | {"number": number} for number, row in enumerate(rows, 1)]
 
 

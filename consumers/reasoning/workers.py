@@ -5,8 +5,8 @@ recognised by their idempotency keys. The worker uses the graph at the time when
 the conclusion that it reacts to.
 
 A brief never waits for a model. The request for its prose is stored in the compressor's store, in the transaction of
-the position. ``ProseWorker`` publishes the brief again with the prose. It asks for several at a time, so one that hangs
-delays no other, and retries failures with growing pauses.
+the position. ``ProseWorker`` publishes the brief again with the prose. It sends several requests at a time, so a
+request that hangs delays no other. It retries failures with growing pauses.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ prose_poll_s: Final = 0.5
 prose_wait_first_s: Final = 30.0
 prose_wait_max_s: Final = 3_600.0
 prose_wait_asked_max_s: Final = 86_400.0
-prose_attempts_max: Final = 50  # two days; fewer for errors that a retry seldom or never cures
+prose_attempts_max: Final = 50  # two days of attempts; fewer for errors that a retry rarely solves
 _fewer_attempts: Final = {"LLM_INVALID": 3, "TOO_LARGE": 1, "INVALID_FIELD": 1, "NOT_FOUND": 1}
 
 
@@ -200,7 +200,7 @@ class ProseWorker(_Worker):
             prose: Prose | DeedbookError = write_prose(self._reader.full_reasoning(wanted.id).memory, self._llm)
         except DeedbookError as error:
             prose = error
-        except Exception as error:  # without an answer it would count as running for ever
+        except Exception as error:  # without an answer, the request would count as running for ever
             log.exception("asking failed", reasoning=wanted.id)
             prose = Unavailable("LLM_INVALID", f"asking failed: {message_of(error)}")
         self._written.put((wanted, prose))
@@ -216,7 +216,7 @@ class ProseWorker(_Worker):
                 prose = refusal
         again = _again(wanted, prose, self._now())
         log.warning("no prose", reasoning=wanted.id, code=prose.code, error=prose.message, again=again is not None)
-        if wanted.attempts == 0 or again is None:  # the first and the last failure of an outage are worth an event
+        if wanted.attempts == 0 or again is None:  # only the first and the last failure of an outage get an event
             with contextlib.suppress(Refused):
                 publish(shorten(f"{prose.code}: {prose.message}", prose_missing_max_chars))
         return again

@@ -1,4 +1,4 @@
-"""Events of declared kinds for programs: which kind an event is of, and its data as a type of the program."""
+"""Events of declared kinds for programs: finds the kind of an event, and converts its data to a type of the program."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plain_values(data: msgspec.Struct | dict[str, Any]) -> dict[str, Any]:
 
 
 def only_kind_on(ask: Ask, stream: str) -> str:
-    """Return the one declared kind whose events are on such streams. Raises Refused: ``USAGE`` if it is not one."""
+    """Return the only declared kind for such streams. Raises Refused: ``USAGE`` if there is none, or several."""
     type_ = stream.partition("/")[0]
     names = sorted(row["name"] for row in every_row(ask, "kinds.list", "items", {"stream_type": type_}))
     if len(names) == 1:
@@ -40,10 +40,9 @@ def only_kind_on(ask: Ask, stream: str) -> str:
 
 
 def as_types(event: Event, types: Iterable[type[OwnEvent]]) -> Event[Any]:
-    """Return an event with its data as the type of its kind, if one of the ``types`` is of it.
+    """Return an event with its data as the type of its kind, if one of the ``types`` fits.
 
-    An erased event keeps its data, which has no fields. Raises Refused: ``INVALID_FIELD``, ``UNKNOWN_FIELD`` if the
-    type does not fit the declared schema.
+    An erased event stays as it is.
     """
     form = next((form for form in types if form.kind == event.kind), None)
     if form is None or event.erased is not None or not isinstance(event.data, DeclaredData):
@@ -57,7 +56,7 @@ def own_types(kinds: Sequence[Any]) -> list[type[OwnEvent]]:
 
 
 def unknown_kinds(ask: Ask, kinds: Iterable[str]) -> dict[str, list[str]]:
-    """Return those of the kinds that are names of declared kinds which nobody has declared yet, with similar names."""
+    """Return the names that have the form of a declared kind but that nobody has declared, with similar names."""
     own = [kind for kind in kinds if is_own(kind)]
     names = [str(row["name"]) for row in every_row(ask, "kinds.list", "items", {})] if own else []
     return {kind: near(kind, names) for kind in own if kind not in names}

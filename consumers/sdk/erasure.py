@@ -1,7 +1,7 @@
-"""Takes redacted texts out of files that Deedbook wrote beside the log: text files, and SQLite files.
+"""Removes redacted texts from files that Deedbook wrote beside the log: text files, and SQLite files.
 
-A file that Deedbook makes from the log is made again by whoever knows how. This module is for files that also have what
-others wrote (a person's edits, a queue of messages): only the texts themselves go from them.
+Files that are derived from the log are written again by the module that makes them. This module is for files that also
+contain other content (a person's edits, a queue of messages): it removes only the texts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from deedbook.ledger.events.remnant import ERASED
 from deedbook.ledger.trust.store import TrustStore
 
 line_min_chars: Final = 16
-"""A shorter line of a text is no sign that a file repeats it."""
+"""A file that contains a shorter line need not contain the text."""
 _busy_timeout_s: Final = 10.0
 
 
 class ErasedCopy(NamedTuple):
-    """A place that held a redacted text: what was done with it, and why it could not be done, or what else to do."""
+    """A file or table that held a redacted text: what was done with it, and why that failed, or what else to do."""
 
     place: str
     done: Literal["rewritten", "deleted", "left"]
@@ -32,7 +32,7 @@ class ErasedCopy(NamedTuple):
 
 
 def spellings(texts: Collection[str]) -> list[str]:
-    """Return the texts as files have them, the longest first: as they are, in JSON, and line by line."""
+    """Return the texts in the forms that files contain, the longest first: unchanged, in JSON, and line by line."""
     lines = [line.strip() for text in texts for line in text.splitlines() if len(line.strip()) >= line_min_chars]
     plain = [text for text in (*texts, *lines) if text.strip()]
     written = [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in plain for is_ascii in (True, False)]
@@ -40,7 +40,7 @@ def spellings(texts: Collection[str]) -> list[str]:
 
 
 def erase_from_file(path: Path, texts: Collection[str]) -> ErasedCopy | None:
-    """Replace the texts in a text file by a mark; return None if it has none of them."""
+    """Replace the texts in a text file by a mark; return None if it contains none of them."""
 
     def erase(content: bytes) -> bytes:
         for spelling in spellings(texts):
@@ -51,7 +51,7 @@ def erase_from_file(path: Path, texts: Collection[str]) -> ErasedCopy | None:
 
 
 def erase_lines(path: Path, lines: Mapping[bytes, bytes]) -> ErasedCopy | None:
-    """Replace whole lines of a text file by what is left of them; return None if it has none of them."""
+    """Replace whole lines of a text file by their remnants; return None if it contains none of them."""
 
     def erased(line: bytes) -> bytes:
         plain = line.rstrip(b"\r\n")
@@ -74,7 +74,7 @@ def _rewrite(path: Path, erase: Callable[[bytes], bytes]) -> ErasedCopy | None:
 
 
 def erase_from_database(path: Path, texts: Collection[str]) -> ErasedCopy:
-    """Replace the texts in every column of a SQLite file by a mark, and rewrite the file without what it freed."""
+    """Replace the texts in every column of a SQLite file by a mark, and rewrite the file without its freed pages."""
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None)) as db:
             db.execute("BEGIN IMMEDIATE")
@@ -93,7 +93,7 @@ def erase_from_database(path: Path, texts: Collection[str]) -> ErasedCopy:
 
 
 def delete_caches(store: TrustStore, home: Path) -> list[ErasedCopy]:
-    """Delete the files that Deedbook keeps of a ledger only to save time: any of them may hold a redacted text."""
+    """Delete the files that only save time for a ledger, because any of them may hold a redacted text."""
     caches = [*(home / "cache").rglob("*.json"), store.audit_file, store.authority_file]
     return [copy for path in caches if (copy := delete_copy(path)) is not None]
 
@@ -116,7 +116,7 @@ def _columns(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
 
 
 def _replace(db: sqlite3.Connection, table: str, column: str, text: str) -> None:
-    # An expression of its own for each type: replace() of a blob would return a text.
+    # Each type needs its own expression: replace() of a blob would return a text.
     for kind, changed in (
         ("text", f'replace("{column}", ?1, ?2)'),
         ("blob", f'CAST(replace(CAST("{column}" AS TEXT), ?1, ?2) AS BLOB)'),

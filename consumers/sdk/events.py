@@ -18,7 +18,7 @@ def describe(event: Event) -> dict[str, Any]:
     """Return an event as plain values."""
     described: dict[str, Any] = msgspec.to_builtins(replace(event, data=plain_data(event.data)), str_keys=True)
     for name, value in (("allow_secret", event.allow_secret), ("erased", event.erased)):
-        if not value:  # a field of few events
+        if not value:  # most events lack this field
             del described[name]
     return described
 

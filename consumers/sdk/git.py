@@ -1,7 +1,7 @@
 """Runs the git program: limited in time and output, without shell, prompts or hooks, and with typed errors.
 
-In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a proxy). This
-module removes variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and
+In the operator's own repository, git uses the operator's configuration (a ``safe.directory``, a credential helper, a
+proxy). This module removes variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and
 ``GIT_INDEX_FILE``), and disables prompts, hooks, signing and garbage collection. The author of commits is Deedbook, so
 a machine without a git identity can write notes.
 
@@ -75,7 +75,7 @@ _STRANGERS: Final = _SET | {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_ALLOW_PROTOCOL": "none",  # a name that is no protocol
+    "GIT_ALLOW_PROTOCOL": "none",  # not the name of a protocol, so no protocol is allowed
     "GIT_NO_LAZY_FETCH": "1",
 }
 _OPTIONS: Final = (
@@ -102,7 +102,8 @@ _OPTIONS: Final = (
 )
 TRANSFER_RUNS: Final = (
     r"core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
-    r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies"  # cookies: into any file, also one of a shell
+    # cookies can be written into any file, also into a start file of a shell
+    r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies"
 )
 """The settings by which git runs programs when it fetches or pushes."""
 RUNS: Final = (

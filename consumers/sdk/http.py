@@ -1,6 +1,6 @@
 """Sends HTTP requests; all of Deedbook's HTTP calls go through this module.
 
-- One deadline limits the whole call: connecting, a server that sends a byte a minute, retries and their pauses.
+- One deadline limits the whole call: the connection, slow answers, retries and their pauses.
 - Temporary failures are retried with a capped back-off. If a server's ``Retry-After`` is longer than the time left, the
   call ends at once.
 - An answer's body is read up to a limit. A compressed body is refused, because it could unpack to any size.

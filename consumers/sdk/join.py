@@ -65,9 +65,9 @@ def join(
     """Join a ledger by an invitation, with keys and settings in ``home``; a repeated call continues.
 
     ``server`` is one URL, or several with commas; ``passphrase`` returns the passphrase of the identity key.
-    ``progress()`` is entered for what may take long: registering, and reading the history. Raises Refused:
-    ``LEDGER_EXISTS`` if the folder is in use; ``NOT_INVITED``, ``BUS_DENIED``. Corrupted: ``VERIFICATION_FAILED``: the
-    invitation is of another ledger. Unavailable: ``BUS_UNAVAILABLE``; repeat the call.
+    ``progress()`` is entered for slow steps: registering, and reading the history. Raises Refused: ``LEDGER_EXISTS`` if
+    the folder is in use; ``NOT_INVITED``, ``BUS_DENIED``. Corrupted: ``VERIFICATION_FAILED``: the invitation is of
+    another ledger. Unavailable: ``BUS_UNAVAILABLE``; repeat the call.
     """
     membership = Membership(invitation.ledger, invitation.root, server.split(","), invitation.name)
     check_own_folder(home.path)
@@ -82,7 +82,8 @@ def join(
         with progress():
             if not _is_let_in(home, invitation, server):
                 _register(home, invitation, key, server)
-            if not _is_node(invitation):  # a node replays the whole log from the pinned root: no need of this check
+            # a node replays the whole log from the pinned root, so it does not need this check
+            if not _is_node(invitation):
                 settings = Settings(home=home.path.resolve(), server=server, agent=invitation.name)
                 index = _check(settings, invitation, key)
                 write_membership(home.path, membership)
@@ -136,7 +137,7 @@ def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
         return
     before = read_membership(home.path)
     if before is not None and begun is None and (before.ledger, before.agent) == (membership.ledger, membership.agent):
-        return  # it joined before, by this or another invitation: the next steps find out
+        return  # it joined before, by this or another invitation; the next steps decide
     if begun is not None or home.is_local() or before is not None or any(home.keys.glob("*.*key")):
         whose = (
             f"the folder of {before.agent}"
@@ -167,7 +168,7 @@ def _identity_key(home: Home, invitation: Invitation, passphrase: Callable[[], s
 
 
 def _is_let_in(home: Home, invitation: Invitation, server: str) -> bool:
-    """Return whether the server admits our bus key: then the ledger has accepted the registration."""
+    """Return whether the server admits our bus key. If it does, the ledger has accepted the registration."""
     try:
         Connection(server, invitation.name, home.bus_seed(invitation.name)).close()
     except Refused as refusal:

@@ -154,8 +154,8 @@ class OpenLedger(LedgerBase, Resource):
     def author(self, name: str | None = None, *, allow_secret: bool = False) -> Author:
         """Return the author that signs as ``name`` or as the acting agent.
 
-        With ``allow_secret``, a human signs with their identity key that text which looks like a secret may be in the
-        log for ever. Raises Refused: ``USAGE`` without an agent.
+        With ``allow_secret``, a human's identity key signs the permission that text which looks like a secret stays in
+        the log for ever. Raises Refused: ``USAGE`` without an agent.
         """
         return self._author(self.client, name, allow_secret=allow_secret)
 
@@ -240,7 +240,7 @@ class OpenLedger(LedgerBase, Resource):
                 if not isinstance(item, int):
                     yield as_types(item, types)
         except (Refused, Unavailable):
-            if self._client is not None:  # else another thread closed the ledger during the read: a stop, too
+            if self._client is not None:  # another thread closed the ledger during the read, which is a stop, too
                 raise
 
     def stop(self) -> None:

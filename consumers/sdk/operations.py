@@ -133,7 +133,7 @@ def _described(form: inspect.Type) -> tuple[str | None, inspect.Type]:
 
 
 def with_lists(arguments: Iterable[Argument], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as their arguments take them: a single value as a list of one, or a list of one as its value."""
+    """Return values in the form of their arguments: a value may become a list, or a list with one item its value."""
     lists = {argument.name: argument.is_list for argument in arguments}
 
     def one_or_several(value: Any, *, is_list: bool) -> Any:

@@ -62,7 +62,7 @@ class PostgresSubscriptions(SubscriptionStore):
 
     @contextlib.contextmanager
     def held(self, name: str) -> Iterator[None]:
-        # A session can take its own lock twice, so this set keeps the threads apart that share it.
+        # A session can take its own lock twice, so this set separates the threads that share the session.
         if name in self._held or self.run(_KEY.format("try_advisory_lock"), name) != [(True,)]:
             raise self._running_already(name)
         self._held.add(name)
@@ -119,15 +119,16 @@ class PostgresSubscriptions(SubscriptionStore):
             return psycopg.connect(**self._given, autocommit=True)
 
     def _open(self) -> psycopg.Connection:
-        if self.db.closed and not self._held:  # a running subscription must take the lock again first
+        if self.db.closed and not self._held:  # a running subscription must take the lock again before it reconnects
             self.db = self._connect()
         return cast("psycopg.Connection", self.db)
 
     @contextlib.contextmanager
     def _translated(self, *, is_ours: bool = True) -> Iterator[None]:
-        """Translate psycopg's errors; in a caller's block (not ``is_ours``) all errors, if the connection is lost.
+        """Translate psycopg's errors.
 
-        If the connection is lost, the event is not at fault, whatever its function raises.
+        If the connection is lost, translate all errors in a caller's block (not ``is_ours``), because the event is not
+        at fault then.
         """
         try:
             yield

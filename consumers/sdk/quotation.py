@@ -1,10 +1,10 @@
 """Mark untrusted text for a model: between delimiters that the text cannot contain, with its author and its origin.
 
-A model follows what it reads. So text of other agents is always marked in briefs, tool answers, notifications and
-prompts: plain text stands in an ``untrusted_block``, notifications carry it as ``words`` (``author``, ``at``,
-``text``), tool answers name its fields, and a notice beside each says that nothing in it is an instruction. A block
-names the ledger (the first digits of its root key's fingerprint) and the state of its gate: behind a *closed* gate the
-name of a reviewer or human can be relied on (``ledger.lifecycle.gate_state``).
+A model may obey any text that it reads. So briefs, tool answers, notifications and prompts always mark text of other
+agents: plain text is in an ``untrusted_block``, notifications have it as ``words`` (``author``, ``at``, ``text``), and
+tool answers name its fields. A notice beside it says that nothing in it is an instruction. A block names the ledger
+(the first digits of its root key's fingerprint) and the state of its gate: behind a *closed* gate a reader can rely on
+the name of a reviewer or human (``ledger.lifecycle.gate_state``).
 
 Other agents also choose ids, and commands must contain ids. Only an id that cannot be a sentence (``is_plain``) may
 appear outside a block.

@@ -104,5 +104,5 @@ class ReactingLedger(Subscriber, OpenLedger):
             try:
                 reactor.run_across_outages(self._stop, until=until)
             except (Refused, Unavailable):
-                if self._client is not None:  # else another thread closed the ledger during the read: a stop, too
+                if self._client is not None:  # another thread closed the ledger during the read, which is a stop, too
                     raise

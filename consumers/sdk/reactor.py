@@ -42,7 +42,7 @@ server_wait_s: Final = 1.0
 
 
 def _reading(effect: Effect, where: Where | None, read: Read | None) -> tuple[Effect, Where | None]:
-    """Return functions that get what ``read`` makes of an event; those that were given without ``read``."""
+    """Return functions that get the result of ``read`` for an event; without ``read``, return them unchanged."""
     if read is None:
         return effect, where
     return lambda event, db: effect(read(event), db), None if where is None else lambda event: where(read(event))
@@ -111,7 +111,7 @@ class LoopHandlers(Handlers):
         self._is_over = False
 
     def effects(self, event: Event) -> list[Effect]:
-        """Return functions that let the event loop call those for ``event``."""
+        """Return functions that let the event loop call the registered functions for ``event``."""
         return [self._wait]
 
     def cancel(self) -> None:
@@ -265,11 +265,11 @@ class Reactor:
                     # If we crash before the commit, neither effect nor position is stored: the event is handled again.
                     self._move(event.index + 1)
             except (Unavailable, KeyboardInterrupt):
-                self._take_back(event)  # an outage or ^C: not the event's fault
+                self._take_back(event)  # an outage or ^C is not the event's fault
                 raise
             except Exception as error:
                 if stop.is_set():
-                    self._take_back(event)  # interrupted by the stop: not the event's fault
+                    self._take_back(event)  # the stop interrupted it, which is not the event's fault
                     return False
                 if isinstance(error, Corrupted) and error.code == "HISTORY_CHANGED":
                     self._take_back(event)  # this is another log: there is nothing to continue
@@ -286,7 +286,7 @@ class Reactor:
         return False
 
     def _take_back(self, event: Event) -> None:
-        """Uncount an attempt: outages, however many, must never make an event a dead letter."""
+        """Uncount an attempt, because no number of outages may make an event a dead letter."""
         self._subscriptions.uncount_attempt(self._name, event.index)
 
     def _bury(self, event: Event, reason: str) -> None:

@@ -1,13 +1,15 @@
-"""Takes receipts from a ledger, and checks receipts, also offline and by people who do not know the ledger.
+"""Takes receipts from a ledger, and checks receipts, also offline and for people who do not know the ledger.
 
 A receipt is a C2SP tlog-proof, which any tool for that format reads. Its extra data are not signed. They have what our
 own check also needs: the entry, its path in its signed batch, and the entries in which root named the checkpoint keys
-or admitted nodes with such keys. So one file proves what was said, by whom, in which ledger, and that it is in the log.
+or admitted nodes with such keys. So one file proves the content of an event, its author, its ledger, and that it is in
+the log.
 
 The check covers the entry's signature, the path to the checkpoint, the checkpoint's signature, and the witnesses of a
 policy. The checkpoint key is one that the caller named (``Anchors``) or, *self-asserted*, one that the receipt itself
 leads to. A receipt cannot prove that the author's key was valid (the log's rules decide that), that the log's key was
-not replaced later, or that the log still begins with this tree. ``hold`` checks the last against an available ledger.
+not replaced later, or that the log still begins with this tree. ``hold`` checks the last one against an available
+ledger.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _OF_NODES: Final = ("agent.invited", "agent.registered", "agent.removed")
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The extra data of our receipts: the entry, its path in its batch (hashes joined), and (index, entry) of root."""
+    """The extra data of our receipts: the entry, its path in its batch, and root's entries with their indexes."""
 
     deedbook_receipt: Literal[1] = 1
     entry: bytes
@@ -146,7 +148,7 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
             raise history_changed(head, consistency_proof, "the checkpoint")
         return
     receipt, trusted = TrustedHead(checkpoint.size, checkpoint.root.hex()), remembered.trusted
-    # Compare these two directly, not over a third head: a node could show a different branch to each.
+    # Compare these two directly, not with a third head: a node could show each of them a different branch.
     small, large = sorted((receipt, trusted), key=lambda head: head.size)
     consistency_proof = ConsistencyProof(large.size, large.root, client.consistency(small.size, large.size).path)
     if not is_continued(small, consistency_proof):
@@ -161,14 +163,14 @@ def evidence_in(receipt: Receipt) -> Evidence | None:
 
 
 def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the entry's bytes, and its path in its batch if known; a ``given`` event must be that of the receipt."""
+    """Return the entry's bytes, and its path in its batch if known. A ``given`` event must be the receipt's."""
     if given is not None and given[:1] != b"{":
         if evidence is not None and evidence.entry != given:
             raise Corrupted("VERIFICATION_FAILED", "the receipt is of another entry than the named one")
         return (
             given,
             receipt.extra if evidence is None else evidence.batch,
-        )  # the extra data of a bundle's receipts are the path alone
+        )  # the extra data of a bundle's receipts are only the path
     if evidence is None:
         raise Refused("USAGE", "the receipt does not contain its entry: give the entry's exact bytes with --event FILE")
     if given is not None:

@@ -1,11 +1,11 @@
-"""Erasing bodies from a ledger: what an erasure takes, where else the text lies, and the signed events.
+"""Erases bodies from a ledger: the removed texts, other entries with these texts, and the signed events.
 
 A redaction is about one entry. The texts of an entry are often repeated: a handoff cites a finding, a brief quotes a
 step. So before anything is signed, one pass over the log finds the entries that repeat the texts or hold a text that
 the caller names.
 
-Somebody on another machine may redact. So each folder stores how far its copies follow the redactions in the log
-(``HANDLED_FILE``). Programs look there and at the log when they run, and take newly erased texts out of the copies.
+A redaction may happen on another machine. So each folder stores how far its copies follow the redactions in the log
+(``HANDLED_FILE``). When programs run, they compare this with the log, and remove newly erased texts from the copies.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from deedbook.ledger.system.files import as_unavailable, replacing
 
 HANDLED_FILE: Final = "redacted"
 repeated_min_chars: Final = 16
-"""A shorter text, such as "done", is no sign that another entry repeats it."""
+"""Other entries may contain a shorter text, such as "done", by chance."""
 Step = Callable[[int, int], None]
 
 
 class PlannedErasure(msgspec.Struct, frozen=True):
-    """An erasure that nobody has signed yet: the entry, each text that goes, and the blobs that go with it."""
+    """An erasure that nobody has signed yet: the entry, each erased text, and the blobs that are erased with it."""
 
     erased: ErasedEntry
     texts: list[str]
@@ -50,7 +50,7 @@ class PlannedErasure(msgspec.Struct, frozen=True):
 
 
 def plan_erasure(client: Client, index: int) -> PlannedErasure:
-    """Return what erasing the body of an entry would take.
+    """Return what erasing the body of an entry would remove.
 
     Raises Refused: ``NOT_FOUND``, and as ``admission.erasure.erase``.
     """
@@ -108,7 +108,7 @@ def unhandled_erasures(client: Client, home: Path) -> ErasedEntries:
 
 
 def store_handled(client: Client, home: Path, next_index: int) -> None:
-    """Remember that the copies of a ledger's folder follow the redactions before an index.
+    """Store that the copies of a ledger's folder follow the redactions before an index.
 
     Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
     """
@@ -117,14 +117,14 @@ def store_handled(client: Client, home: Path, next_index: int) -> None:
 
 
 class KeptText(msgspec.Struct, frozen=True):
-    """An entry that still holds a text after the redaction, and the fields of its body that do: names, which stay."""
+    """An entry that still holds a text after the redaction, and the fields that hold it: names, which stay."""
 
     entry: int
     fields: list[str]
 
 
 def kept_texts(client: Client, holders: Sequence[int], planned: Sequence[PlannedErasure], text: str) -> list[KeptText]:
-    """Return the entries among ``holders`` of a text that hold it also without their erasable texts."""
+    """Return the entries among ``holders`` that hold a text even after their erasable texts are removed."""
     bodies = {plan.index: plan.erased.entry.body for plan in planned}
     kept: list[KeptText] = []
     for index in holders:
@@ -157,7 +157,7 @@ def sign_erasure(author: Author, planned: PlannedErasure, reason: str, *, is_sec
     Raises as ``Author.emit``.
     """
     erased, kind = planned.erased, EntryRedacted if author.name == ROOT or is_second else RedactionProposed
-    # Refs hash texts: once these are gone, nobody could say which version a cited ref meant.
+    # Refs are hashes of texts. Without the texts, nobody could say which version a cited ref meant.
     view = author.client.view if erased.event.stream.startswith("reasoning/") else None
     versions = {} if view is None else view("redactions.versions", {"entry": erased.index})["versions"]
     data = kind(
@@ -191,7 +191,7 @@ def _read_stream(client: Client, stream: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _lost_texts(before: Any, after: Any) -> Iterator[str]:
-    """Yield each text of plain data that is another one afterwards."""
+    """Yield each text of plain data that is different afterwards."""
     if isinstance(before, str):
         if before not in (after, ERASED):
             yield before

@@ -1,4 +1,4 @@
-"""Finds in the reason of a redaction what it repeats of the erased texts: every reader of the ledger sees the reason.
+"""Finds words in the reason of a redaction that repeat the erased texts: every reader of the ledger sees the reason.
 
 A reason repeats a text if it has one of these:
 
@@ -84,7 +84,7 @@ def _credentials(text: str) -> Iterator[str]:
     """Yield the words of a text that look like credentials."""
     encoded = text.encode(errors="replace")
     for match in matches_in(encoded):
-        # A match ends in the beginning of a secret, and may begin with its name, such as "password is".
+        # A match ends at the beginning of a secret, and may begin with a name, such as "password is".
         rest = encoded[match.end :].split()[:1] if not encoded[match.end :][:1].isspace() else []
         yield from _words(b"".join([encoded[match.start : match.end], *rest]).decode(errors="replace"))[-1:]
     for word in _words(text):

@@ -134,7 +134,7 @@ def _new_bus_key(path: Path) -> str:
 
 @contextlib.contextmanager
 def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
-    """Delete the new files that the block made if it is refused: the next rotation must not use them."""
+    """Delete the new files that the block made if the rotation is refused: the next rotation must not use them."""
     made = [pending(path) for path in paths if not pending(path).exists()]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sealing and opening: the texts of events and blobs of a subject, with the key service that the settings name.
+"""Seals and opens the texts of a subject's events and blobs, with the key service that the settings name.
 
 Sealed texts are opened only for display. Nothing here writes an opened text into the ledger, its views or a file.
 """
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=EventData)
 S = TypeVar("S", bound=msgspec.Struct)
-SEALED: Final = b"sealed:"  # only texts with it can have a reference: JSON is searched faster than values
+# only texts with this prefix can have a reference: searching JSON for it is faster than searching values
+SEALED: Final = b"sealed:"
 texts_max_bytes: Final = 1024**2  # An event has at most 48 KiB.
 _WORDS: Final = re.compile(r"\w")
 
@@ -109,12 +110,12 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def named(answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
-    """Return an answer in which each sealed reference says for whom it is sealed, or that the subject was erased."""
+    """Return an answer in which each sealed reference says for whom it is sealed, or that its subject was erased."""
     return _renamed(answer, ask, lambda reference, erasure: name_of(reference.subject, erasure))
 
 
 def with_erasures(answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
-    """Return an answer for programs: a reference stays, unless its subject was erased, so that nobody can open it."""
+    """Return an answer for programs. A reference stays, unless its subject was erased, so that nobody can open it."""
     return _renamed(answer, ask, lambda reference, erasure: f"[{erasure}]" if erasure else str(reference))
 
 
@@ -126,7 +127,7 @@ def _renamed(
     erasure = cache(lambda subject: erasure_of(ask, subject))
 
     def shown(text: str) -> str:
-        # A report has its whole as JSON in a text: there, a name may not end the text that it stands in.
+        # A report contains its JSON form as a text. In that text, a name must not end the string that contains it.
         is_json = text.startswith(("{", "["))
         names = (lambda each: json.dumps(name(each, erasure(each.subject)))[1:-1]) if is_json else None
         return with_references(text, names or (lambda each: name(each, erasure(each.subject))))
@@ -136,7 +137,7 @@ def _renamed(
 
 
 def name_of(subject: str, erasure: Erasure | None) -> str:
-    """Return the text that stands for a sealed text of a subject."""
+    """Return the text that replaces a sealed text of a subject."""
     return f"[sealed for {subject}]" if erasure is None else f"[{erasure}]"
 
 

@@ -57,7 +57,8 @@ def service_author(client: LocalClient, name: str) -> Author:
     """
     home = Home(client.settings.home)
     if client.node != NODE:
-        name = f"{name}-{client.node}"  # private keys are never copied to another machine, so it is another agent
+        # private keys are never copied to another machine, so each node has its own agent
+        name = f"{name}-{client.node}"
     trust.demand(home.path, client)
     settle(client, home, name)
     key = _identity_key(home, client.ledger, name)

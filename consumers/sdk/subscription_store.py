@@ -32,7 +32,10 @@ class DeadLetter(NamedTuple):
 
 
 class SubscriptionStore(ABC):
-    """The subscriptions in one file or database; ``db`` is the connection for effects, ``place`` names the store."""
+    """The subscriptions in one file or database.
+
+    ``db`` is the connection for effects, ``place`` names the store.
+    """
 
     place: str
     db: Any

@@ -4,7 +4,7 @@ These characters can mislead a reader: control characters and lone surrogates (t
 be written), format characters (they reverse the reading direction, UAX #9, or are invisible), and line and paragraph
 separators.
 
-Three texts are not made here, because they are signed or stored unchanged: the titles of handoffs that the router
+Three texts do not use this module, because they are signed or stored unchanged: the titles of handoffs that the router
 creates (``handoffs.router.chains``), the lines of a brief (``projections.briefs.text``) and those of a report's
 compressed form (``projections.reports.compressed``).
 """

@@ -71,7 +71,7 @@ def _day(given: str, now: datetime) -> datetime | None:
     name = given.removeprefix("last ").strip()
     if given in _DAYS_AGO:
         ago = _DAYS_AGO[given]
-    elif given in _UNFINISHED:  # its beginning
+    elif given in _UNFINISHED:  # the beginning of the period
         ago = today.weekday() if given == "this week" else today.day - 1
     elif name in _WEEKDAYS:
         ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != given else 0)
@@ -88,7 +88,7 @@ def _ago(given: str, now: datetime) -> datetime | None:
         return None
     try:
         return now - int(parts[1]) * _UNITS[parts[2] or _LETTERS[parts[3]]]
-    except OverflowError:  # before all times that there are
+    except OverflowError:  # earlier than any time that Python knows
         return datetime.min.replace(tzinfo=UTC)
 
 

@@ -12,7 +12,7 @@ from deedbook.projections.briefs.tokens import count_tokens, greatest
 from deedbook.projections.reports.compressed import shorten
 
 _chars_a_token_max: Final = 8
-"""The longest text that is tried; prose has four to five characters a token, so this rarely shortens it further."""
+"""The number of characters to try; prose has four to five characters a token, so this rarely shortens it further."""
 
 
 class Budget:

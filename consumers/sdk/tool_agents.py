@@ -1,4 +1,4 @@
-"""The agents that tools and hooks sign as: registered, and none whose signature means that a person decided."""
+"""The agents whose keys tools and hooks may use: their signature must never mean that a person decided."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.authority import RESERVED_NAMES
 
 NEVER_SIGNED_AS: Final = ("human", "admin")
-"""Roles whose signature means that a person decided; no tool signs with them."""
+"""Roles whose signature means that a person decided. No tool signs with them."""
 
 
 def roles_of(client: Client, name: str) -> tuple[str, ...] | None:

@@ -95,7 +95,7 @@ def submit_preflight_assessment(
 def execute_postflight(
     session_id: str,
     task_summary: str,
-    generate_handoff: bool = True,  # noqa: FBT001, FBT002 - may be given by its place
+    generate_handoff: bool = True,  # noqa: FBT001, FBT002 - may be given by position
     **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
     """Open POSTFLIGHT with a summary, and return the ``vectors`` to assess and the ``handoff_report``.
@@ -133,7 +133,7 @@ def end_session(session_id: str, summary: str = "", **options: Unpack[LedgerOpti
         report_at_end(author, ledger.client.view, ledger.settings, session_id)
 
 
-def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
+def generate_handoff_report(  # noqa: PLR0917 - may be given by position
     session_id: str,
     task_summary: str | None = None,
     key_findings: list[str] | None = None,
@@ -248,7 +248,10 @@ class DatabaseHandoffStorage:
 
 
 class GitHandoffStorage:
-    """Reports in the git notes of a repository, by default the present one: anybody who can write there writes them."""
+    """Reports in the git notes of a repository, by default the present one.
+
+    Anybody who can write there can change them.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._notes = Notes(folder or present_folder())
@@ -290,7 +293,7 @@ class EpistemicHandoffReportGenerator:
         """Read sessions through ``ask`` (as ``Client.view``), by default from the ledger that the settings name."""
         self._ask = ask
 
-    def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
+    def generate_handoff_report(  # noqa: PLR0917 - may be given by position
         self,
         session_id: str,
         task_summary: str | None = None,

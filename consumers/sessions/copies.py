@@ -4,14 +4,14 @@ A report is one event, ``report.generated``, and its copies are derived from it.
 reported and never raised, and no copy counts as evidence of a report. Terms: a note is *ours* if its commit names a
 report; a *store* is all notes or all files; a *location* is one ref or one file.
 
-Refused: one ref for all sessions (writers of different sessions would collide); a library for git (none writes refs as
-git's own transactions do, and the operator's git is the one whose configuration counts).
+Refused: one ref for all sessions (writers of different sessions would collide); a library for git (no library writes
+refs in git's own transactions, and only the operator's git uses their configuration).
 
 Files are for people: ``{ai_id}/{session_id}.md`` and ``.json``, with the names of ``settings.name_of``, so no id leads
 out of the folder and no two share a file. Deedbook never writes through a link, and never replaces a file that a person
 changed: the markdown's last line, a comment that viewers do not display, has the digests of both files as Deedbook
-wrote them. A file that does not match its digest, or has none, is left as it is and reported. An older report never
-replaces a later one, which two writers at once could do otherwise.
+wrote them. A file that does not match its digest, or has none, stays as it is and is reported. An older report never
+replaces a later one, even if two writers run at once.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
         stored = store_report(whole, project, known)
         copies += [copy for copy in stored if copy.location or copy.store not in left_out]
         left_out |= {copy.store for copy in stored if not copy.location}
-        if "git_notes" in left_out:  # do not wait for a git that hangs in each report
+        if "git_notes" in left_out:  # else each report would wait again for a git that hangs
             project = msgspec.structs.replace(project, git=None)
         count += 1
         step(count, total)
@@ -141,7 +141,7 @@ def repair(ask: Ask, project: Project, step: Step = lambda _done, _total: None) 
 def erase_reports(ask: Ask, project: Project, session_id: str) -> list[StoredCopy]:
     """Write the copies of a session's report again after texts of the session were redacted.
 
-    Only copies that exist are written. Of notes, the history goes, too. Returns the results of the copies that exist.
+    Only existing copies are written. The history of notes is deleted, too. Return the results of these copies.
     """
     try:
         report, _ = _with_versions(ask, session_id)

@@ -193,7 +193,8 @@ def derived_outcome(session: Mapping[str, Any]) -> str:
     """Return the outcome of a session, from its latest text; empty if there is none."""
     with_text = [assessment for assessment in session["assessments"] if assessment["reasoning"].strip()]
     last = [assessment for assessment in with_text if assessment["phase"] == "POSTFLIGHT"]
-    # The text that opened POSTFLIGHT, without vectors, says what was done; a text beside vectors says why they changed.
+    # The text that opened POSTFLIGHT, without vectors, describes the result. A text beside vectors explains their
+    # change.
     closing = [assessment for assessment in last if not assessment["vectors"]] or last
     opening = [assessment for assessment in with_text if assessment["phase"] == "PREFLIGHT"]
     summary = "" if session["summary"] == SWEPT else session["summary"]

@@ -4,9 +4,9 @@ Git cannot have a ref below a ref, so the markdown has its own root and is not a
 --ref empirica/handoff/ID show HEAD`` prints the JSON at the commit that was HEAD when it was written (the empty tree in
 a repository without commits). Deedbook reads the latest note of the ref, wherever HEAD is.
 
-The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times: a
-note was written by the newest commit of the ref's history that set its blob. Deedbook's commits name their report
-(``Deedbook-Report``: event and index; the author date is the report's time). All others are by other tools;
+The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times:
+the newest commit in the ref's history that set a note's blob gives the time of the note. Deedbook's commits name their
+report (``Deedbook-Report``: event and index; the author date is the report's time). All others are by other tools;
 their notes stay, and are read only if there is none of ours. Rules:
 
 - A new commit replaces the ref only if the ref did not change since it was read; else the write is retried. ``git notes
@@ -138,10 +138,10 @@ class Notes:
     def write(self, ref: str, content: str, report: ReportVersion, known: Collection[str] | None = None) -> StoredCopy:
         """Write ``content`` as the note of ``ref`` unless it is there already.
 
-        ``known`` has the ids of all versions in the log. If it is set, a note that claims another version (a remote can
-        claim anything) counts as another tool's, and is removed from the ref's tree. Raises Refused: ``INVALID_FORMAT``
-        if another tool's ref has a conflicting name. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``;
-        ``STORE_IN_USE`` if others locked the ref all the time.
+        ``known`` has the ids of all versions in the log. If it is set, a note that claims any other version (a remote
+        can claim anything) counts as a note of another tool, and is removed from the ref's tree. Raises Refused:
+        ``INVALID_FORMAT`` if another tool's ref has a conflicting name. Unavailable: ``STORE_UNAVAILABLE``,
+        ``STORE_FULL``; ``STORE_IN_USE`` if others locked the ref all the time.
         """
         blob = self._blob_of(encoded(content))
         return until_free(lambda: self._write_once(ref, content, blob, report, known))
@@ -214,7 +214,7 @@ class Notes:
         return StoredCopy("git_notes", location, "written", _displaced(notes, forged, target))
 
     def erase(self, ref: str, content: str, report: ReportVersion) -> bool:
-        """Make ``content`` the note of ``ref`` in the place of all notes of ours, without the history of the ref.
+        """Replace all our notes of ``ref`` by ``content``, and delete the history of the ref.
 
         Return whether there is such a ref. Other tools' notes stay. Git still has the old objects, which nothing names
         any more, until `git gc --prune=now`. Raises as ``write``.
@@ -291,7 +291,7 @@ def until_free(action: Callable[[], T]) -> T:
         except Unavailable as error:
             if error.code != "STORE_IN_USE":
                 raise
-        time.sleep(random.uniform(wait_s / 2, wait_s))  # noqa: S311 - so that two writers do not keep step
+        time.sleep(random.uniform(wait_s / 2, wait_s))  # noqa: S311 - so that two writers do not retry at once
         wait_s = min(2 * wait_s, retry_wait_max_s)
     return action()
 

@@ -1,10 +1,10 @@
 """Chooses an agent's open session, and sweeps sessions that nobody closed or reported on.
 
 A session is *idle* since the last event in its stream, by the ledger's clock. A report is *missing* if a POSTFLIGHT, or
-a CHECK of a session that is over, has no later report: an open session may still reach its POSTFLIGHT. A session that
-is over and found something has no report without any assessment, too. Only the acting
-agent's sessions are swept, because nobody else may write to them, and not the imported ones. A failure for one session
-is recorded, and the sweep continues with the others.
+a CHECK of a session that is over, has no later report: an open session may still reach its POSTFLIGHT. A report is also
+missing if a session without assessments is over and has findings. Only the acting agent's own sessions are swept,
+because nobody else may write to them; imported ones are left out. A failure for one session is recorded, and the sweep
+continues with the others.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SweepResult(NamedTuple):
 def decide(activity: Activity, *, now_ms: int, older_than_ms: int) -> tuple[bool, bool]:
     """Return whether a sweep ends a session, and whether it makes its report."""
     idle_ms = now_ms - activity.last_ms
-    # A last event in the future was recorded under a wrong clock that has been corrected since.
+    # A last event in the future was recorded while the ledger's clock was wrong.
     end = activity.is_open and not -clock_backward_max_ms <= idle_ms < older_than_ms
     is_over = end or not activity.is_open
     phases = REPORTING_PHASES if is_over else REPORTING_PHASES[:1]
@@ -96,7 +96,7 @@ def sweep(
     for activity, version in list(_activities(ask, author.name)):
         must_end, must_report = decide(activity, now_ms=now_ms, older_than_ms=older_than_ms)
         done = done._replace(looked_at=done.looked_at + 1)
-        # The report first: it may use the session's summary, and "swept" says nothing about the work.
+        # The report comes first, because it may use the session's summary; "swept" says nothing about the work.
         appended = must_report and _report(make_report, activity.session_id, done, is_dry=is_dry)
         # If we crash here, the report is in the log, and the next sweep ends the session.
         if must_end:

@@ -63,13 +63,13 @@ _share_tokens: Final = {"task": 40, "next_steps": 12, "knowledge_gaps_filled": 8
 )
 _other_share_tokens: Final = 20
 _item_tokens: Final = {"summary": 32, "detailed": 96, "full": 128}
-_gap_tokens: Final = 24  # at first: a gap's text repeats one of the findings
+_gap_tokens: Final = 24  # in the first round, because a gap's text repeats one of the findings
 _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
 _BELIEFS: Final = ("key_findings", "remaining_unknowns")
 _line_tokens: Final = (16, 12, 10, 8)
-_dead_end_tokens: Final = (20, 12, 8)  # of each of its texts, if it does not fit whole
-_misses_max: Final = 6  # after so many offers in a row that did not fit, a field gets nothing more
+_dead_end_tokens: Final = (20, 12, 8)  # for each of its texts, if it does not fit as a whole
+_misses_max: Final = 6  # after this many consecutive offers that did not fit, a field gets nothing more
 
 
 class SessionSource(NamedTuple):
@@ -129,7 +129,7 @@ class _Packer:
         self._fits_whole = fits
 
     def begin(self, name: str) -> None:
-        """Take the first item of a field, shortened to its share, unless it has one."""
+        """Take the first item of a field, shortened to its share, unless the field already has an item."""
         for value in self.source.fields[name][:1]:
             if 0 not in self.taken[name]:
                 self._offer(name, 0, cut(value, _share_tokens.get(name, _other_share_tokens)))
@@ -206,7 +206,7 @@ class _Packer:
         if self.level == "full" and self.source.markdown and self.markdown != self.source.markdown:
             left_out["markdown"] = 1
         if left_out:
-            # A report has everything but the single assessments and dead ends, unless its session has more findings.
+            # A report has everything except single assessments and dead ends, unless its session has more findings.
             has_report = "no_report" not in session
             verbs = ["report"] if has_report else []
             verbs += ["session"] if not has_report or any(self.source.unreported.values()) else []

@@ -1,9 +1,9 @@
 """Transfers notes between repositories, which git does only with a refspec for them.
 
 A remote's notes are fetched into their own refs, ``refs/notes/remotes/REMOTE/empirica/*`` (by a plain ``git fetch``
-too), and then merged into ``refs/notes/empirica/*``. Refused: a refspec directly into those, because ``git fetch
---prune`` then deletes every note that was not pushed yet and ``git pull`` fails as soon as two clones wrote notes;
-``remote.NAME.push``, which would change what a plain ``git push`` pushes; force.
+too), and then merged into ``refs/notes/empirica/*``. Refused: a refspec directly into the latter, because ``git fetch
+--prune`` then deletes every unpushed note, and ``git pull`` fails once two clones wrote notes; ``remote.NAME.push``,
+which would change what a plain ``git push`` pushes; and force.
 
 Merging: if one side's history contains the other's, the longer one is taken. Else a commit with both as parents has the
 notes of both. Of two notes on one object the later report is taken, and the other stays in the history (``git notes
@@ -48,7 +48,7 @@ _OFFLINE: Final = (
     "Name or service not known",
     "Temporary failure in name resolution",
 )
-_ELSEWHERE: Final = r"(?!file:)[^/]*:"  # git distinguishes a host's address from a folder in this way
+_ELSEWHERE: Final = r"(?!file:)[^/]*:"  # in this way git distinguishes a host's address from a folder
 _RECEIVE: Final = (
     "--receive-pack=GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true "
     "-c receive.autogc=false receive-pack"
@@ -58,7 +58,7 @@ _RECEIVE: Final = (
 class Transfer(NamedTuple):
     """The transferred refs: new, updated and merged ones.
 
-    ``told`` has a message for every note replaced in a merge, ``failed`` for every ref that could not be merged.
+    ``told`` has a message for every note that a merge replaced, ``failed`` one for every ref that could not be merged.
     """
 
     remote: str

@@ -229,10 +229,10 @@ def with_report(
 
 
 def report_at_end(author: Author, ask: Ask, settings: Settings, session_id: str) -> dict[str, Any]:
-    """Return the report of a session that has ended, made now if it has none: its report, or why there is none.
+    """Return the report of an ended session. If it has none, make it now, or return why that is impossible.
 
-    ``{"status": "success", …}`` is the report with its copies; ``{"status": "exists"}``, an earlier one;
-    ``{"status": "nothing_found", "message"}``; ``{"status": "failed", "error"}``. The end is recorded in any case.
+    ``{"status": "success", …}`` is the report with its copies; ``{"status": "exists"}``, an earlier one; ``{"status":
+    "nothing_found", "message"}``; ``{"status": "failed", "error"}``. The end is recorded in any case.
     """
     (row,) = ask("reports.sessions", {"id": session_id, "limit": 1})["items"]
     session = ask("sessions.show", {"id": session_id})
@@ -250,7 +250,7 @@ def report_at_end(author: Author, ask: Ask, settings: Settings, session_id: str)
 
 
 def with_report_at_end(author: Author, ask: Ask, settings: Settings, end: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the answer of a recorded end with its report, or with the warning why there is none; None: it had one."""
+    """Return the answer of a recorded end with its report, or with the reason why there is none as a warning."""
     report = report_at_end(author, ask, settings, end["session_id"])
     match report["status"]:
         case "exists":

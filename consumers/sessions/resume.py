@@ -31,7 +31,8 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 MODES: Final = ("last", "last_n", "session_id")
 sessions_max: Final = 5
-dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}  # in total, taken from those of the sessions
+# in total; they are taken from the tokens of the sessions
+dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
 # A text that its report has with fewer tokens than this is read in full from its blob before it is packed.
 restored_below_tokens: Final = 160
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
@@ -151,7 +152,7 @@ def _selected(  # noqa: PLR0917 - as of ``resume``
     # Without a label the agent's own sessions come first, then all others.
     own: list[dict[str, Any]] = [{"author": agent, "imported": False}] if agent else []
     filters: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id, "imported": False}] if ai_id else [*own, {}]
-    # A session without findings is most often the asking one, or was opened by mistake.
+    # A session without findings is usually the one that asks now, or one opened by mistake.
     questions = [by | {"limit": limit, "has": has} for has in ("beliefs", "records", None) for by in filters]
     rows: dict[str, dict[str, Any]] = {}
     for question in questions:
@@ -181,7 +182,7 @@ def _own_dead_ends(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _dead_ends(
     ask: Ask, own: list[dict[str, Any]], sessions: list[dict[str, Any]], task: str
 ) -> Iterator[dict[str, str]]:
-    """Yield the sessions' ``own`` dead ends, then those of sessions with tasks similar to the newest one's."""
+    """Yield the ``own`` dead ends of the sessions, then those of sessions with tasks like the newest one's."""
     similar = ask("search.related", {"task": task, "limit": _similar_max})["dead_ends"] if task else []
     seen: set[tuple[str, str]] = set()
     for event in [*own, *similar]:
@@ -294,7 +295,7 @@ def _head(report: Report, level: str) -> dict[str, Any]:
 
 
 def _fields(report: Report) -> dict[str, Any]:
-    # Accomplishments that repeat the task or an artifact are left out.
+    # Accomplishments that repeat the task or an artifact are omitted.
     elsewhere = {report.task_summary, *(f"Created {artifact}" for artifact in report.artifacts_created)}
     fields = plain(report)
     gaps = fields["knowledge_gaps_filled"]

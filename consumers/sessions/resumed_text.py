@@ -1,4 +1,4 @@
-"""The text of a resumed session. An agent reads it first and every line costs tokens, so each must inform."""
+"""The text of a resumed session. An agent reads it first, and every line costs tokens, so it has no empty phrases."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _assessment(assessment: dict[str, Any]) -> str:
 
 
 def left_out_lines(left_out: dict[str, Any]) -> list[str]:
-    """Return the lines on what an answer left out of a session, and the command that shows it."""
+    """Return the lines about the omitted parts of a session, and the command that shows them."""
     parts = []
     for name, value in left_out.items():
         if name != "see":

@@ -1,7 +1,7 @@
 """One agent of a task: it follows the stream, computes its next step and appends it, until the task ends or pauses.
 
-An agent stores nothing beside the stream. If a step is refused because it was already appended (by an earlier process,
-or one that was thought dead), the agent reads again. A refusal with nothing new to read is our bug.
+An agent stores nothing outside the stream. If a step is refused because another process of the agent already appended
+it, the agent reads again. A refusal with nothing new to read is our bug.
 
 The orchestrator opens a task, requests its decomposition and then the search. The explorer appends
 ``search.next_step``, and pauses a task whose request waits too long for a bound agent. The other four answer all
@@ -95,14 +95,14 @@ class Agent:
             if self._task.paused is None:
                 refusal = self._act(self._role)
                 continue
-            # Calls that are being paid for are answered first; nothing else is started.
+            # Wait for the answers to calls that are already paid for; start nothing else.
             self._works = {id_: work for id_, work in self._works.items() if not work.cancel()}
             if not self._works:
                 return True
         return False
 
     def advance(self) -> Task:
-        """Act until nothing follows from the log, and return the task: for callers who answer the requests themselves.
+        """Act until the log requires no further step, and return the task, for callers who answer requests.
 
         Raises as ``run``.
         """
@@ -156,7 +156,8 @@ class Agent:
                 assert_never(role)
 
     def _answer(self, pending: PendingRequest) -> Refused | None:
-        # If we crash here, the request waits; the next process recalls paid answers, and answers under the same key.
+        # If we crash here, the request waits. The next process finds the paid answers in the log, and answers under the
+        # same key.
         return self._append([answer(pending, self._thinker, self._task, self._author)], partial(refused, pending))
 
     def _keep(self) -> None:
@@ -165,7 +166,10 @@ class Agent:
             raise refusal
 
     def _late(self) -> list[Step]:
-        """Return the pause of a task if a bound agent did not answer in time, counted from when this process saw it."""
+        """Return the pause of a task if a bound agent did not answer in time.
+
+        The time begins when this process first saw the request.
+        """
         task = self._task
         if task.started is None:
             return []
@@ -239,7 +243,7 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
         return []
     try:
         step = next_step(task, thinker)
-    except Exception as error:  # noqa: BLE001 - another's code says what is a solution
+    except Exception as error:  # noqa: BLE001 - a family's own code decides what is a solution
         return given_up(task, _failed(thinker, error), store=store)
     match step:
         case None:
@@ -272,7 +276,7 @@ def answer(pending: PendingRequest, thinker: Thinker, task: Task, author: Author
         thinker = thinker.at_work(deadline=limits.deadline, recorder=recorder)
     try:
         reply = answers.respond(pending.nodes, request, thinker, task.language)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: its errors must not end a search
         return refused(pending, _failed(thinker, error))[0]
     if isinstance(thinker, PaidThinker):
         reply = msgspec.structs.replace(reply, usage=reply.usage + thinker.usage)
@@ -317,7 +321,7 @@ class _Recorder:
             key = f"paid:{self._task.resumptions}:{prompt_sha256}"
             self._author.emit(*drafts(self._task.id, [Step(data, [self._request.id], key)]))
         except Refused as refusal:
-            # Another process asked at the same time, or the search has ended: then this answer is not used either.
+            # Another process asked at the same time, or the search has ended. In both cases this answer is not used.
             if refusal.code not in _TAKEN:
                 raise
 

@@ -1,7 +1,7 @@
 """Makes messages of the protocol from a thinker's answers.
 
-An answer is cut to the requested size (of 10,000 candidates the first k) and checked against the protocol's types (a
-score of 11 is INVALID_FORMAT), so that no thinker can make an agent send a message that the ledger refuses.
+An answer is cut to the requested size (the first k of 10,000 candidates) and checked against the protocol's types (a
+score of 11 is INVALID_FORMAT). So no thinker can make an agent send a message that the ledger refuses.
 """
 
 from __future__ import annotations

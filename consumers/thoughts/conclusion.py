@@ -1,4 +1,4 @@
-"""Makes a reasoning of a finished task, ``reasoning/TASK``, which can be briefed and handed off.
+"""Makes a reasoning, ``reasoning/TASK``, from a finished task. It can have briefs and be handed off.
 
 Its steps are the nodes of the best path: the root is the observation and the answer the conclusion. The events that
 added and evaluated a node cause its step's event; the step's alternatives are the siblings that were not taken.

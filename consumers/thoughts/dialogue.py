@@ -1,4 +1,4 @@
-"""A search whose thinker is the agent that calls: each call answers one request and gets the next one as a question.
+"""A search in which the calling agent thinks: each call answers one request, and returns the next one as a question.
 
 No process runs between two calls. The log has the whole state, so a call can come at any time, from any process of the
 agent. A call appends what the orchestrator and the explorer do until a request waits for the thinker. The four roles

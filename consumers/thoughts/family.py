@@ -1,4 +1,7 @@
-"""Tree of Thoughts as a family: all that Deedbook knows of it begins here. Other families are registered alike."""
+"""Tree of Thoughts as a family: Deedbook finds all its parts through this module.
+
+Other families are registered alike.
+"""
 
 from __future__ import annotations
 

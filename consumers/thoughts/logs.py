@@ -40,7 +40,7 @@ _OURS: Final = re.compile(
 _SEARCHED: Final = ("strategy", "max_depth", "branching_factor", "pruning_threshold")
 _FIRST: Final = ("orchestrator", "decomposer", "explorer")
 _IN_ROUNDS: Final = ("generator", "evaluator")
-# Messages after the last round, whatever cause they name.
+# Messages after the last round, no matter which cause they name.
 _AFTER: Final = (kinds.SynthesizeSolution, kinds.FinalSolution, kinds.SearchComplete)
 
 
@@ -137,7 +137,7 @@ def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
     for event in events:
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
         if isinstance(event.data, kinds.DecomposeTask) and has_decomposed:
-            role = event.data.to  # there the protocol's own timeline has this line
+            role = event.data.to  # the protocol's own timeline has this line in that file
         number = rounds.round_of(event)
         log_file = _LogFile(role, number if role in _IN_ROUNDS else 0)
         if (event.author, event.id) not in written:

@@ -65,7 +65,7 @@ _log_lines_max: Final = 8
 
 
 _notes = "notes"
-# One argument has all notes but the artifacts, which a completion has, too: each session pays for every argument.
+# One argument holds all notes except the artifacts, which a completion has, too: each session pays for every argument.
 _IN_NOTES: Final = [name for name in NOTES if name != "artifacts"]
 _AS_NOTES: Final = Argument(_notes, "--notes", "object", f"What only you know, as lists: {', '.join(_IN_NOTES)}")
 
@@ -79,7 +79,7 @@ OF_MOST, SCHEMAS = schemas_of({verb: _of_tool(OPERATIONS[verb].arguments) for ve
 
 
 def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the tool of all operations with every argument that any operation takes, in place of ``**args``."""
+    """Return the tool for all operations, with every argument of any operation in place of ``**args``."""
     signature = inspect.signature(function, eval_str=True)
     *parameters, _ = signature.parameters.values()
     for argument, schema in SCHEMAS:
@@ -107,14 +107,14 @@ class Waiting(QueueItem, frozen=True, kw_only=True, rename={"sender": "from", "r
 
 
 class UnreadLines(Answer, frozen=True, kw_only=True):
-    """How many lines of others are unread, the first of them, and the command that shows them once."""
+    """The number of unread lines of others, the first of them, and the command that shows them once."""
 
     lines: list[Untrusted]
     command: Own
 
 
 class ItemPage(Answer, frozen=True, kw_only=True):
-    """A page of items, most urgent first; the first page begins with what is unread."""
+    """A page of items, most urgent first; the first page begins with the unread lines."""
 
     unread: UnreadLines
     items: list[Waiting]
@@ -122,7 +122,7 @@ class ItemPage(Answer, frozen=True, kw_only=True):
 
 
 class DecisionInTokens(Answer, frozen=True, kw_only=True):
-    """A decision that stands about the files of a handoff."""
+    """A decision in force for the files of a handoff."""
 
     id: str
     author: str
@@ -179,7 +179,7 @@ class HandoffTools(Tools):
         limit: PageSize = 10,
         after: Annotated[str, Field(max_length=2_000, description="`next` of the last page.")] = "",
     ) -> CallToolResult:
-        """List the waiting items, questions to you first, each with its next call; and what is unread."""
+        """List the waiting items, questions to you first, each with its next call; and the unread lines."""
         if scope == "all":
             if tag or domain:
                 raise Refused("USAGE", "tag and domain choose among what waits: leave scope out", field="scope")
@@ -250,7 +250,7 @@ class HandoffTools(Tools):
         return self._operate(action, id, args, idempotency_key)
 
     def _question(self, action: ToolVerb, id_: str | None, args: dict[str, Any]) -> list[Draft] | None:
-        """Return the event about a question that is about no handoff; None if the call is about a handoff."""
+        """Return the event for a question that is about no handoff; None if the call is about a handoff."""
         takes = {"ask": {"to", "text", "about"}, "answer": {"text"}, "settle": {"comment"}}[action]
         if set(args) - takes or (id_ is None) != (action == "ask") or not args.keys() >= takes - {"about", "comment"}:
             return None
@@ -264,7 +264,7 @@ class HandoffTools(Tools):
         except Refused as refusal:
             if refusal.code != "NOT_FOUND":
                 raise
-            return None  # perhaps a handoff, whose question the call does not name
+            return None  # the text may name a handoff; the call does not name its question
 
     def _settled(self, drafts: list[Draft], key: str | None) -> CallToolResult:
         drafts = [replace(draft, idem=key) for draft in drafts]
@@ -296,7 +296,7 @@ class HandoffTools(Tools):
         with _naming(name), of_version(ledger.client, name, args.get("version")):
             place = place_of(action, row, args.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]
-            if not drafts:  # everything is checked already
+            if not drafts:  # all checks have passed
                 return self._answer(name, [], with_handoff=False)
             if key is None:
                 drafts[0] = replace(drafts[0], expect=place)
@@ -332,7 +332,7 @@ class HandoffTools(Tools):
 
 @contextlib.contextmanager
 def _naming(id_: str) -> Iterator[None]:
-    """Add an id that may be a sentence to a refusal whose message has it: the caller may know only its beginning."""
+    """Add an id that may be a sentence to a refusal that mentions it: the caller may know only its beginning."""
     try:
         yield
     except Refused as refusal:
@@ -380,7 +380,7 @@ def listed_item(row: dict[str, Any], tokens: int) -> dict[str, Any]:
 
 
 def as_citations(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer whose cited reasonings have our line on each, and the brief of its author."""
+    """Return an answer whose cited reasonings have our summary line and the brief by their author."""
     answer = answers.without(answer, *_REFS)
     for of in _CITATIONS:
         if cited := answer.pop(of, None):
@@ -399,7 +399,7 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return the tool call for an item's next step; None if a person must answer in a terminal."""
     if item["kind"] == "review":
         return None
-    # Read before judging: the call that judges needs the version or result that `show` returns.
+    # The agent must read before it judges: the call that judges needs the version or result that `show` returns.
     action = "show" if item["act"] in OF_WHAT_WAS_READ else item["act"]
     return {"tool": "handoff_act", "arguments": {"action": action, "id": item["id"], **item["arguments"]}}
 
@@ -425,7 +425,7 @@ def handoff_in_tokens(handoff: dict[str, Any], answer: dict[str, Any]) -> dict[s
         "log": [],
     }
     for name, rows in (
-        ("notes", handoff["notes"]),  # first, because the receiver cannot find these out alone
+        ("notes", handoff["notes"]),  # first, because the receiver cannot learn these from anywhere else
         ("decisions", handoff["decisions"]),
         ("questions", handoff["questions"]),
         ("criteria", handoff["criteria"]),

@@ -70,8 +70,8 @@ class FetchedReasoning(Answer, frozen=True, kw_only=True):
     """A brief (``prompt``, empty with `have` and on later pages of a graph) with its assessment, and maybe the graph.
 
     ``gate`` says whether this level is reliable enough, ``action`` and ``may_act`` whether to act on it, ``rejected``
-    is a published brief that failed the check, so that this one replaces it, ``dropped`` what is not in the brief. Of a
-    snapshot without reasoning there is only the prompt, ``gate`` and what may be done.
+    is a published brief that failed the check and that this one replaces. ``dropped`` lists what is not in the brief. A
+    snapshot without reasoning has only the prompt, ``gate`` and what may be done.
     """
 
     reasoning_ref: str
@@ -135,7 +135,7 @@ class LookupTools(Tools):
         view = self._ledger.query_with
         at, ref = read_cursor(after, ref)
         wanted = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
-        # Use the ref: a snapshot may have any id, and is meant only with the prefix snapshot/.
+        # Use the ref: a snapshot may have any id, so only the prefix snapshot/ selects a snapshot.
         is_snapshot = ref.startswith("snapshot/")
         subject = ref if is_snapshot else fetch(view, ref).ref
         decide = partial(act_on, view, subject, asker=self._ledger.agent)
@@ -147,7 +147,7 @@ class LookupTools(Tools):
         context = decision.snapshot.context_summary if is_snapshot else ""
         received = receive_brief(view, ref, sent, budget=budget, memory=decision.graph, context=context)
         fidelity = received.brief.fidelity.value
-        if budget is not None:  # decide by the text that is sent, which may be far shorter than the level allows
+        if budget is not None:  # decide by the text that is sent, which may be much shorter than the level allows
             decision = decide(level=sent, fidelity=fidelity)
             gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, received.verdict)
         answer = fields_of(received, decision, with_prompt=not at and have is None)
@@ -199,7 +199,10 @@ class LookupTools(Tools):
         limit: PageSize = 10,
         after: After = None,
     ) -> CallToolResult:
-        """Find events by their text, in any form of a word: findings, steps, handoffs, reports; else the nearest."""
+        """Find events by text, in any form of a word: findings, steps, handoffs, reports.
+
+        Without a match, return the nearest.
+        """
         check_kinds(kind or ())
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
         filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since": since_ms}
@@ -221,13 +224,13 @@ def hit_of(row: dict[str, Any], tokens: int) -> dict[str, Any]:
     happened_ms, is_import = row.pop("happened_ms"), row["kind"] == "record.imported"
     if is_import and happened_ms != UNDATED_MS:
         row["claimed_at"] = time_text(happened_ms)
-    elif not is_import:  # the kind and the author again
+    elif not is_import:  # it would repeat the kind and the author
         del row["type"], row["agent"]
     row["at"] = time_text(row.pop("accepted_ms"))
     if correction := row.pop("correction", None):
         correction["at"] = time_text(correction.pop("happened_ms"))
         row["correction"] = shorten(correction, ("words",), _least_tokens * 2)
-    if row.get("title"):  # only a label of the thing
+    if row.get("title"):  # it is only a label of the thing
         row["title"] = cut_to_tokens(row["title"], _least_tokens)
     rest = max(tokens - tokens_of(without(row, "excerpt")), _least_tokens)
     return shorten(row, ("excerpt",), min(_excerpt_tokens, rest))
@@ -249,7 +252,7 @@ def fields_of(received: ReceivedBrief, decision: Decision, *, with_prompt: bool)
     names = set(FetchedReasoning.__struct_fields__) - {"graph", "gate", "newer"}
     answer = {name: value for name, value in fields.items() if name in names}
     answer |= {"author": received.author, "at": time_text(received.at_ms)}
-    steps = answer["dropped"]["steps"]  # all steps of a long graph would leave no room for its page
+    steps = answer["dropped"]["steps"]  # all steps of a long graph would leave no room for the page of the graph
     answer["dropped"] |= {"steps": steps[:_dropped_steps_max], "steps_count": len(steps)}
     answer |= {"next": None, "exact": fields["exact"] and tokenizer().exact}
     answer["verdict"] = {"outcome": received.verdict.outcome, "text": received.verdict.text}

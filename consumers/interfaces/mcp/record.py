@@ -5,13 +5,13 @@ refused, as in every interface. Without a session id the tool uses ``DEEDBOOK_SE
 process's previous call if it is open, else ``choose_session``; with a task, or if no session is open, it starts a new
 one. A reasoning without an id is named by date and task. The beginning of an id is never taken for the id.
 
-A call repeated under its idempotency key adds nothing. The tool finds the first call's events by their correlation,
+A repeated call with the same idempotency key adds nothing. The tool finds the first call's events by their correlation,
 because new step numbers would make the second call a different one; new names are derived from the call's seed. If we
 crash after the submission, the events are in the log and the repeated call returns them; a missing report is made by
 ``deed session sweep``.
 
-Snapshots, validations, reviews and the entries of families are entries, too, each alone in its call. So there are
-only eight tools, and `fetch_reasoning` only reads.
+Snapshots, validations, reviews and the operations of families are entries, too, each alone in its call. So eight tools
+are enough, and `fetch_reasoning` only reads.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class RecordTool(Tools):
         return [event_dict(event.kind, event.stream, event.index, event.id, event.data) for event in events]
 
     def _failed_before(self, batch: Batch) -> list[dict[str, Any]]:
-        """Return dead ends of sessions like the one that this call starts; before any signing."""
+        """Return dead ends of sessions similar to the one that this call starts. It runs before anything is signed."""
         first: EventData | dict[str, Any] = batch.drafts[0].data
         if not isinstance(first, SessionStarted) or not first.task.strip():
             return []
@@ -200,7 +200,7 @@ class RecordTool(Tools):
         except Exception as failure:
             if wants_traceback():
                 raise
-            # The entries are in the ledger: the author must learn that as well as the failure.
+            # The entries are in the ledger: the author must learn that together with the failure.
             _log.exception("no report was made of session %s", name)
             what = "POSTFLIGHT" if is_assessed else "the end"
             warning = f"{what} is recorded, but its report failed: {type(failure).__name__}"
@@ -244,9 +244,9 @@ class RecordTool(Tools):
 
 
 def emit_planned(author: Author, batch: Batch, planned: Callable[[], Batch]) -> tuple[Batch, list[Accepted]]:
-    """Emit a batch, and return it with the accepted events; it is planned again if a concurrent call was first.
+    """Emit a batch, and return it with the accepted events.
 
-    Concurrent calls plan the same step numbers, or start the same session; the later call needs a new plan.
+    Concurrent calls may plan the same step numbers, or start the same session. Then the later call is planned again.
     """
     for left in reversed(range(plans_max)):
         try:

@@ -205,7 +205,8 @@ def fit_report(report: dict[str, Any]) -> dict[str, Any]:
 def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a found report with task and findings cut to their share of the answer.
 
-    Of the mark of an imported report the importer and the format remain: its source has more tokens than two findings.
+    The mark of an imported report keeps only the importer and the format, because its source has more tokens than two
+    findings.
     """
     mark = report["imported"] and {name: report["imported"][name] for name in ("importer", "format")}
     findings, report = report["key_findings"], report | {"key_findings": [], "imported": mark}

@@ -1,8 +1,8 @@
 """The server: eight tools, typed errors, compact answers, resources and instructions.
 
 Tools are plain functions. The SDK runs each call in its own thread, so calls do not wait for each other, and a call
-runs to its end even if its client cancels: the ledger has all of a submission or nothing. This class changes only the
-form of the SDK's answers: compact JSON, and errors in the ledger's codes.
+runs to its end even if its client cancels: the ledger has a submission completely or not at all. This class changes
+only the form of the SDK's answers: compact JSON, and errors in the ledger's codes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ listed_max: Final = 5
 MARKDOWN: Final = "text/markdown"
 TEXT: Final = "text/plain"
 _SIZES: Final = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
-"""The bounds that schemas do not have: a call that breaks one is refused with the reason."""
+"""The bounds that schemas do not have. A call that exceeds one is refused with the reason."""
 
 INSTRUCTIONS: Final = Path(__file__).with_name("instructions.md").read_text("utf-8")
 """The instructions for agents, sent when a client connects, with those of families after them."""
@@ -149,7 +149,7 @@ class DeedbookServer(MCPServer[Any]):
             return self._refused(name, fault_of(error, name))
 
     def _follow_redactions(self) -> None:
-        """Take texts that somebody redacted elsewhere out of the copies that belong to the ledger's folder."""
+        """Remove texts that somebody redacted elsewhere from the copies that belong to the ledger's folder."""
         for line in follow_redactions(self._ledger.client, self._ledger.settings).lines:
             _log.warning("%s", line)
 
@@ -196,7 +196,7 @@ def make_tool(function: Callable[..., Any]) -> Tool:
 
 
 def slim(schema: Any) -> Any:
-    """Return a schema without parts that cost tokens in vain: titles, null for optional fields, bounds of sizes."""
+    """Return a schema without parts that waste tokens: titles, null for optional fields, bounds of sizes."""
     if isinstance(schema, list):
         return [slim(part) for part in schema]
     if not isinstance(schema, dict):

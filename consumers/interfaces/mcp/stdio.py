@@ -1,9 +1,8 @@
 """Standard input for the server: lines of bounded length, each answered, until the client or a signal ends it.
 
 The SDK reads in a thread that nothing can interrupt. So this module gives it a pipe and fills the pipe from the real
-input; on a signal the pipe ends as if the client had closed it. The end of a line that is too long is dropped.
-
-The SDK silently drops invalid lines, and their senders would wait for ever. This module answers them with an error that
+input; on a signal the pipe ends as if the client had closed it. If a line is too long, its end is dropped. The SDK
+silently drops invalid lines, and their senders would wait for ever. This module answers such lines with an error that
 has the id of the request, or null if the id is unknown (JSON-RPC 2.0, "Response object"). A line can be JSON and still
 invalid: with half of a surrogate pair, which some clients write, or with a fraction as id. The id is taken only from
 the top level of a request, because a nested id could belong to another request that is still to be answered.
@@ -97,7 +96,7 @@ def bounded(chunk: bytes, length: int) -> tuple[bytes, int]:
 
 
 class Answering:
-    """The SDK's stream of messages, without invalid lines, which are answered here."""
+    """The SDK's stream of messages without invalid lines. This class answers those."""
 
     def __init__(self, reading: ReadStream[SessionMessage | Exception], writing: WriteStream[SessionMessage]) -> None:
         self._reading = reading

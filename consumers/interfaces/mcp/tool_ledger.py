@@ -1,7 +1,7 @@
 """The ledger for tools: open, shared by threads, and with one more rule about who signs.
 
 Calls run concurrently, and the gate orders their submissions. Each signing asks the ledger for the agent's roles,
-because roles change while a server runs: an agent that has become human or admin signs nothing here any more.
+because roles change while a server runs: an agent that has become human or admin cannot sign here any more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deedbook.projections.answers.answer import Answer
 class ToolLedger(Ledger):
     """An open ledger whose agent signs only what a tool may sign.
 
-    An untrusted folder is not opened, and every call is refused until the folder is trusted.
+    An untrusted folder is not opened, and every call is refused until the user trusts the folder.
     """
 
     def _prepare(self) -> None:
@@ -108,5 +108,5 @@ class Tools:
         self._ledger = ledger
 
     def _answered(self, answer: dict[str, Any], type_: type[Answer]) -> CallToolResult:
-        """Return the result of a call. Sealed texts are named and not opened: a model would have read them."""
+        """Return the result of a call. Sealed texts stay closed and are only named, because a model would read them."""
         return answered(named(answer, self._ledger.query_with), type_, self._ledger.origin)

@@ -1,4 +1,4 @@
-"""A node among the nodes of its ledger: it hears them, follows the stream, and does what its state requires.
+"""A node among the nodes of its ledger: it receives heartbeats, follows the stream, and acts by its state.
 
 ``ledger.replication.state.step`` makes every decision; this module does the work that takes time. Its tasks never wait
 for each other: heartbeats (``beat``), steps (``run``), following (``follow``), and the duties in their order (choose
@@ -55,7 +55,7 @@ tick_s: Final = 0.1
 beat_pause_s: Final = 0.02
 follow_every_s: Final = 1.0
 paused_min_s: Final = 1.0
-"""A node that made no step for this long was stopped, and others may have gone on."""
+"""A node that made no step for this long was stopped; the other nodes may have continued without it."""
 
 fault_scrub_every_s: Final = 10.0
 
@@ -99,7 +99,7 @@ class Membership:
             await self._nats().subscribe(subjects.node_pattern(self._replica.ledger), cb=self._hear)
 
     def _interrupt(self) -> None:
-        # At once, so that a publish that waits for a connection does not go on before the others were heard.
+        # Subscribe at once, so that a publish that waits for a connection continues only after the others were heard.
         self.state, _ = step(self.state, Interrupted(), self._replica.own(), _now_ms(), self._timing)
         self._replica.forget_stream()
         self._wake.set()
@@ -125,7 +125,7 @@ class Membership:
         return not self.state.fault and await self._replica.has_all()
 
     def _look_for_interruptions(self) -> None:
-        """Find out whether the node was stopped, or lost its connection, since it last looked."""
+        """Find out whether the node was stopped, or lost its connection, since the last check."""
         now_ms, nats = _now_ms(), self._nats()
         was_stopped = now_ms - self._stepped_ms >= paused_min_s * 1000
         if was_stopped or not nats.is_connected or nats.stats["reconnects"] != self._connections:
@@ -169,7 +169,7 @@ class Membership:
                 assert_never(action)
 
     def _begin(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Begin the job of a step, unless another one is under way; a job that fails is requested again."""
+        """Begin the job of a step, unless another job is running. A job that fails is requested again."""
         if self._job is not None and not self._job.done():
             return
 
@@ -248,7 +248,7 @@ class Membership:
             before, erased = erased, self._replica.erased_count()
             if erased > generation.redactions:
                 if erased == before:  # one new stream is enough for several redactions in a row
-                    # As for a damaged stream: nobody publishes to the next one before it holds the whole log.
+                    # As for a damaged stream, nobody publishes to the next stream before it holds the whole log.
                     self._found(self._replica.replace_erased())
             elif generation.number != cleared and self.admits:
                 await self._replica.delete_erased()
@@ -280,7 +280,7 @@ class Membership:
         known = self._replica.generation
         if known is not None and beat.generation > known.number:
             self._replica.forget_stream()
-        # At once: a publish that waits for this node's heartbeat must not wait for the next step.
+        # Do this at once: a publish that waits for this node's heartbeat must not wait for the next step.
         self._step(beat)
         if known is None or beat.size > self._replica.own().size:
             self._wake.set()

@@ -1,12 +1,10 @@
 """A node: starts the log, the embedded server, the service, the publisher, the views and the service agents.
 
 Order matters: every part registers its stop when it starts, and parts stop in the opposite order, also if a later one
-could not start. Starting: the log and the views → the server (which locks the bus folder: a second
-``serve`` ends here) → the stream → background tasks and the compressor → the service. Stopping: no new requests, and
-the running ones finish → the compressor → the tasks → publish the rest → the server → the views and the log. After a
-kill at any point a plain start is enough: the log is the truth, and everything else is compared with it.
-
-A background task that fails is logged and started again: nothing here fails silently.
+could not start. Starting: the log and the views → the server (which locks the bus folder: a second ``serve`` ends here)
+→ the stream → background tasks and the compressor → the service. Stopping: no new requests, and the running ones finish
+→ the compressor → the tasks → publish the rest → the server → the views and the log. After a kill at any point a normal
+start is enough: everything else is compared with the log. A background task that fails is logged and started again.
 """
 
 from __future__ import annotations
@@ -109,7 +107,7 @@ class Node(AsyncResource):
         self._home = Home(settings.home)
         self._port, self._preferred = port, preferred
         self.metrics = metrics or Metrics()
-        # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
+        # One thread, so that a start, a reload and a stop of the server never overlap, even after a cancellation.
         self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="deedbook-server")
 
     @property
@@ -147,11 +145,11 @@ class Node(AsyncResource):
         return [NodeView(self._name, "ready", self.client.head().size, self.url, "", 0.0)]
 
     async def submit(self, agent: str, payload: bytes, headers: dict[str, str] | None = None) -> bytes:
-        """Serve a submission of ``agent``, whom the caller authenticated: as ``Service.submit``."""
+        """Serve a submission of ``agent``, whom the caller authenticated. Raises: as ``Service.submit``."""
         return await self._service.submit(agent, payload, headers)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set; raises the error of ``FATAL`` that ended the node before."""
+        """Serve until ``stop`` is set. If an error of ``FATAL`` ended the node before, raise it."""
         self._fatal.add_done_callback(lambda _: stop.set())
         await stop.wait()
         if self._fatal.done():
@@ -197,7 +195,7 @@ class Node(AsyncResource):
         address = (lambda: "") if cluster is None else partial(self.client.sign_address, self.url)
         discovery = Discovery(ledger, lambda: self._service.role, self.metrics, address)
         self._start_tasks(
-            {  # The first two update the service.
+            {  # the first two update the service
                 "users": self._follow_users,
                 "bus": self._watch_bus,
                 "discovery": lambda: discovery.run(self._nats),
@@ -213,7 +211,8 @@ class Node(AsyncResource):
         )
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
-        # Only after the stream was compared: workers register themselves, and a log that lacks entries takes no others.
+        # Do this only after the stream was compared: workers register themselves, and a log that lacks entries accepts
+        # no new ones.
         workers = workers_of(self.client, reader, self.metrics)
         await self._let_in()
         publishing = self._publishing
@@ -231,12 +230,12 @@ class Node(AsyncResource):
     async def _start_among_others(self, cluster: Cluster, reader: Reader) -> None:
         """Run as one node of several: publish entries before they are appended, and run the workers on one node.
 
-        Each node does what concerns its own files: it expires blobs, erases bodies, folds views and signs checkpoints.
-        One node runs the workers and publishes the checkpoints (``NodeState.has_duties``): that is enough, and if two
-        nodes do, each recognises what the other has done.
+        Each node does the work on its own files: it expires blobs, erases bodies, updates views and signs checkpoints.
+        One node runs the workers and publishes the checkpoints (``NodeState.has_duties``). If two nodes do it, each
+        recognises the work of the other.
         """
         name, entries, ledger = cluster.name, self.client.log, self.client.ledger
-        # Before the stream is read: from now on every append to this log goes through the stream.
+        # Do this before the stream is read: from now on, every append to this log goes through the stream.
         entries.set_shared(ClusterRecord(name, self.url))
         replica = Replica(
             lambda: self._nats,
@@ -254,7 +253,7 @@ class Node(AsyncResource):
         async def work(does: bool) -> None:  # noqa: FBT001 - what becomes of this node
             await working.aclose()
             if does:
-                # In a thread: the workers register themselves, and this event loop publishes that.
+                # In a thread: the workers register themselves, and this event loop publishes their registration.
                 self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.metrics), working)
 
         self._membership = membership = Membership(
@@ -318,7 +317,7 @@ class Node(AsyncResource):
         (parts or self._parts).push_async_callback(_end, tasks)
 
     def _start_threads(self, works: Mapping[str, Work], parts: AsyncExitStack) -> None:
-        # One event for all: they end in parallel, each within its own wait for news.
+        # All share one event: they end in parallel, each when its wait for new entries is over.
         stop, threads = threading.Event(), ThreadPoolExecutor(len(works), thread_name_prefix="deedbook-worker")
 
         async def end() -> None:
@@ -330,7 +329,7 @@ class Node(AsyncResource):
         self._start_tasks({name: partial(run, work, stop) for name, work in works.items()}, parts)
 
     async def _keep_running(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a task for ever: log what it raises, pause, and start it again; only cancelling ends it."""
+        """Run a task for ever: log its error, pause, and start it again. Only a cancellation ends it."""
         while True:
             try:
                 await work()
@@ -342,7 +341,7 @@ class Node(AsyncResource):
             await asyncio.sleep(watch_interval_s)
 
     def _announce_url(self) -> None:
-        # Only now, so that only the node that wrote the file removes it: a second `serve` never gets here.
+        # Only now, so that only the node that wrote the file removes it: a second `serve` fails before this line.
         file = self._home.bus / "url"
         self._parts.callback(file.unlink, missing_ok=True)
         with as_unavailable(file):
@@ -375,7 +374,7 @@ class Node(AsyncResource):
             with bus_errors("closing the connection"):
                 await asyncio.wait_for(self._nats.close(), close_wait_max_s)
         except Unavailable as error:
-            log.warning("bus", error=error.message)  # The server is ended next, and the connection with it.
+            log.warning("bus", error=error.message)  # the server ends next, and closes the connection
 
     async def _publish_left(self) -> None:
         if not self._nats.is_connected:
@@ -422,7 +421,8 @@ class Node(AsyncResource):
     async def _watch_bus(self) -> None:
         """Restart a server that died, and reconnect after the connection was closed for good.
 
-        Clients reconnect by themselves, and the publisher compares. nats-py gives up after some errors of the server.
+        Clients reconnect by themselves, and the publisher compares the stream again. nats-py gives up after some errors
+        of the server.
         """
         copies = _Copies()
         while True:
@@ -442,11 +442,11 @@ class Node(AsyncResource):
 
 
 class _Copies:
-    """Tells once for each stream that this node's server makes no copy of it.
+    """Reports, once for each stream, that this node's server makes no copy of the stream.
 
-    A server that was away while a stream was retired and the next one made may create the next one before it knows that
-    the first is retired. Their subjects then overlap, and it never tries again (measured with 2.15.1). After a restart
-    it makes the copy.
+    The cause: a server may be away while a stream is retired and the next stream is made. It may then create the next
+    stream before it learns that the first is retired. Their subjects overlap, and it never tries again (measured with
+    2.15.1). After a restart it makes the copy.
     """
 
     def __init__(self) -> None:
@@ -466,8 +466,8 @@ class _Copies:
 async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
     """Cancel endless tasks until each has ended.
 
-    Once may not be enough: before Python 3.12 ``asyncio.wait_for``, which nats-py uses, drops a cancellation that comes
-    together with its answer (observed: a node that did not stop for twenty minutes).
+    One cancellation may not be enough. nats-py uses ``asyncio.wait_for``, which before Python 3.12 loses a cancellation
+    that arrives together with its answer (observed: a node that did not stop for twenty minutes).
     """
     going_on = set(tasks)
     while going_on:

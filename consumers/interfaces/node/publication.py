@@ -1,11 +1,11 @@
 """The log stream in step with the log: publish new entries, compare published ones, rebuild a damaged stream.
 
-A stream that holds the body of an entry that was erased is replaced as a damaged one is, and then deleted.
+A stream that holds an erased body is replaced like a damaged one, and then deleted.
 
 A file beside the embedded server's store records the generation of the stream. If we crash here: the record is replaced
-atomically, and every publish compares first, so the next start continues where the stream ends. A crash between making
-a generation and recording it leaves the record behind the streams: then the numbers are tried in turn, and a generation
-that is retired already is skipped.
+atomically, and every publish compares first, so the next start continues where the stream ends. After a crash between
+making a generation and recording it, the record is too old: then the next numbers are tried in turn, and retired
+generations are skipped.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Publishing:
     async def finish(self) -> None:
         """Publish the rest before the bus is closed.
 
-        Raises Unavailable: that failed; the next start publishes it.
+        Raises Unavailable: the rest could not be published; the next start publishes it.
         """
         while await self._started().publish_next():
             pass
@@ -147,7 +147,7 @@ class Publishing:
                 await self._open_next(error)
 
     async def _open_next(self, reason: Unavailable, *, is_fault: bool = True) -> None:
-        """Retire the stream and build the next one, unless only it holds some entries: then change nothing."""
+        """Retire the stream and build the next one. If only this stream holds some entries, change nothing."""
         assert self._nats is not None  # noqa: S101 - start comes first
         retiring = self._generation
         if is_fault:
@@ -182,7 +182,7 @@ class Publishing:
         self._publisher = publisher
 
     def _erased_count(self) -> int:
-        """Return how many bodies were erased in the log; read only after a change of authority."""
+        """Return how many bodies were erased in the log. The number is read only after a change of authority."""
         with self._outbox.log.snapshot() as snapshot:
             version = snapshot.head.authority_version if snapshot.head else 0
             if version != self._erased[0]:
@@ -190,11 +190,11 @@ class Publishing:
         return self._erased[1]
 
     def _is_gathered(self) -> bool:
-        """Whether no redaction came for a while: one new stream is enough for several in a row."""
+        """Whether no redaction came for a while, so that one new stream is enough for several redactions."""
         return time.monotonic() - self._erased[2] >= erasures_gather_s
 
     async def _delete_erased(self) -> None:
-        """Delete the streams before this one that hold an erased body: this one holds the whole log now."""
+        """Delete the earlier streams that hold an erased body, because the present stream now holds the whole log."""
         assert self._nats is not None  # noqa: S101 - start comes first
         if self._cleared != self._generation.number:
             if names := await delete_erased(self._nats, self._generation):

@@ -1,4 +1,4 @@
-"""Recovery of lost entries from the log stream, or continuation without them: offline, alone with the bus folder.
+"""Recovers lost entries from the log stream, or continues without them: offline, with the bus folder locked.
 
 The embedded server is started only for this, under the lock of ``serve``, and admits one key that is made for this run.
 The stream is not trusted: every entry is replayed by the rules at its own index (``LogFollower``), and the resulting
@@ -80,7 +80,7 @@ class Recovery(AsyncResource):
         config, folder = self._settings.config, self._home.path
         is_lost = not self._home.is_local()
         if self._home.bus.is_dir():
-            # Before the log is touched: a served ledger must be left alone.
+            # Check this before the log is touched: a served ledger must not be changed.
             self._nats = await self._parts.enter_async_context(_alone_with_the_bus(self._settings, self._home))
             self._stream, self.strangers = await _stream_in_use(self._nats, None if is_lost else self._ledger_of_log())
         if self._stream is None and is_lost:
@@ -149,8 +149,8 @@ class Recovery(AsyncResource):
     def contradicted(self) -> list[TrustRecord]:
         """Return the trusted heads of readers on this machine that the log does not continue, the largest first.
 
-        Another folder may hold a longer copy: it contradicts the log only where both have entries.
-        Raises Corrupted: a trust store is damaged.
+        Another folder may hold a longer copy of the log. It contradicts the log only if they differ in an entry that
+        both have. Raises Corrupted: a trust store is damaged.
         """
         with self.log.snapshot() as snapshot:
             if snapshot.head is None:
@@ -181,7 +181,7 @@ class Recovery(AsyncResource):
     def reset_history(self, abandoned: Head, reason: str, root: Key) -> None:
         """Append the event with which root abandons the missing entries."""
         with self.log.snapshot() as snapshot:
-            assert snapshot.head is not None  # noqa: S101 - what is abandoned was abandoned by a log
+            assert snapshot.head is not None  # noqa: S101 - a log with entries to abandon has a head
             ledger = snapshot.head.ledger
         data = HistoryReset(abandoned_size=abandoned.size, abandoned_root=abandoned.tree_head, reason=reason)
         drafts = [Draft(stream="ledger", data=data)]

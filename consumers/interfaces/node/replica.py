@@ -1,12 +1,12 @@
-"""One node's log beside the stream that it shares with others: what a node decides, it publishes before it appends.
+"""One node's log beside the stream that it shares with others: a node publishes its decisions before it appends them.
 
 - The node's gates call ``publish`` inside their write transaction. After any error nothing is appended, and nothing is
-  published again before the log has reached the stream's end: a lost answer may have been a yes.
+  published again before the log has reached the stream's end: the lost answer may have been a success.
 - ``follow`` appends the entries that the log lacks, in whole units, after a replay of each, and after the blobs that
   they refer to. It trusts nobody: an entry that the log could not have accepted is damage.
-- ``rebuild`` makes the next generation of a damaged stream. It states the head (size and root) from which it is to be
-  filled, and the first node that makes it decides. Any node whose log continues this head may fill it, also where
-  another one began: each message has its position. Nobody decides on a shorter log than the stated one.
+- ``rebuild`` makes the next generation of a damaged stream. It states the head (size and root) of the log that fills
+  it, and the first node that makes it decides. Any node whose log continues this head may fill it, also after another
+  node began: each message has its position. No node decides with a log shorter than this head.
 
 If we crash here, at any line, the stream decides, and the next start follows it.
 """
@@ -82,12 +82,12 @@ sent_again_s: Final = 0.5
 """The wait for an answer before a group is sent again: servers drop messages while they elect a leader."""
 
 permit_waits_max: Final = 150
-"""While the others are heard after an interruption; longer than ``limits.heartbeats_missed_s``."""
+"""The wait while the others are heard after an interruption; longer than ``limits.heartbeats_missed_s``."""
 
 under_way_max_s: Final = 30.0
 """No server stores a message so long after it was sent."""
 
-_chance: Final = random.Random()  # noqa: S311 - how long to wait is no secret
+_chance: Final = random.Random()  # noqa: S311 - the length of a wait is no secret
 
 
 class DamagedError(Exception):
@@ -207,7 +207,7 @@ class Replica:
 
     async def _check_end(self, start: int) -> None:
         if start <= self._sent[0] and time.monotonic() - self._sent[1] < under_way_max_s:
-            # An earlier publish may still arrive here, and then a submission that this node refuses now is recorded.
+            # An earlier publish may still arrive here. Then a submission that this node refuses now would be recorded.
             raise Unavailable("BUS_UNAVAILABLE", "an earlier publish got no answer")
         generation = self._known()
         info = await stream_info(self._nats(), generation, answer_wait_s)
@@ -219,7 +219,7 @@ class Replica:
     async def _send(self, group: Sequence[OutboundMessage]) -> None:
         """Publish a group at its position, repeatedly until there is an answer: it can be stored there only once.
 
-        Raises OvertakenError: there is something at this position, perhaps this very group.
+        Raises OvertakenError: this position is taken, perhaps by this same group.
         """
         start = group[0].index
         while True:
@@ -299,12 +299,12 @@ class Replica:
         if self._is_retired(info, generation):
             self.forget_stream()
             raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was retired. The node looks for the next one.")
-        if faults := scrub_quick(info, generation):  # the stream's present leader may be a server that lost part of it
+        if faults := scrub_quick(info, generation):  # the stream's new leader may be a server that lost part of it
             raise self._damage(generation, f"{generation.name} differs from what was published: {'; '.join(faults)}")
         return info
 
     def _damage(self, generation: Generation | None, reason: str) -> DamagedError:
-        """Note which generation is damaged; return the error."""
+        """Store the number of the damaged generation; return the error."""
         self._damaged, self._is_scrubbed = generation.number if generation else 0, False
         return DamagedError(reason)
 
@@ -385,7 +385,7 @@ class Replica:
         write_record(self._record, stream)
 
     def forget_stream(self) -> None:
-        """Forget the stream, so that it is looked for again and compared: it may be another one now."""
+        """Forget the stream, so that it is searched and compared again: it may be another one now."""
         self.generation = None
 
     async def scrub(self, pause_s: float) -> int:
@@ -404,7 +404,7 @@ class Replica:
                 if error.code != "BUS_DEGRADED" or self.generation != generation:
                     raise
                 if self.holds_erased:
-                    return 0  # the log lost this body, and a node replaces the stream
+                    return 0  # the log erased this body, and a node replaces the stream
                 self.metrics.count("stream_faults")
                 self._damaged, self._is_scrubbed = generation.number, True
                 raise DamagedError(error.message, generation.number) from error
@@ -436,13 +436,13 @@ class Replica:
                 if lost is not None and lost.is_fork:
                     raise ForkedError(lost.error().message)
                 await retire(nats, newest)
-            # A node that retired a stream may have died before it made the next one. And what a retired stream was
-            # given last is taken over before the next one states its head: a retired stream accepts nothing more.
+            # A node that retired a stream may have died before it made the next one. A retired stream accepts nothing
+            # more, so this node first takes over its last entries, and then the next stream states its head.
             while await self._take_over(number) or (number == known.number and known.created is not None):
                 number += 1
             with self.log.snapshot() as snapshot:
                 size, root = snapshot.size, snapshot.frontier(snapshot.size).root().hex()
-                # A body that is erased while the next stream is filled makes another one.
+                # If a body is erased while the next stream is filled, another stream is made.
                 following = Generation(self.ledger, number, redactions=erased_count(snapshot), size=size, root=root)
             await open_stream(nats, following, self._replicas)
             log.warning("made the next generation of the log stream", stream=following.name, entries=size)
@@ -450,9 +450,9 @@ class Replica:
             self.forget_stream()
 
     async def _is_sound(self) -> bool:
-        """Return whether the stream can be followed now: then the damage was that of one server, which leads no more.
+        """Return whether the stream can be followed now.
 
-        Raises Unavailable: ``BUS_UNAVAILABLE``.
+        Then the damage was that of one server, which is no longer the leader.
         """
         try:
             await self._follow()
@@ -511,7 +511,7 @@ class Replica:
         return self.generation is not None and self.erased_count() > self.generation.redactions
 
     def replace_erased(self) -> DamagedError:
-        """Return the error by which the stream in use is replaced because it holds an erased body."""
+        """Return the error that makes the node replace the stream in use because it holds an erased body."""
         self._damaged, self._is_scrubbed = self._known().number, True
         return DamagedError(HOLDS_ERASED, self._damaged)
 

@@ -58,7 +58,7 @@ def current_users(client: LocalClient, home: Home, name: str = NODE) -> BusUsers
         for invitation in invitations
         if taken.isdisjoint((invitation.name, invitation.nkey))
     }
-    # Another node uses its own server; here it can only find out whether it was registered.
+    # Another node uses its own server. Here it can only find out whether it is registered.
     others = {agent.name: agents.pop(agent.name) for agent in valid if agent.name in agents and "node" in agent.roles}
     return BusUsers(nodes=(node,), agents=agents, invited=invited | others)
 

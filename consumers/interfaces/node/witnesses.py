@@ -10,13 +10,11 @@
     '''
 
 Once the policy's quorum is met, the note with its cosignatures replaces the last one in the file ``witnessed`` of the
-ledger's folder; late witnesses are added. A witness that disagrees answers with its size, so nothing else is stored.
-A witness that is unavailable or sends an invalid answer is asked again after growing pauses. It delays the others at
-most by the timeout of one answer.
-
-The node accepts a cosignature after the check that any reader makes, and only if it is from now. It logs a witness that
-signs another text, with another key or at another time, and drops its line. A witness that has seen more entries
-than the log holds proves a loss or an older copy; then only root can continue, with other witnesses.
+ledger's folder; late witnesses are added. A witness that disagrees answers with its size, so nothing else is stored. A
+witness that is unavailable or sends an invalid answer is asked again after growing pauses. It delays the others at most
+by the timeout of one answer. The node checks a cosignature like any reader, and accepts only a present one. If a
+witness signs another text, with another key or at another time, the node logs it and drops the line. A witness that has
+seen more entries than the log holds proves a loss or an older copy; then only root can continue, with other witnesses.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _CONFLICT: Final = 409
 
 
 class _WitnessState(msgspec.Struct):
-    """The state of a witness: its last cosigned size, its line on the present note, and when to ask it again."""
+    """The state of a witness: its last cosigned size, its line for the present note, and when to ask it again."""
 
     name: str
     witness: Witness
@@ -88,7 +86,7 @@ class Witnessing:
         """Submit the log's head to each witness that has not cosigned it and whose pause is over."""
         note = self._client.signed_consistency(0).checkpoint
         if note != self._note:
-            self._client.remember()  # before anybody else has this head: the log must continue from it
+            self._client.remember()  # store the head before anybody else has it: the log must continue from it
             self._note, stored = note, self._client.checkpoint()
             for state in self._states:
                 state.line = ""

@@ -57,7 +57,7 @@ def drop_blobs(entries: Log, stop: threading.Event) -> None:
 def erase_bodies(client: LocalClient, reader: Reader, stop: threading.Event) -> None:
     """Clear this node's files soon after each redaction, whoever admitted it.
 
-    A process that is killed leaves the log marked, or its former file beside it: the next round or start goes on.
+    After a kill, the log stays marked, or its former file stays beside it: the next round or start continues.
     """
     entries, known = client.log, 0
 
@@ -89,7 +89,7 @@ def erase_bodies(client: LocalClient, reader: Reader, stop: threading.Event) -> 
 
 
 def _forget_erased(client: LocalClient, reader: Reader) -> None:
-    """Fold this node's views again, if it has any, and delete its caches, which only save time."""
+    """Rebuild this node's views, if it has any, and delete its caches, which only save time."""
     with reader.store.reading() as reading:
         is_folded = any(version.position for version in reading.view_versions())
     if is_folded:

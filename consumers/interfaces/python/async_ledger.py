@@ -94,8 +94,8 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._leave, threads))
 
     def _leave(self, threads: ThreadPoolExecutor) -> None:
-        # A cancelled call continues in its thread. The log must stay open until that call is over; the call may even be
-        # the one that opens it.
+        # A cancelled call continues in its thread, and the log must stay open until it is over. It may be the call that
+        # opens the log.
         threads.shutdown()
         ledger, self._ledger = self._ledger, None
         if ledger is not None:
@@ -106,7 +106,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
         return AsyncHandoff(self, id)
 
     def decision(self, id: str) -> AsyncDecision:  # noqa: A002
-        """Return a decision by its id, also of one that you are about to make."""
+        """Return a decision by its id, also one that you are about to make."""
         return AsyncDecision(self, id)
 
     def question(self, id: str) -> AsyncAskedQuestion:  # noqa: A002

@@ -106,7 +106,7 @@ class AsyncPackageFamilies:
 
 
 def asks(query: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a method without a body answer a query: its arguments are those of the query, and ``as_of``.
+    """Let a method without a body answer a query. It has the query's arguments, and ``as_of``.
 
     Arguments that are None are left out. Raises as ``answers.checked.ask``.
     """

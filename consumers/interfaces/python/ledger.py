@@ -25,7 +25,7 @@ class Ledger(QueryingLedger, Spelled):
         return Handoff(self, id)
 
     def decision(self, id: str) -> Decision:  # noqa: A002
-        """Return a decision by its id, also of one that you are about to make."""
+        """Return a decision by its id, also one that you are about to make."""
         return Decision(self, id)
 
     def question(self, id: str) -> AskedQuestion:  # noqa: A002

@@ -1,4 +1,4 @@
-"""Refusals for Python programs: a misspelt name is refused with similar names, and advice names arguments.
+"""Refuses misspelt names in Python programs with similar names, and words advice with arguments instead of options.
 
 A type checker refuses misspelt names before the program runs.
 """

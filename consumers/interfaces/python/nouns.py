@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from deedbook.projections.reasoning.memory import ReasoningMemory
     from deedbook.projections.sessions.answers import ShownSession
 
-# Arguments that are lists of texts. A single text would pass as a sequence of its letters.
+# Arguments that are lists of texts. Python would accept a single text as a sequence of letters.
 _lists = (
     "tasks",
     "criteria",
@@ -68,7 +68,7 @@ _lists = (
 
 
 def _check_lists(arguments: Mapping[str, Any]) -> None:
-    """Refuse one text where several are meant: each of its letters would be signed as a text."""
+    """Refuse one text in place of a list: each of its letters would be signed as a text."""
     for name in _lists:
         if isinstance(arguments.get(name), str):
             raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{arguments[name][:40]!r}]")
@@ -253,7 +253,7 @@ class Handoff(Noun):
         return self._operate("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
 
     def ask(self, to: str, question: str, *, about: str | None = None) -> list[Accepted]:
-        """Ask another agent; ``about`` is PATH or PATH:LINE. A question to the receiver holds the completion."""
+        """Ask another agent; ``about`` is PATH or PATH:LINE. A question to the receiver blocks the completion."""
         return self._publish(handoffs.HandoffQuestionAsked(to=to, question=question, place=about))
 
     def answer(self, question: int, text: str) -> list[Accepted]:
@@ -318,12 +318,12 @@ class Handoff(Noun):
 
 
 class Decision(Noun):
-    """A decision about some files, which stands until somebody replaces or withdraws it."""
+    """A decision about some files, which is in force until somebody replaces or withdraws it."""
 
     family = "decision"
 
     def show(self) -> ShownDecision:
-        """Return the decision: its text, reason and paths, whether it stands, and what replaces it."""
+        """Return the decision: its text, reason and paths, whether it is in force, and what replaces it."""
         return self._ledger.decisions.show(id=self.id)
 
     def make(
@@ -440,7 +440,7 @@ class Reasoning(Noun):
         return self.step(content, type="assumption", validation_method=check)
 
     def settle(self, step: int, how: str, *, holds: bool, evidence: Sequence[str] = ()) -> list[Accepted]:
-        """Record whether an assumption ``holds`` or is refuted, how that was found out, and the evidence."""
+        """Record whether an assumption ``holds`` or is refuted, how this was found, and the evidence."""
         _check_lists({"evidence": evidence})
         data = reasonings.AssumptionSettled(step=step, holds=holds, how=how, evidence=list(evidence))
         pending = self._pending()

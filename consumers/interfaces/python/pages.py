@@ -1,11 +1,11 @@
 """Answers that are pages: a loop over one goes over the rows of all following pages, too.
 
 A page is the plain struct that the query names as its answer: ``items`` are the rows of this page, ``total`` is the
-number of all matches, and ``next`` is where the next page begins. The call that fetches the next page is kept beside
-the fields. So it is no part of the JSON form or of a pickle, and pages are equal if their fields are. A page has no
+number of all matches, and ``next`` is where the next page begins. The call that fetches the next page is stored outside
+the fields. So it is not part of the JSON form or of a pickle, and pages with equal fields are equal. A page has no
 ``len``: use ``total`` or ``len(page.items)``. Without rows a page is false.
 
-With ``as_of`` all pages are of that point in the past. Otherwise each page is as of its fetching.
+With ``as_of`` all pages show that point in the past. Otherwise each page shows the time of its own query.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The methods of an object that blocks, awaited: each call runs in a thread, in the context of its caller.
 
-``AsyncLedger`` and its nouns and queries are such proxies of ``Ledger``. A method is named once, with its arguments,
-types and docstring, where it blocks; ``awaited`` takes them over.
+``AsyncLedger`` and its nouns and queries are such proxies of ``Ledger``. Arguments, types and docstring of a method are
+written once, in the blocking class; ``awaited`` copies them.
 """
 
 from __future__ import annotations

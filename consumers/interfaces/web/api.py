@@ -1,14 +1,14 @@
 """The read API: every query of the views, events, receipts, blobs and tiles, in the command line's JSON documents.
 
-An error is a problem document of RFC 9457 (``Problem``). Its ``type`` is a URN, because nobody runs an address for it:
-a client decides by ``code``, which is the same at every interface. While the views are rebuilt, each request is refused
+An error is a problem document of RFC 9457 (``Problem``). Its ``type`` is a URN, because no address describes it: a
+client decides by ``code``, which is the same at every interface. While the views are rebuilt, each request is refused
 at once with their progress.
 
 Caching: answers change with time, because leases and keys expire, and texts may be erased, also those of the past and
 of blobs. So clients revalidate all of them each time, and an ETag saves the transfer. Tiles are those of C2SP
 tlog-tiles, under the paths of an exported folder. Those of hashes and of entries without bodies never change, so
-clients may cache them. Only those of a public log may be stored by a cache that readers share, such as a reverse
-proxy: it would give them to readers without a token.
+clients may cache them. A cache that readers share, such as a reverse proxy, may store only the tiles of a public log,
+because it would give them to readers without a token.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ class ApiRequest(NamedTuple):
     def answer(self, body: str | bytes, media: str, cache: str = _REVALIDATED, of: str = "", **extra: str) -> Response:
         """Return an answer, or status 304 if the client has it already.
 
-        The ETag contains the index ``of`` the answer (default: the log's size); it is weak, as it compares the rows.
+        The ETag contains the index ``of`` the answer (default: the log's size); it is weak, because it compares the
+        rows.
         """
         content = body.encode() if isinstance(body, str) else body
         etag = f'W/"{of or self.size}-{blake3(content).hexdigest()[:24]}"'

@@ -7,10 +7,10 @@ header allows pages of other sites to read (CORS). A thread answers each request
 node's event loop nor its agents; after ``answer_wait_max_s`` the request fails.
 
 Answers of 500 bytes and more are compressed for clients that accept gzip, except events that are followed, which would
-be held back, and blobs and tiles, which are hashes or foreign files. A secret leaks through the length of a compressed
-answer (BREACH) only if a page of another site can make the reader's browser ask for it: no browser sends a bearer token
+be held back, and blobs and tiles, which are hashes or foreign files. The length of a compressed answer can leak a
+secret (BREACH) only if a page of another site can make the reader's browser request it. No browser sends a bearer token
 by itself, and no answer contains one. The dashboard has cookies and form tokens, so its pages are not compressed. An
-ETag is weak, so it is the same for both forms.
+ETag is weak, so it is the same for the compressed and the plain form.
 
 Routes are found by their text in one table, because a router that tries patterns one after the other takes a tenth of
 an answer's time (measured). The metrics use prometheus-client, one small package without dependencies. A metric has the
@@ -186,7 +186,7 @@ class Web:
         )
 
     def end(self) -> None:
-        """End what lasts until the client ends it: streams, and bodies that arrive slowly."""
+        """End everything that only the client would end: streams, and bodies that arrive slowly."""
         self.followers.end()
         self._writes.end()
 

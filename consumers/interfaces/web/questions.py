@@ -182,9 +182,9 @@ def _decoded(text: str, query: str) -> Any:
 
 
 def _parsed(text: Any, simple: frozenset[Any]) -> Any:
-    """Return a text as the number or truth value that it writes in the only accepted way, if the argument is one.
+    """If the argument is a number or truth value, return it from its only accepted spelling; else return the text.
 
-    Of a list, each item is returned like that.
+    For a list, this is done with each item.
     """
     if isinstance(text, list):
         return [_parsed(item, simple) for item in text]

@@ -133,7 +133,7 @@ async def serving(
         scope[DROP] = partial(server.drop, scope)
         await app(scope, receive, send)
 
-    # The protocol is that of h11. With httptools, if that is installed, a request's head would have no limit.
+    # This is the protocol of h11. With httptools, which may be installed, the head of a request would have no limit.
     config = uvicorn.Config(
         serve,
         log_config=None,
@@ -198,11 +198,11 @@ def hosts(client: EntryReads, bound: str) -> list[str]:
 
 
 class _Warnings(logging.Filter):
-    """Passes each warning of uvicorn once in an interval: any client causes one with each request, without a token."""
+    """Passes each warning of uvicorn once in an interval: any client can cause one with each request."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._until_s: dict[str, float] = {}  # by the text, which is one of few
+        self._until_s: dict[str, float] = {}  # by text, of which there are few
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log a record."""
@@ -218,9 +218,9 @@ class _Warnings(logging.Filter):
 class _Connection(H11Protocol):
     """A connection. When there are too many, a new one replaces one that waits for the head of a request.
 
-    So clients that send no complete head take no place from those that do, and need no limit for each address: behind
-    a reverse proxy, all clients have one. A client that had a request answered is replaced last, because it may keep
-    its connection for the next one.
+    So clients that send no complete head do not displace those that do. A limit for each address would not work: behind
+    a reverse proxy, all clients have the same address. A client whose request was answered is replaced last, because it
+    may use its connection again.
     """
 
     began_s = 0.0

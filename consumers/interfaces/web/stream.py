@@ -48,7 +48,7 @@ _NOT_STORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no", **
 class Followers:
     """The clients that follow a log. Each uses a thread while it waits, so their number is limited.
 
-    An agent has only some of the places, with all its tokens together, so that it leaves places for others.
+    All tokens of an agent together have only some of the places, so that others find one.
     """
 
     def __init__(self, limit: int = followers_max, of_agent: int = followers_of_agent_max) -> None:
@@ -101,7 +101,7 @@ async def events_from(
 ) -> AsyncIterator[Event | int]:
     """Yield the events from ``index`` on, in order, and then new ones; an int is the index up to which none matched.
 
-    The int is yielded every ``heartbeat_s`` seconds without an event, so that a client with a narrow filter can resume
+    After ``heartbeat_s`` seconds without an event it yields the int, so that a client with a narrow filter can resume
     there. With ``until`` it ends before that index. It waits in one of ``threads``. Raises: as ``Client.entries``.
     """
     quiet_since = time.monotonic()

@@ -1,13 +1,11 @@
 """Bearer tokens for HTTP, each with a role and for a registered agent (RFC 6750).
 
-A token of the role ``metrics`` needs no agent: it reads no entry, and a scraper should not become one of the log. Its
-name is only a label, unless an agent has it.
-
-Loopback does not authenticate, because every agent on the machine can reach it: it needs a token, too. A token is 32
-random bytes and is shown once. Its SHA-256 is stored in a file that only its owner can read; so many random bits cannot
-be guessed from it and need no slow hash. A token becomes invalid if it expires or is revoked, or if the log removes its
-agent or ends the agent's key. The log contains nothing about tokens, because they grant only reading, and carrying what
-their agent's keys signed.
+A token of the role ``metrics`` needs no agent: it reads no entry, and a scraper should not become an agent. Its name is
+only a label, unless an agent has this name. Requests over loopback need a token, too, because every agent on the
+machine can send them. A token is 32 random bytes and is shown once. Its SHA-256 is stored in a file that only its owner
+can read; nobody can guess so many random bits from it, so no slow hash is needed. A token becomes invalid if it expires
+or is revoked, or if the log removes its agent or ends the agent's key. The log contains nothing about tokens, because
+they grant only reading, and sending events that their agent's keys signed.
 """
 
 from __future__ import annotations

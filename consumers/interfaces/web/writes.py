@@ -1,12 +1,12 @@
 """Writing over HTTP: ``POST /v1/entries`` takes signed submissions, ``POST /v1/blobs`` the content of blobs.
 
-Each request goes with the bytes that arrived into the queue of the token's agent, beside the agent's requests over the
-bus. So the queues, limits, gate and quotas are those of the bus, and so are the answers. A node that follows refuses,
-as over the bus it gets no submissions. The server itself decides only whether the token may carry the submission: a
-writer token carries nothing that the key of another agent signed. The gate decides about a key that nobody has.
+Each request goes unchanged into the queue of the token's agent, together with the agent's requests over the bus. So the
+queues, limits, gate, quotas and answers are those of the bus. A node that only follows refuses, because over the bus it
+would get no submissions. The server itself decides only whether the token may send the submission: a writer token never
+sends what the key of another agent signed. The gate decides about unknown keys.
 
 A page of another site cannot write: it has no token, and no form sends these media types. The server reads a body only
-after it checked the token, keeps at most a submission or one chunk of a blob of it, and reads few bodies of an agent at
+after it checked the token, stores at most a submission or one chunk of a blob, and reads few bodies of an agent at
 once. If we stop or crash before the answer, the client does not know the result and sends the same bytes again.
 """
 
@@ -104,7 +104,7 @@ class _Request:
         while True:
             began_s = loop.time()
             message = await self._waits.next_part(self._receive, left_s)
-            left_s -= loop.time() - began_s  # only the client's time counts, not ours between two parts
+            left_s -= loop.time() - began_s  # only the client's time counts, not our own between two parts
             if message["type"] == "http.disconnect":
                 raise Refused("INVALID_FORMAT", "the connection closed before the body was complete: send it again")
             part: bytes = message.get("body", b"")
@@ -136,7 +136,7 @@ class Writes:
             }
 
     def end(self) -> None:
-        """Give up the bodies that are still coming."""
+        """Abandon the bodies that are still arriving."""
         self._waits.end()
 
     async def answer(self, route: str, scope: Scope, receive: Receive) -> Response:
@@ -155,7 +155,8 @@ class Writes:
             raise Refused("UNKNOWN_FIELD", "this path takes no arguments in its address")
         if "content-length" in headers and "transfer-encoding" in headers:
             error = Refused("INVALID_FORMAT", "a body has either Content-Length or Transfer-Encoding")
-            return refused(error, 400, connection="close")  # RFC 9112, section 6.1: a proxy may read it otherwise
+            # RFC 9112, section 6.1: a proxy may read this request differently
+            return refused(error, 400, connection="close")
         if int(headers.get("content-length", "0")) > size_max:
             raise Refused("TOO_LARGE", f"this body may have at most {size_max} bytes", limit=size_max)
         scope[TIMED] = True
@@ -164,7 +165,7 @@ class Writes:
         except Corrupted as error:
             if error.code != "VERIFICATION_FAILED":
                 raise
-            return refused(error, 422)  # what was sent differs from what its signature names
+            return refused(error, 422)  # the content differs from what its signature covers
         except TimeoutError:
             return refused(Unavailable("BUSY", "the body came too slowly: send it again"), 408)
 
@@ -202,7 +203,7 @@ class Writes:
         return _written("entries", await self._ask(request.agent, content))
 
     def _check_carried(self, agent: str, media: str, content: bytes) -> None:
-        """Check in a thread whether a token of ``agent`` may carry a submission.
+        """Check in a thread whether a token of ``agent`` may send a submission.
 
         Raises Refused: as ``decode_submission``; ``INVALID_FORMAT`` for another form than the media type says;
         ``AUTHOR_MISMATCH`` if the key of another agent signed it.
@@ -228,7 +229,7 @@ class Writes:
     async def _upload(self, request: _Request, intent: Intent, signed: bytes) -> None:
         answer = await self._send(request.agent, intent.ref, INTENT, signed)
         received, size, number, buffer = int(answer["received"]), 0, 0, bytearray()
-        # The last chunk waits for the end of the body, so that a body with more bytes stores nothing.
+        # The last chunk waits for the end of the body: if the body has more bytes, nothing is stored.
         async for part in request.parts(intent.size):
             size += len(part)
             buffer += part

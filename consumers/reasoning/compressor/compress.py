@@ -1,13 +1,13 @@
 """The default compressor: deterministic, without a model; every fact is a step's own words.
 
 It orders critical statements, their evidence and checks by worth (``selection``) and keeps as many as fit, counted in
-the form that is sent. Without a requested budget it stops at a fidelity of .95. A requested budget is filled, once all
-critical statements fit, with the steps that nothing rests on. A graph that fits whole is sent whole, lossless. A fact
+the form that is sent. Without a requested budget it stops at a fidelity of .95. If all critical statements fit into a
+requested budget, steps that nothing rests on fill the rest. A graph that fits whole is sent whole, lossless. A fact
 does not repeat what the CONCLUSION line already has word for word.
 
-Rejected: taking the best of three orders by fidelity (costs in shorthand, plain costs, more credit for what a statement
-says in passing). It gained .003 of fidelity, lost .007 of verbatim text, and took three times as long. The fidelity is
-measured on the prompt that the receiver reads, not on the envelope.
+Rejected: the best of three orders by fidelity (by cost in shorthand, by plain cost, or with more credit for side
+remarks of a statement). It gained .003 of fidelity, lost .007 of verbatim text, and took three times as long. The
+fidelity is measured on the prompt that the receiver reads, not on the envelope.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def compress(
     limit = LEVEL_TOKENS[level][1] if budget is None else budget
     empty = empty_brief(index, level.value, limit, context=context, domain=domain)
     whole, choice = replace(empty, whole_graph=write_full(memory)), _Choice(index, empty)
-    # A graph that fits is sent whole; without a requested budget it must fit with every field written out: a graph that
-    # only its short form brings under the level's 700 tokens has a brief of .95 at half of that.
+    # A graph that fits is sent whole. Without a requested budget, it must fit with every field written out: if a graph
+    # fits into the level's 700 tokens only in its short form, a brief with fidelity .95 takes half of that.
     fitting = whole if budget is not None else replace(empty, whole_graph=whole_json(memory))
     if unfitted_tokens(fitting, limit) <= limit - _margin_tokens:
         everything = {step.step_number for step in memory.steps}
@@ -154,10 +154,10 @@ class _Choice:
             middle = bisect(costs, fitting) - 1 if tries < _guesses_max else (count + beyond) // 2
         (brief, room), picks = prefix(count), order[:count]
         picked = {pick.place for pick in picks}
-        # Evidence and checks of a statement that is not shown say nothing.
+        # If a statement is not shown, its evidence and checks say nothing.
         later = [pick for pick in order[count:] if pick.part is Part.STATEMENT or pick.place in picked]
         for pick in later[:_later_tries_max]:
-            # Beside others a statement may cost less than alone, but only a little less.
+            # Beside other statements, a statement may cost a little less than alone.
             if self._tokens(pick) <= room + _joining_saves_max:
                 more = self.holding(empty, [*picks, pick])
                 left = empty.budget - count_tokens(tight_text(more))
@@ -174,7 +174,7 @@ def measured(brief: Brief, index: GraphIndex) -> Brief:
     """Return a brief with the fidelity, size and embedding of its rendered prompt."""
     prompt = to_context_prompt(brief)
     brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
-    # The figure is part of the prompt, its first line where a graph has no conclusion: its size is known only now.
+    # The figure is part of the prompt (the first line if a graph has no conclusion), so the size is known only now.
     if f"{sentences.FIDELITY}: " in prompt.prompt:
         prompt = to_context_prompt(brief)
     sizes = Sizes(compressed=prompt.tokens, full=brief.sizes.full)

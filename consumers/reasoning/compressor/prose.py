@@ -8,9 +8,8 @@ wrong sentence the reader cannot trust the others. Prose is rejected if
 - it has a number, path, name or address that is neither in the steps of its sentence nor in the graph's own task,
   conclusion or limitations: so a figure cannot move from one step to another;
 - its words are about other things than the steps of its sentence;
-- a veto of the metric applies, which also catches a model that was talked into saying something else.
-
-A sentence that repeats the words of a hostile step passes, labelled with that step: so does the step's own fact.
+- a veto of the metric applies, which also detects a model that a prompt injection misled. A sentence that repeats the
+  words of a hostile step passes, labelled with that step. The step's own fact passes, too.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _own_share_min: Final = 0.35
 
 
 def holds(prose: Prose, memory: ReasoningMemory) -> bool:
-    """Tell whether published prose passes what was checked before it was published, and claims no other fidelity."""
+    """Return whether published prose passes the checks before publication, and claims the right fidelity."""
     index = index_graph(memory)
     return not prose_problems(prose.sentences, index) and prose.fidelity == measure_prose(prose.sentences, index)
 
@@ -68,7 +67,7 @@ def _form_problems(text: str) -> list[str]:
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")
-    if len(text) >= sentence_max_chars:  # a text that a reader cut has exactly that length
+    if len(text) >= sentence_max_chars:  # a reader may have cut a text of exactly this length
         problems.append(f"has {sentence_max_chars} characters or more")
     if looks_like_heading(text):
         problems.append("reads as a heading")
@@ -99,7 +98,7 @@ def _own_share(text: str, source: str, index: GraphIndex) -> float:
 
 
 def _foreign_places(text: str, source: str) -> list[str]:
-    """Return hosts, addresses and dotted names that are not in the source, letter by letter."""
+    """Return hosts, addresses and dotted names that the source does not contain exactly."""
     places = [match[0].rstrip(".!?:") for match in _PLACE.finditer(text)]
     places += [dotted for dotted in _DOTTED.findall(text) if not dotted.isascii()]
     return [place for place in places if place not in source and not _INITIALS.fullmatch(place)]

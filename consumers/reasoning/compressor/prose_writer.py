@@ -1,4 +1,4 @@
-"""Prose about a graph, asked of a language model and checked before anybody reads it."""
+"""Asks a language model for prose about a graph, and checks the prose before anybody reads it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
 
 
 def prose_messages(memory: ReasoningMemory) -> list[Message]:
-    """Return what a model is asked about a graph; anybody who has the graph can rebuild it and compare its hash."""
+    """Return the request to a model about a graph.
+
+    Anybody who has the graph can rebuild the request and compare its hash.
+    """
     return [Message("system", _INSTRUCTIONS), Message("user", data_block("graph", _shown(memory)))]
 
 

@@ -3,23 +3,23 @@
 The order is greedy and independent of a budget: the next pick is always the one that adds most per token. A statement
 adds
 
-- recall: its own key facts, and parts of others that it says in passing (``REACH`` of their words; up to half of a
-  fact's words are worth nothing), minus what is already said. Without this credit a graph of similar facts lost .11 of
-  fidelity;
+- recall: its own key facts, and the parts of other key facts that it contains (``REACH`` of their words; up to half of
+  a fact's words count nothing), minus what the brief already has. Without this credit a graph of similar facts lost .11
+  of fidelity;
 - its anchors, its edges (an edge whose other end is missing is worth ``LOOSE_EDGE``), and a little for every inference
   that it helps to complete: an inference without its premises is kept, but nobody can check it.
 
-In this choice the conclusion weighs twice as much as in the published fidelity, and so do the steps that it rests on
-directly (briefs of 200 tokens then have .83 of these word for word, else .55, at the same fidelity, and .49 of the
-evidence, else .52). Assumptions and limitations weigh four times as much, the first of each four times more, and a
+In this choice the conclusion and the steps that it rests on directly weigh twice as much as in the published fidelity.
+At the same fidelity, briefs of 200 tokens then have .83 of these steps word for word (else .55), and .49 of the
+evidence (else .52). Assumptions and limitations weigh four times as much, the first of each four times more, and a
 statement counts with its evidence: a language model that answered questions from briefs could guess premises and
-wording, but not those. Rejected: a second order for roomy budgets (it gained .015 of verbatim text at 400 tokens, lost
-.12 of the evidence, and small briefs had no limitation), and costs in shorthand (no brief changed). For graphs of 25
-statements, 200 tokens hold at most half of what the probes ask (integer programming), or .43 with .78 of the evidence:
-the other weights reach .45 and .79.
+wording, but not assumptions, limitations and evidence. Rejected: a second order for roomy budgets (it gained .015 of
+verbatim text at 400 tokens, lost .12 of the evidence, and small briefs had no limitation), and costs in shorthand (no
+brief changed). For graphs of 25 statements, 200 tokens can answer at most half of the test questions (computed by
+integer programming), or .43 of them with .78 of the evidence. These weights reach .45 and .79.
 
-The queue is lazy: gains rise only around a chosen statement, and only those are queued again, which keeps the work near
-linear (a 200-step graph may cost at most 20 times a 10-step one).
+The queue is lazy. After each choice, only statements near the chosen one gain worth, and only these are queued again.
+So the work is nearly linear (a 200-step graph may cost at most 20 times a 10-step one).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Line(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """A part of a line (``place`` is its index), and the fidelity of all picks so far, counting verbatim text only."""
+    """A part of a line (``place`` is its index), and the fidelity of all picks so far, counting only verbatim text."""
 
     place: int
     part: Part
@@ -131,7 +131,7 @@ class Order:
         self._inferences: defaultdict[int, set[int]] = defaultdict(set)
         for premise, step in index.edges:
             ends = [at[run] for run in (index.step_spelled[premise], index.step_spelled[step]) if run in at]
-            if len(ends) > 1:  # A step without a word is no key fact.
+            if len(ends) > 1:  # A step without words is no key fact.
                 self._inferences[step].update(ends)
                 for near, far in (ends, ends[::-1]):
                     self._neighbours[near].append(far)
@@ -153,7 +153,8 @@ class Order:
             fresh = self._entry(position, part)
             if (position, part) in taken:
                 continue
-            if fresh[0] > worth + _least_loss:  # Worth less than when it was queued: another line has the same words.
+            # it is worth less than when it was queued: another line has the same words
+            if fresh[0] > worth + _least_loss:
                 heapq.heappush(queue, fresh)
                 continue
             taken.add((position, part))
@@ -196,7 +197,7 @@ class Order:
             if place not in self._kept and self._inferences:
                 ends = sum(1.0 if other in self._kept else LOOSE_EDGE for other in self._neighbours[place])
                 gain += WEIGHTS["E"] * ends / len(self._index.edges)
-                # Squares, so that the last premise counts most.
+                # Squares, so that completing the last premise counts most.
                 parts = (
                     (2 * self._held[step] + 1) / len(self._inferences[step]) ** 2 for step in self._inferences_of[place]
                 )
@@ -234,8 +235,8 @@ class Order:
     def _shares(self, texts: Iterable[str]) -> list[dict[int, float]]:
         """Return the share of each key fact that each text has, if it is more than the ramp ignores.
 
-        A text with that share of a fact has one of its rarest words, so only those are looked up. Otherwise every pair
-        of statements of a long graph would be compared.
+        A text with such a share of a fact contains one of its rarest words, so only texts with these words are
+        compared. Else every pair of statements of a long graph would be compared.
         """
         weigh = self._index.weight_of
         facts = [frozenset(fact.content) for fact in self._index.key_facts]

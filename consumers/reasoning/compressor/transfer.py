@@ -64,11 +64,12 @@ class _BriefAnswer(msgspec.Struct):
 
 
 class ReceivedBrief(msgspec.Struct, frozen=True):
-    """A checked brief as a receiver gets it, rendered, with the decision of the gate; published, or made here.
+    """A checked brief as a receiver gets it: rendered, with the decision of the gate.
 
-    ``rejected`` is the published brief that was wrong; ``memory`` the graph that it was compared with; ``prose`` a
-    model's text beside a published brief; ``imported`` the origin of an imported reasoning; ``author`` and ``at_ms``
-    those of the reasoning; ``verdict`` that of its validators on this version; ``newer`` the number of newer versions.
+    It was published, or made here. ``rejected`` is the published brief that was wrong; ``memory`` the graph that it was
+    compared with; ``prose`` a model's text beside a published brief; ``imported`` the origin of an imported reasoning;
+    ``author`` and ``at_ms`` those of the reasoning; ``verdict`` that of its validators on this version; ``newer`` the
+    number of newer versions.
     """
 
     brief: Brief
@@ -178,7 +179,7 @@ def published(
     view: Ask, level: TransferLevel, memory: ReasoningMemory, domain: str
 ) -> tuple[_BriefData | None, RejectedBrief | None]:
     """Return the published brief of a level, or the rejection of a wrong one; neither if none can be used."""
-    # By the graph's own ref: its id may have a newer graph by now, whose brief is no forgery of this one.
+    # Search by the graph's own ref: its id may have a newer graph by now, whose brief would not match this one.
     ref = compute_reasoning_ref(memory)
     answer = find_answer(view, "briefs.best", {"id": ref, "level": level.value}, _BriefAnswer)
     if answer is None:
@@ -195,7 +196,7 @@ def published(
         problems = [CertificateProblem("prose", None, "Its sentences or their fidelity do not match the graph.")]
     if problems:
         return None, RejectedBrief(answer.event_id, answer.author, problems)
-    # A brief for another budget, or counted by another tokenizer, is no forgery, but it cannot be checked here.
+    # A brief for another budget, or counted by another tokenizer, is genuine, but it cannot be checked here.
     usable = brief.level == level.value and brief.budget == LEVEL_TOKENS[level][1] and is_comparable(brief)
     return (answer.data if usable else None), None
 
@@ -265,7 +266,7 @@ class GraphCache:
 
 
 def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None) -> BaseGraph:
-    """Return the version that the receiver has: from a file, from the cache, or fetched whole now; empty for None."""
+    """Return the version that the receiver has: from a file, from the cache, or fetched in full now; empty for None."""
     if file is not None:
         memory = read_graph_file(file)
         ref = compute_reasoning_ref(memory)
@@ -305,7 +306,7 @@ def read_graph(text: bytes) -> ReasoningMemory:
 
 
 class Omissions(Answer, frozen=True, kw_only=True):
-    """The parts of a graph that a brief leaves out: steps by number, and sections of the prompt; and what it cut."""
+    """The parts of a graph that a brief leaves out: steps by number, and sections of the prompt; and the cut parts."""
 
     steps: list[int]
     sections: list[str]
@@ -377,7 +378,8 @@ def described(received: ReceivedBrief) -> DescribedBrief:
 def read_verdict(view: Ask, ref: str) -> LatestVerdict:
     """Return the verdict on a version. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
     verdict = formed(view("validations.latest", {"id": ref}), LatestVerdict)
-    return msgspec.structs.replace(verdict, as_of=msgspec.UNSET)  # a decision rests on the heads of several answers
+    # the decision rests on several answers with different heads
+    return msgspec.structs.replace(verdict, as_of=msgspec.UNSET)
 
 
 def refuted_assumptions(verdict: LatestVerdict) -> list[RefutedAssumption]:

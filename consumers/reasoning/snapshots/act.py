@@ -10,10 +10,10 @@
   rule reads it (``receive_snapshot``).
 - The rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the riskier
   of the snapshot's and the reasoning's domains: so the author of a short version cannot avoid a rule.
-- The newest report of each independent validator counts (``validations.latest``), and one negative report is enough. A
-  refuted assumption on which the conclusion rests is enough, too, also if it was refuted after the cited version. So
-  is a redaction: nobody can check a graph whose texts are gone, so only a human lets anybody act on it. If
-  the receiver's own validation fails, a rule fires; if it passes, it is reported, but vouches for nothing.
+- The newest report of each independent validator counts (``validations.latest``), and one negative report blocks. A
+  refuted assumption on which the conclusion rests blocks, too, even if it was refuted after the cited version. A
+  redaction blocks as well: nobody can check a graph without its texts, so only a human can allow acting on it. If the
+  receiver's own validation fails, a rule fires. If it passes, it is reported, but does not count as a proof.
 - The id of a request is made of the asker, the subject, the task, the names of the reasons and the reports considered:
   asking again, at another level or with other numbers, finds the existing request.
 - Another agent who reached the same conclusion is named in the reasons, beside the human, and opens no gate: the
@@ -248,14 +248,14 @@ def _gate(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel | None, verdict: LatestVerdict | None
 ) -> gates.GateAnswer:
     if snapshot.reasoning_ref is None:
-        # There is no reasoning that a lower level could lose.
+        # A reasoning does not exist here, so a lower level loses none.
         sent = (level or TransferLevel.MINIMAL).value
         return gates.GateAnswer("passed", sent, TransferLevel.MINIMAL.value, "")
     return gates.check_level(level or gates.choose_level(snapshot.fidelities), snapshot.fidelities, verdict)
 
 
 def _fidelity_at(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel) -> float | None:
-    """Return the fidelity at a level: FULL shows what STANDARD does; an unmeasured fidelity counts as 0."""
+    """Return the fidelity at a level. FULL has the fidelity of STANDARD; an unmeasured fidelity counts as 0."""
     if snapshot.reasoning_ref is None:
         return None
     prompt_level = TransferLevel.STANDARD if level is TransferLevel.FULL else level
@@ -271,7 +271,10 @@ def _riskier_domain(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> str:
 
 
 def _is_imported(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> bool:
-    """Return whether this reasoning was only imported; an agent who recorded the same as their own vouches for it."""
+    """Return whether only importers recorded this reasoning.
+
+    An agent who recorded the same as their own vouches for it.
+    """
     if snapshot.reasoning_ref is None:
         return False
     origins = view("reasoning.origins", {"id": snapshot.reasoning_ref})
@@ -286,7 +289,7 @@ def _summary(own: ValidationReport) -> str:
 def _reason_names(decision: Decision) -> list[str]:
     """Return the names of the reasons not to act; low fidelity counts only alone, because each level has its own."""
     names = {rule.name for rule in decision.answer.all_rules}
-    # A human who answered before an assumption was refuted did not know it.
+    # A human who answered before an assumption was refuted did not know of the refutation.
     grounds = [] if decision.verdict is None else decision.verdict.refuted_grounds
     names |= {f"refuted_assumption {refuted.event_index}" for refuted in grounds}
     if decision.own is not None and _fault_of(decision.own):
@@ -333,11 +336,11 @@ def _ask_human(
             try:
                 asker.emit(Draft(stream=f"review/{name}", data=request, causes=causes))
             except Refused as refusal:
-                # Since our query another process of ours, or a stranger, opened the stream.
+                # After our query, another process of ours or a stranger opened the stream.
                 if refusal.code != "TRANSITION_NOT_ALLOWED":
                     raise
             review = find_answer(view, "reviews.show", {"id": name}, Review)
-        # An answer that a thief may have given is asked for again.
+        # If a thief may have given an answer, the human is asked again.
         is_own = review is not None and review.author == asker_name and review.compromised is None
         if review is not None and is_own and review.reasoning_ref == request.reasoning_ref:
             return review

@@ -3,7 +3,7 @@
 The reasoning is compressed for both levels, with the snapshot's own context, and measured. If the snapshot is too large
 for an entry, it leaves out in this order: the embedding, the MINIMAL brief, then both briefs (the snapshot's own fields
 remain, and their fidelity is measured again). It has at most ``evidence_size_max_bytes`` of evidence, references to
-secrets first, because a gate reads them; ``evidence_count`` is the total number.
+secrets first, because a gate reads them. ``evidence_count`` counts all references.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def assemble(
 ) -> tuple[SnapshotTaken, list[int]]:
     """Return the data of a snapshot, and the indexes of the events that caused it.
 
-    The vectors are the session's latest, each overridden by ``vectors``; the default domain is the reasoning's; the
-    default context is derived from the session, else it is the reasoning's task. Raises Refused: ``USAGE`` without
+    The vectors are the session's latest, and ``vectors`` override them. The default domain is the reasoning's. The
+    default context is derived from the session, else from the reasoning's task. Raises Refused: ``USAGE`` without
     session, reasoning and context; ``NOT_FOUND``; ``INVALID_FIELD`` for a vector; ``TOO_LARGE`` if context and
     conclusion alone are too large for an entry.
     """
@@ -140,7 +140,7 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
 
 
 def _checked(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[CertificateProblem]]:
-    """Return a snapshot that agrees with its graph, made again if it did not, and its problems.
+    """Return a snapshot that agrees with its graph, and its problems. A snapshot that does not agree is made again.
 
     If the graph is not here, nothing can be checked: the fidelity is then 0, so a rule asks for the graph. A snapshot
     that names no graph has no reasoning, whatever its fields say.
@@ -153,7 +153,8 @@ def _checked(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[Certif
         briefs = [replace(brief, fidelity=_UNMEASURED) for brief in data.briefs]
         return replace(data, reasoning_fidelity=0.0, briefs=briefs), []
     problems = _problems(data, fetched)
-    # A snapshot with another tokenizer, or without a brief that shows the choice, is no forgery, but cannot be checked.
+    # A snapshot with another tokenizer, or without a brief that shows the choice, may be genuine, but cannot be
+    # checked.
     if not problems and data.briefs and all(map(is_comparable, data.briefs)):
         return data, []
     return _fitting(_with_reasoning(base, fetched)), problems
@@ -188,7 +189,7 @@ def _with_reasoning(data: SnapshotTaken, fetched: FetchedGraph) -> Iterator[Snap
         reasoning_fidelity=last.fidelity.value,
         reasoning_size=last.sizes,
         reasoning_embedding=last.embedding,
-        # The snapshot holds these two once for all of its briefs.
+        # The snapshot stores these two once for all its briefs.
         briefs=[replace(brief, context="", embedding=None) for brief in briefs],
     )
     yield whole

@@ -11,8 +11,9 @@ Arguments are quoted as in a shell; a glob knows ``*``, ``?``, ``[…]`` and ``*
 search proves absence only if it was complete. An assumption fails (``refuted``) only if a check ran and contradicts it.
 An assumption that nobody could check does not fail, because that would teach agents to hide assumptions.
 
-Agents also settle assumptions in signed events. One who refutes an assumption is enough, if the conclusion rests on it.
-Otherwise only the validator's own statement counts as a check; ``settled`` means that only others settled it.
+Agents also settle assumptions in signed events. A single refutation is enough, if the conclusion rests on the
+assumption. Otherwise only the validator's own statement counts as a check; ``settled`` means that only others settled
+it.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def check_assumptions(
     settled = _settled(step, validator, is_ground=is_ground)
     if step.type == "assumption" or is_assumption(step) or method:
         check = check_assumption(step.content, method, reads, step=number, is_open=is_assumption(step))
-        # A check that ran here says more than a statement, unless the statement refutes.
+        # A check that ran here counts more than a statement, unless the statement refutes.
         is_decided = check.status in {"held", "refuted"} and (settled is None or settled.status != "refuted")
         yield check if settled is None or is_decided else replace(check, status=settled.status, note=settled.note)
         settled = None
@@ -107,7 +108,7 @@ def _settled(step: ReasoningStep, validator: str, *, is_ground: bool) -> Result 
 def check_assumption(
     text: str, method: str, reads: Reads, *, step: int | None = None, is_open: bool = True
 ) -> AssumptionCheck:
-    """Return the check of one assumption; not ``is_open`` means that its author says that nobody needs to check it."""
+    """Return the check of one assumption. If it is not ``is_open``, its author says that nobody needs to check it."""
     status: AssumptionStatus = "not_checked" if is_open else "settled"
     note = "Its author calls it settled; it was not checked"
     if (check := parse_check(method)) is not None:
@@ -128,7 +129,7 @@ def _presence(reads: Reads, path: str, *, there: AssumptionStatus, gone: Assumpt
         return Result(there, "The file exists")
     if outcome == "gone":
         return Result(gone, "The file does not exist")
-    # A folder or a link is not a file, and not absent either.
+    # A folder or a link is no file, but it is not absent either.
     return _without_file(outcome)
 
 
@@ -187,7 +188,7 @@ CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
 def _matching(reads: Reads, pattern: str) -> tuple[list[Parts], bool]:
     """Return the files to search, and whether the list is complete."""
     parts, outcome = parts_of(pattern)
-    if outcome == "directory":  # "." or "./": the whole tree
+    if outcome == "directory":  # "." or "./" names the whole tree
         listing = reads.listing(())
         return listing.files, listing.complete
     if outcome != "file" or parts.count("**") > globstars_max:

@@ -5,11 +5,11 @@ hash of the whole file, at least 8 digits); before it ``REV:``, for a file of a 
 never fetched, or a ref of this ledger (``sha256:HEX``, ``blake3:HEX``, ``session/ID``). Anything else is ``malformed``.
 A path may have colons and spaces: the first reading whose file exists counts, and readings without ``REV:`` come first.
 
-- **The text is on the line** if the line contains it, whatever the white space, and no word or number of it continues:
-  ``readers: 1`` is not on the line ``readers: 14``. If the line says more, the check says so.
-- **The author's own hash never raises trust**: the hash of a file shows that it changed, not where. Whether the cited
-  text is the same is known from its digest, which an earlier check has, or else the author's tool signed; without one
-  the answer is ``file_changed``.
+- **The text is on the line** if the line contains it (white space may differ) and its last word or number does not
+  continue: ``readers: 1`` is not on the line ``readers: 14``. If the line says more, the check says so.
+- **The author's own hash never raises trust**: the hash of a file shows that it changed, not where. The digest of the
+  cited text shows whether the text is the same. The digest comes from an earlier check, or from the author's tool,
+  which signed it. Without a digest the answer is ``file_changed``.
 - **Text that moved is still true**: if the text is known (quoted, hashed by the author's tool, or found by an earlier
   check), the rest of the file is searched for it. ``}`` occurs in many places: a text that says little must be unique.
 - No content of the tree enters a check: notes give line numbers only.
@@ -60,7 +60,8 @@ hash_digits_min: Final = 8
 readings_max: Final = 8
 finding_shown_max_chars: Final = 40
 line_max_chars: Final = 20_000
-lines_searched_max: Final = 200_000  # of a file, times the lines that are cited, taken for ten at least
+# the lines of a file, times the number of cited lines, which counts as at least ten
+lines_searched_max: Final = 200_000
 lines_cited_max: Final = 500
 telling_chars_min: Final = 8
 
@@ -229,7 +230,7 @@ def _cited(data: Citing, number: int, reads: Reads, warnings: list[str], *, is_o
 
 
 def _cited_digest(check: EvidenceCheck) -> str:
-    """Return what an author signs about the text that they cite: its digest, or that it was not there."""
+    """Return what an author signs about a cited text: its digest, or that the text was missing."""
     if check.status == "not_checked":
         return ""
     return check.line if check.status in HOLDING else MISSING
@@ -258,7 +259,10 @@ def is_known(view: Ask, ref: str) -> bool:
 
 
 def stands(text: str, line: str) -> bool:
-    """Return whether a line contains a text, apart from white space, and no word or number of it continues."""
+    """Return whether a line contains a text, apart from white space.
+
+    The text's last word or number must not continue.
+    """
     wanted, content = " ".join(text.split()), " ".join(line.split())
     start = content.find(wanted)
     while wanted and start >= 0:
@@ -297,7 +301,10 @@ def _read(path: str, line: int, end: int, rest: str) -> Evidence | None:
 
 
 def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, EvidenceStatus, str]:
-    """Return the first reading whose file is ``ok``, else a problem: preferably another one than "gone"."""
+    """Return the first reading whose file is ``ok``.
+
+    Without one return a problem, and prefer any other problem to "gone".
+    """
     problems: list[tuple[Evidence, Parts, EvidenceStatus, str]] = []
     for evidence in possible:
         parts, outcome = parts_of(evidence.path)
@@ -349,7 +356,7 @@ def _compare(
 
 
 def _elsewhere(evidence: Evidence, file: FileText, known: str, reads: Reads, here: _Comparison) -> _Comparison:
-    """Return ``moved`` if the cited text is elsewhere in the file, and searching it is affordable, else ``here``."""
+    """Return ``moved`` if the file has the cited text elsewhere and is small enough to be searched, else ``here``."""
     many = max(evidence.end - evidence.line, 0)
     if len(file.lines) * max(many + 1, 10) > lines_searched_max or not (known or evidence.form == "text"):
         return here
@@ -362,7 +369,8 @@ def _elsewhere(evidence: Evidence, file: FileText, known: str, reads: Reads, her
         for number, text in texts
         if len(text) <= line_max_chars
         and (not known or digest_of(text) == known)
-        and (evidence.form != "text" or stands(evidence.text, text))  # otherwise a digest would vouch for any quote
+        # else a matching digest would confirm a different quote
+        and (evidence.form != "text" or stands(evidence.text, text))
     }
     if not places:
         return here._replace(note=f"{here.note}, and the file has that text nowhere else")
@@ -375,7 +383,7 @@ def _elsewhere(evidence: Evidence, file: FileText, known: str, reads: Reads, her
 
 
 def _continues(beside: str, edge: str, *, before: bool = False) -> bool:
-    """Return whether the characters beside a quote's edge continue the word or number at that edge."""
+    """Return whether the word or number at the edge of a quote continues beyond it."""
     near, far = (beside[-1:], beside[:-1]) if before else (beside[:1], beside[1:])
     if _in_word(edge) and _in_word(near):
         return True
@@ -383,7 +391,7 @@ def _continues(beside: str, edge: str, *, before: bool = False) -> bool:
 
 
 def _in_word(character: str) -> bool:
-    """Return whether a character belongs to words that only another kind of character ends."""
+    """Return whether this character can continue a word. An ideograph cannot: it is a word of its own."""
     return (character.isalnum() or character == "_") and _IDEOGRAPHS.fullmatch(character) is None
 
 

@@ -52,7 +52,8 @@ class ModelJudge:
 
     def judge(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Verdict:
         """Return whether the step follows from the steps it rests on; raises nothing."""
-        if time.monotonic() < self._away_until_s:  # otherwise two hundred inferences would wait for it one by one
+        # else two hundred inferences would wait for an absent model one by one
+        if time.monotonic() < self._away_until_s:
             return Verdict("unsure", self._away)
         try:
             judged = self._client.ask(judge_messages(step, deps), _JudgeAnswer)

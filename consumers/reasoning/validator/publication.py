@@ -1,10 +1,10 @@
 """Fetches a graph by its ref, validates it, and signs and publishes the report.
 
-A report is published unless it equals its validator's *latest* report on that version, and the newest of all reports is
-younger than a day (its age is part of a verdict). If it were compared with any earlier report, a graph that failed,
-passed and failed again would end as passed. The idempotency key is made of the report and its predecessor: the same
-validation submitted twice, by a retry or two processes, is one event. If we crash here, the blob of a long report may
-be stored without its event; the next validation stores the same blob and the event.
+A report is published, with one exception: it equals its validator's *latest* report on that version, and the newest of
+all reports is younger than a day (its age is part of a verdict). If it were compared with any earlier report, a graph
+that failed, passed and failed again would end as passed. The idempotency key is made of the report and its predecessor:
+the same validation submitted twice, by a retry or two processes, is one event. If we crash here, the blob of a long
+report may be stored without its event; the next validation stores the same blob and the event.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: boo
 def publish(
     author: Author, view: Ask, validated: ValidatedReasoning, *, clock_ms: Callable[[], int] = now_ms
 ) -> tuple[int, bool]:
-    """Publish a report as ``author``; return its entry, and whether it is new (else the author's latest is the same).
+    """Publish a report as ``author``; return its entry, and whether it is new (if not, the author's latest is equal).
 
     Raises Refused: for a report that passes, ``SELF_APPROVAL`` for the reasoning's own author and ``NOT_AUTHORIZED``
     for agents without the role service, reviewer or human; or the key cannot be used. Unavailable: see

@@ -1,7 +1,7 @@
 """Records all reads of a tree during one validation: with one common limit, each file read once.
 
-A working folder has no name that means anything on another machine. So a report names it by the digest of its reads:
-the paths, what was found there, and the hashes of the files. Equal reads give equal reports.
+The path of a working folder means nothing on another machine. So a report names the folder by the digest of its reads:
+the paths, the results, and the hashes of the files. Equal reads give equal reports.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def digest_of(text: str) -> str:
 
 
 class Reads:
-    """All reads of one tree during one validation: each file once, and in total no more bytes than the limit."""
+    """All reads of one tree during one validation. Each file is read once, within one limit for all bytes."""
 
     def __init__(
         self, tree: Tree | None, knows: Callable[[str], bool] | None = None, *, within: Reads | None = None

@@ -58,7 +58,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe that was put in the file's place would wait for ever.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-# No brace: it would allow the clone's own reflog and searches of the history, which mean nothing to others.
+# Braces are refused: they would select the clone's own reflog and history, which mean nothing to others.
 REVISION: Final = re.compile(r"(?!-)[^\s:{\x00-\x1f\x7f]{1,200}")
 _LINK: Final = b"120000"
 
@@ -330,7 +330,7 @@ def _outcome_of_mode(mode: int) -> Outcome:
 
 
 def _mode(name: str, folder: int) -> int:
-    with suppress(OSError):  # gone since it was listed: neither a file nor a folder
+    with suppress(OSError):  # deleted since it was listed: neither a file nor a folder
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     return 0
 

@@ -3,23 +3,24 @@
 It checks every reference (``evidence``), every assumption that a named check can decide (``assumptions``), and the
 structure of the graph. The report depends only on the reasoning, the tree, an earlier report if there is one, and the
 judge: not on a clock, the network or any order. A reasoning passes if there is no issue. References that could not be
-looked up are listed as not checked and do not fail it: nobody may act on a report with open checks anyway
+looked up are listed as not checked. They are not an issue, because nobody may act on a report with open checks anyway
 (``projections.validations``).
 
 **A graph is sound** as far as that can be checked without understanding its words. Numbers, contents and confidences
 are valid. Dependencies name existing steps and have no cycle. The confidence of an inference or conclusion is not
 higher than that of its weakest premise, within ``confidence_tolerance`` (the figures are an agent's estimates, and
-evidence of its own may add a little), and the confidence in the whole not higher than that of its concluding steps,
-unless it was left at its default, 1: that is no estimate. From the conclusion, the dependencies lead back to a step
+evidence of its own may add a little), and the confidence in the whole is not higher than that of its concluding steps.
+The default confidence, 1, is no estimate and is not compared. From the conclusion, the dependencies lead back to a step
 with evidence or, if the graph cites no evidence at all (a sum, a thought aloud), to another step. A graph built by hand
 can break each of these rules, so this code does not rely on them.
 
-**An inference or conclusion is unlinked** if it names no step, premise or evidence that it rests on. People write so,
-and it is no fault: but nobody can say whether it follows. If the conclusion rests on it, the verdict on the graph is
-"unchecked", never "validated". A conclusion without links is at fault only if there is no other step.
+**An inference or conclusion is unlinked** if it names no step, premise or evidence that it rests on. People write in
+this way, so it is no fault, but nobody can decide whether it follows. If the conclusion rests on it, the verdict on the
+graph is "unchecked", never "validated". A conclusion without links is at fault only if there is no other step.
 
-**A judge** (a model, a person) can only add issues: for an inference that it doubts. Its approval changes no failed
-check. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises are all in it, verbatim.
+**A judge** (a model, a person) can only add issues: for an inference that it doubts. Its approval never repairs a
+failed check. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises are all in it,
+verbatim.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def assumptions_of(
 
 
 def _grounds(memory: ReasoningMemory) -> set[int]:
-    """Return the steps that the conclusion rests on, and itself; all, if it names none."""
+    """Return the steps that the conclusion rests on, and the conclusion itself; all steps, if it names none."""
     concluding = [step.step_number for step in concluding_steps(memory)]
     if not any(memory.dependencies.get(number) for number in concluding):
         return {step.step_number for step in memory.steps}
@@ -178,8 +179,8 @@ def _grounds(memory: ReasoningMemory) -> set[int]:
 def premises_of(memory: ReasoningMemory) -> dict[int, ReasoningStep]:
     """Return the steps by number, each with the confidence that it carries to what rests on it.
 
-    A step that was left at the default confidence carries no more than its weakest premise: otherwise it would make
-    sure what is not.
+    A step that was left at the default confidence carries no more than its weakest premise: otherwise it would hide the
+    doubt in its premises.
     """
     steps = {step.step_number: step for step in memory.steps}
     try:
@@ -287,7 +288,7 @@ def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationRe
     if not brief.conclusion.strip():
         report.add_issue("The brief has no conclusion", code="CONCLUSION_MISSING")
     steps = {fact.step for fact in brief.facts}
-    # A fact that rests on a dropped step is not wrong; it only cannot be checked from the brief.
+    # A fact that rests on a dropped step may be right, but the brief alone cannot prove it.
     dependencies = {fact.step: [number for number in fact.rests_on if number in steps] for fact in brief.facts}
     report.issues += _dependency_issues(dependencies, steps)
     for fact in brief.facts:
@@ -366,7 +367,7 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
         yield Issue("CONFIDENCE_ABOVE_PREMISES", cut(message))
     concluded = [step.step_number for step in concluding]
     between = ancestors(memory.dependencies, concluded).difference(concluded)
-    # Nobody can say where a path leads on from a step that names nothing.
+    # A step that names no premise ends the path: nobody knows what it rests on.
     is_cut_off = any(step.step_number in between and not _is_supported(step, memory) for step in inferences_of(memory))
     if not _leads_back(memory, concluded) and not is_cut_off and not is_unlinked(memory):
         with_evidence = any(references_of(step) for step in memory.steps)

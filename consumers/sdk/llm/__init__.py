@@ -1,4 +1,4 @@
-"""A language model as an optional adviser: OpenAI's, Anthropic's, and what is compatible.
+"""A language model as an optional adviser: models of OpenAI, of Anthropic, and of compatible servers.
 
     from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, Message, read_endpoint
 

@@ -6,8 +6,8 @@
 - ``anthropic``: ``/v1/messages``, a version header, system instructions outside the messages, content in parts.
   ``max_tokens`` is required, current models refuse ``temperature``, and there is no JSON mode.
 
-``[llm]`` can set each field, or omit it with ``"none"``; ``[llm.fields]`` adds others. Rejected: to omit a field that a
-server refuses and try again, because nobody would notice; the server's reason names the field.
+``[llm]`` can set each field, or omit it with ``"none"``; ``[llm.fields]`` adds others. Rejected: to retry without a
+field that a server refuses, because nobody would notice. The server's error names the field.
 """
 
 from __future__ import annotations

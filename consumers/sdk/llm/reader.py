@@ -4,8 +4,9 @@ Models wrap the object in prose, fences and thinking, add keys, omit optional on
 comma after the last entry, and write numbers as text. Paying for the answer again is not worth that, so the reader
 accepts:
 
-- several objects, if one fits the type; two different ones that both fit are a fault, because either could be meant;
-- a field beside the object that it belongs into (``moved``);
+- several objects, if one fits the type (two different objects that both fit are a fault, because either could be
+  meant);
+- a field beside the object to which it belongs (``moved``);
 - unknown keys and ``null`` for an optional field (both ignored); lists and texts that are too long (cut); a single
   value instead of a list; numbers and lists instead of a text;
 - ``"8.5"``, ``"8/10"`` and ``"80%"`` for a number; the last two as a share of its maximum.
@@ -84,7 +85,7 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
             if not is_mended:
                 text, is_mended = text[:start] + _LAST_COMMA.sub(r"\1", text[start:]), True
                 continue
-            # Do not search the part that was read: an object inside a truncated one is not the answer.
+            # Do not search a truncated object: an object inside it is not the answer.
             position, length = max(start + 1, error.pos), error.pos - start
             yield length, Refused("INVALID_FORMAT", f"it is not JSON at character {length} of its object: {error.msg}")
             continue
@@ -122,7 +123,7 @@ def fit(value: Any, kind: inspect.Type, missing: Optional = _NOTHING, moved: Mov
 
 
 def _put_back(stated: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields with those that belong into an object put there, unless it has them."""
+    """Return the fields after moving those that belong into an inner object, unless it already has them."""
     for name, owner in moved.items():
         inner = stated.get(owner, {})
         if name in stated and isinstance(inner, dict):

@@ -248,7 +248,7 @@ def _find_conclusion(
 
 
 def _said(text: str, region: Region) -> Region | None:
-    """Return a region without the announcements at its end ("Let me check:"); None if it is nothing else."""
+    """Return a region without the announcements at its end ("Let me check:"); None if nothing else is left."""
     start, end = region
     said = text[start:end]
     while said:

@@ -10,17 +10,18 @@ Recognised forms, by their structure and not by the vendor's name:
   (DeepSeek and compatible), or one such message;
 - ``text``: plain text, or an answer of the forms above, with ``<think>…</think>`` in it.
 
-Known blocks, by the vendors' names: ``thinking`` and ``redacted_thinking`` (Anthropic), ``reasoning`` with
-``text``, ``summary`` or ``content`` (OpenAI's Responses, and similar tools), parts with ``thought`` and
-``text`` (Gemini), ``text`` and ``output_text``, and ``message``, which contains such a list. Tool calls and
-other blocks have neither thinking nor answer.
+Known blocks, by the vendors' names: ``thinking`` and ``redacted_thinking`` (Anthropic), ``reasoning`` with ``text``,
+``summary`` or ``content`` (OpenAI's Responses, and similar tools), parts with ``thought`` and ``text`` (Gemini),
+``text`` and ``output_text``, and ``message``, which contains such a list. Tool calls and other blocks have neither
+thinking nor answer.
 
 Rules of this module: strings are not trimmed or normalised, because other modules use spans in them. Malformed parts
 are refused with their path. Parts that exist but cannot be read (redacted blocks, other choices) are noted.
 
-Models nest and close thinking tags carelessly, so every text has a reading. Nested tags are one thinking and belong to
-neither part. Without a closing tag, the rest is thinking; of several closing tags, the last counts. If the first tag is
-a closing one, the text before it is thinking, because its opening tag was in the prompt. The last two are reported.
+Models nest and close thinking tags carelessly, so the module reads every text in some way. Nested tags are one thinking
+and belong to neither part. Without a closing tag, the rest is thinking; of several closing tags, the last counts. If
+the first tag is a closing one, the text before it is thinking, because its opening tag was in the prompt. The last two
+cases are reported.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ _CUES: Final = {
             r"|(?:i|we) conclude)\b|综上|总之|结论是|总的来说|总结一下|最终答案|答案[是为]|由此得出结论"
         ),
         "assumption": (
-            # Not: "it assumes …" or "a wrong assumption", which the author does not hold.
+            # Does not match "it assumes …" or "a wrong assumption", because the author does not assume these.
             r"\b(?:assume|assuming|presum(?:e|ing|ably)|take (?:it )?for granted)\b"
             r"|(?<!wrong )(?<!incorrect )(?<!false )\bassumptions?\b|\b(?:i|we|i've|we've|have) (?:assumed|presumed)\b"
             r"|假设|假定|默认为|想必|姑且认为"

@@ -1,1 +1,1 @@
-"""A search at the interfaces: its command, pages, entry of MCP, and files."""
+"""The interfaces of a search: its command, pages, MCP entry, and files."""

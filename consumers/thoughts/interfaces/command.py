@@ -1,4 +1,4 @@
-"""`deed tot`: search a problem with six agents, look at the tree, prove who thought what."""
+"""`deed tot`: searches a problem with six agents, shows the tree, and proves which agent had which thought."""
 
 from __future__ import annotations
 
@@ -240,12 +240,15 @@ def list_(app: App, **filters: Any) -> None:
 
 
 def default_logs(app: App) -> Path:
-    """Return where log folders are written unless somebody names another place: beside the ledger, in no checkout."""
+    """Return the default place of log folders: beside the ledger, and never in a checkout."""
     return app.settings().home / "logs"
 
 
 def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:
-    """Write the log folder and print what a search came to; of a failed or paused one, too, before it is an error."""
+    """Write the log folder and print the result of a search.
+
+    For a failed or paused search, do this before the error.
+    """
     task_id, failure = ran["task_id"], ran["error"]
     written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
     outcome = ran | {"logs": written}
@@ -282,7 +285,7 @@ def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], 
         ran = play()
     except (DeedbookError, KeyboardInterrupt) as error:
         begun: dict[str, Any] = {}
-        # No task was started, or its logs cannot be written: the first error is the one to report.
+        # no task was started, or its logs cannot be written; report only the first error
         with suppress(DeedbookError):
             events = read_task(app.client(), task_id)
             begun = {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(events, logs_folder))}
@@ -301,9 +304,9 @@ def find(app: App, task: str) -> str:
 
 
 def parse_deadline(text: str, now: datetime) -> str:
-    """Return the time in UTC that a deadline stands for: a time, or so many seconds, minutes, hours or days from now.
+    """Return the UTC time of a deadline: a time, or a number of seconds, minutes, hours or days from now.
 
-    Raises Refused: ``INVALID_FIELD`` for neither, or one that is past.
+    Raises Refused: ``INVALID_FIELD`` if it is neither, or past.
     """
     try:
         deadline = now + parse_ttl(text.strip()) if text.strip()[-1:] in tuple("smhd") else datetime.fromisoformat(text)

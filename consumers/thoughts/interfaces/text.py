@@ -1,7 +1,7 @@
-"""A tree of thoughts as text, its answers and proofs, and a search that goes on.
+"""Prints a tree of thoughts, its answers and proofs, and a running search.
 
-Thoughts are other people's text: on the terminal nothing of them moves the cursor, and one that holds line ends cannot
-look like another agent's line.
+Thoughts are untrusted text: on the terminal they cannot move the cursor, and a thought with line ends cannot look like
+another agent's line.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def progress(app: App) -> Callable[[Event], None] | None:
 
 
 class EventLines:
-    """The lines of a task's events, one after the other, in its language, with what was paid so far."""
+    """Prints the events of a task as lines in its language, with the costs so far."""
 
     def __init__(self) -> None:
         self._language: kinds.Language = "en"

@@ -43,7 +43,7 @@ lines_max: Final = 8
 line_chars_max: Final = 200
 _texts: Final = {"problem": 100, "answer": 400, "message": 100}
 _lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "alternative_solutions": 100, "timeline": 300}
-"""The most tokens of each in an answer."""
+"""The most tokens of each of these in an answer."""
 _NAME: Final = "thoughts of "
 
 
