@@ -1,4 +1,4 @@
-"""Every alert uses metrics that a node exports, and names an existing section of the runbook."""
+"""Every alert and every query of the board uses what a node exports; alerts name a section of the runbook."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def metrics_text(tmp_path_factory: pytest.TempPathFactory) -> str:
             _, token = Tokens(settings.home).create(CAROL, "metrics", LATER_MS)
             web = Web(node.client, gauges=node.gauges(), metrics=node.metrics)
             try:
-                client = TestClient(web, base_url="http://127.0.0.1")
-                return client.get("/metrics", headers={"authorization": f"Bearer {token}"}).text
+                client = TestClient(web, base_url="http://127.0.0.1", headers={"authorization": f"Bearer {token}"})
+                client.get("/metrics")  # with it the metrics of requests appear
+                return client.get("/metrics").text
             finally:
                 web.close()
 
@@ -102,12 +103,70 @@ def test_every_alert_parses_and_asks_for_what_a_node_shows(metrics_text: str) ->
     exported = {family.name for family in text_string_to_metric_families(metrics_text)} | OF_PROMETHEUS
     # A series with labels appears with its first value, but its name is in the text before that.
     exported |= {f"{name}{suffix}" for name in exported for suffix in ("_total", "_bucket", "_count", "_sum")}
-    exported.add("deedbook_http_request_seconds_count")  # appears with the first request
     for rule in alerts():
         promql_parser.parse(rule["expr"])
         used = set(re.findall(r"\b(?:deedbook|process)_\w+", rule["expr"]))
         assert used <= exported, rule["alert"]
         assert used or "up{" in rule["expr"]
+
+
+def labels_by_name(text: str) -> dict[str, set[str]]:
+    """Return the labels of each exported metric, with those that a scrape adds."""
+    labels = {"up": set[str]()}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    for name, definition in METRIC_DEFINITIONS.items():
+        if definition.label:  # appears with its first value
+            labels[f"deedbook_{name}{'_total' if definition.kind == 'counter' else ''}"] = {definition.label}
+    return {name: known | {"job", "instance"} for name, known in labels.items()}
+
+
+def unknown_in(query: str, legend: str, exported: dict[str, set[str]]) -> set[str]:
+    """Return the metrics and labels of a query and its legend that no node exports."""
+    selectors: list[promql_parser.VectorSelector] = []
+    grouped: set[str] = set(re.findall(r"{{(\w+)}}", legend))
+
+    def visit(node: Any) -> None:
+        if isinstance(node, promql_parser.AggregateExpr) and node.modifier:
+            grouped.update(node.modifier.labels)
+        if isinstance(node, promql_parser.VectorSelector | promql_parser.MatrixSelector):
+            selectors.append(getattr(node, "vector_selector", node))
+
+    promql_parser.walk(promql_parser.parse(query), visit)
+    assert selectors
+    unknown = {str(selector.name) for selector in selectors} - exported.keys()
+    labels = set[str]().union(*(exported.get(str(selector.name), ()) for selector in selectors))
+    for selector in selectors:
+        unknown |= {matcher.name for matcher in selector.matchers.matchers} - exported.get(str(selector.name), set())
+    return unknown | grouped - labels
+
+
+def test_every_query_of_the_board_asks_for_what_a_node_shows(metrics_text: str) -> None:
+    board = msgspec.json.decode((DEPLOY / "grafana" / "deedbook.json").read_bytes())
+    exported = labels_by_name(metrics_text)
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            query = target["expr"].replace("$__rate_interval", "5m")
+            assert not unknown_in(query, target["legendFormat"], exported), panel["title"]
+    for variable in board["templating"]["list"][1:]:
+        match = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+        assert match
+        assert not unknown_in(match[1], f"{{{{{match[2]}}}}}", exported), variable["name"]
+    assert unknown_in("sum by (x) (rate(deedbook_reads_total{y='1'}[5m])) + no", "{{z}}", exported) == {*"xyz", "no"}
+
+
+def test_no_panel_of_the_board_covers_another() -> None:
+    panels = msgspec.json.decode((DEPLOY / "grafana" / "deedbook.json").read_bytes())["panels"]
+    cells = [
+        (place["x"] + x, place["y"] + y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["w"])
+        for y in range(place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)
 
 
 def test_every_alert_names_a_section_of_the_runbook() -> None:

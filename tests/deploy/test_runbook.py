@@ -28,11 +28,23 @@ BEFORE: Final = {
     "Lose all nodes": (*AFTER_A_BACKUP, f"mkdir {HOME_ON_PAGE}/lost"),
     "Rebuild a stream": ("systemctl start deedbook",),
     "Rotate keys": ("deed agent add alice",),
+    "Retention": AFTER_A_BACKUP,
+    "Erase personal data": (
+        "deed agent add alice",
+        "deed session start visits --as alice --task calls",
+        "deed session finding visits 'Anna moved to Bergen' --as alice",
+        f"echo 'Anna moved' > {HOME_ON_PAGE}/erase.txt",
+        *AFTER_A_BACKUP,
+    ),
     "Two copies": (*AFTER_A_BACKUP, f"deed restore {HOME_ON_PAGE}/backups --home {HOME_ON_PAGE}/rehearsal"),
 }
 """The commands that lead to the situation of a section."""
 
-AFTER: Final = {"Restore": "deed agent show bob", "Rebuild a stream": f"test -d {HOME_ON_PAGE}/ledger/bus/jetstream"}
+AFTER: Final = {
+    "Restore": "deed agent show bob",
+    "Rebuild a stream": f"test -d {HOME_ON_PAGE}/ledger/bus/jetstream",
+    "Erase personal data": f"! tar -xOf {HOME_ON_PAGE}/backups/*.tar | grep -a Bergen",
+}
 """A command that must succeed after the section."""
 
 
