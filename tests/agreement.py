@@ -21,13 +21,13 @@ def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
     def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return client.view(query, arguments, as_of)
 
-    listed = {row["id"]: row for row in every_row(view, "handoffs.list", "items", {"history": "shown"})}
-    ready = {row["id"] for row in every_row(view, "handoffs.list", "items", {"ready": True})}
+    listed = {row["id"]: row for row in every_row(view, "handoffs.list", {"history": "shown"})}
+    ready = {row["id"] for row in every_row(view, "handoffs.list", {"ready": True})}
     agents = {row["name"] for row in view("agents.list", {"all": True})["agents"]}
-    rows = every_row(view, "handoffs.waits", "items", {})
+    rows = every_row(view, "handoffs.waits", {})
     waits = {(row["id"], row["agent"]) for row in rows if row["kind"] == "handoff"}
-    items = list(every_row(view, "handoffs.next", "items", {}))
-    checked = list(every_row(lambda query, args: ask(client, query, args, as_of), "handoffs.next", "items", {}))
+    items = list(every_row(view, "handoffs.next", {}))
+    checked = list(every_row(lambda query, args: ask(client, query, args, as_of), "handoffs.next", {}))
     assert checked == items
     assert waits == {(item["id"], item["agent"]) for item in items if item["kind"] == "handoff"}
     for name, row in listed.items():

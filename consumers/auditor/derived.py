@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from deedbook.consumers.auditor.page_reader import PageReader, Record, UnreadableError
+from deedbook.consumers.auditor.page_reader import PageReader, UnreadableError
+from deedbook.consumers.auditor.pages import Record
 from deedbook.consumers.auditor.report import Findings
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.log.blob_files import FOLDER, BlobFiles, blob_name, part_name

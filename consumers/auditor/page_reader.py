@@ -7,16 +7,13 @@ If that process dies, a galloping search and then a binary search find the end o
 from __future__ import annotations
 
 import contextlib
-import os
-import select
-import subprocess
-import sys
 from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from deedbook.consumers.auditor.pages import END, FRAME, value_size_max_bytes
+from deedbook.consumers.auditor.child import Child
+from deedbook.consumers.auditor.pages import Record, TableRead, send_records
 from deedbook.consumers.auditor.report import Findings
 from deedbook.ledger.log.environment import FILE, is_read_only, log_not_found
 from deedbook.ledger.log.keys import index_key
@@ -26,9 +23,6 @@ silence_max_s: Final = 60.0
 unreadable_ranges_max: Final = 64
 window_records_max: Final = 65_536
 gap_entries_max: Final = 1_000_000
-_read_bytes: Final = 1024**2
-
-Record = tuple[bytes, bytes]
 
 
 class UnreadableError(Exception):
@@ -43,7 +37,7 @@ class PageReader:
         self._path = folder / DATABASE
         if not self.file.is_file():
             raise log_not_found(self._path)
-        self._access = "read-only" if is_read_only(self._path) else "lock"
+        self._has_lock = not is_read_only(self._path)
 
     @property
     def file(self) -> Path:
@@ -57,14 +51,11 @@ class PageReader:
 
         Raises UnreadableError after the last record that could be read.
         """
-        # -P: Python must not import a folder `deedbook` of the working directory.
-        command = [sys.executable, "-P", "-m", "deedbook.consumers.auditor.pages"]
-        command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast", self._access]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
-            try:
-                yield from _frames(process)
-            finally:
-                process.kill()
+        child = Child(send_records, TableRead(str(self._path), table, start, limit, is_careful, self._has_lock))
+        try:
+            yield from _received(child)
+        finally:
+            child.stop()
 
     def first(self, table: str, start: bytes) -> Record | None:
         """Return the first record from ``start`` on; None if there is none or it cannot be read."""
@@ -160,29 +151,15 @@ def _with_next(records: Iterator[Record]) -> Iterator[tuple[Record, bytes | None
         yield previous, None
 
 
-def _frames(process: subprocess.Popen[bytes]) -> Iterator[Record]:
-    assert process.stdout is not None  # noqa: S101 - asked for as pipes
-    assert process.stderr is not None  # noqa: S101 - asked for as pipes
-    descriptor = process.stdout.fileno()
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    buffer, at = b"", 0
-    while True:
-        if not poll.poll(silence_max_s * 1000):
-            raise UnreadableError(f"nothing was read for {silence_max_s:.0f} s")
-        data = os.read(descriptor, _read_bytes)
-        if not data:
-            break
-        buffer, at = buffer[at:] + data, 0
-        while len(buffer) - at >= FRAME.size:
-            key_size, value_size = FRAME.unpack_from(buffer, at)
-            if buffer[at : at + FRAME.size] == END:
-                return
-            end = at + FRAME.size + key_size + value_size
-            if value_size > value_size_max_bytes or end > len(buffer):
-                break
-            yield buffer[at + FRAME.size : end - value_size], buffer[end - value_size : end]
-            at = end
-    code = process.wait()
-    reason = process.stderr.read().decode("utf-8", "replace").strip()
-    raise UnreadableError(reason.splitlines()[-1] if reason else f"the reader ended with {code}")
+def _received(child: Child) -> Iterator[Record]:
+    while child.connection.poll(silence_max_s):
+        try:
+            sent = child.receive()
+        except (EOFError, OSError):
+            raise UnreadableError(f"the reader ended with {child.wait()}") from None
+        if sent is None:
+            return
+        if isinstance(sent, str):
+            raise UnreadableError(sent)
+        yield from sent
+    raise UnreadableError(f"nothing was read for {silence_max_s:.0f} s")

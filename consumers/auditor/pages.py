@@ -1,73 +1,74 @@
-"""A program that reads pages of a log that may be damaged, in a process of its own because it may crash.
-
-    python -P -m deedbook.consumers.auditor.pages FOLDER TABLE START LIMIT fast|careful lock|read-only
+"""Sends the records of a table of a log that may be damaged: the main function of a process that may crash (``child``).
 
 LMDB maps its file into memory and believes what the pages say, so a damaged page can end the process with SIGSEGV or
-SIGBUS, or raise. This program writes the records of a table to standard output, from the key START (hex, may be
-empty) on, at most LIMIT of them unless it is 0. ``careful`` sends each record at once, so the caller knows the last
-one before a crash. ``read-only`` takes no lock, because a lock needs a folder that can be written. The caller uses what
-arrived before the end. A record is two u32 (little endian: the lengths of key and value), the key and the value. A last
-frame of two ffffffff means that all records were read.
+SIGBUS, or raise. The parent uses what arrived before the end.
 
-It imports nothing of the ledger, because it is started again for every range that is searched.
+This module imports nothing of the ledger, because the process is started again for every range that is searched.
 """
 
 from __future__ import annotations
 
 import resource
-import struct
-import sys
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import lmdb
 
-FRAME: Final = struct.Struct("<II")
-END: Final = FRAME.pack(0xFFFFFFFF, 0xFFFFFFFF)
-UNREADABLE: Final = 6
-_flush_bytes: Final = 1024**2
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+group_bytes: Final = 1024**2
 value_size_max_bytes: Final = 16 * 1024**2
 
+Record = tuple[bytes, bytes]
 
-def main(arguments: list[str]) -> int:
-    """Write the records; return the exit code."""
-    folder, table, start, limit, mode, access = arguments
+
+class TableRead(NamedTuple):
+    """The records to read: those of a table of the log in ``folder``, from the key ``start`` on; ``limit`` 0: all.
+
+    ``is_careful`` sends each record at once, so that the parent knows the last one before a crash. A folder that cannot
+    be written is read without a lock (``has_lock``).
+    """
+
+    folder: str
+    table: str
+    start: bytes
+    limit: int
+    is_careful: bool
+    has_lock: bool
+
+
+def send_records(connection: Connection, read: TableRead) -> None:
+    """Send groups of records, and None when all were sent, or a text: the reason why the others cannot be read."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is an expected answer: leave no core file
     try:
         options: Any = {"readonly": True, "max_dbs": 8, "max_readers": 512, "map_size": 0, "create": False}
-        with lmdb.open(folder, **options, lock=access == "lock") as env:
-            database = env.open_db(table.encode(), create=False)
+        with lmdb.open(read.folder, **options, lock=read.has_lock) as env:
+            database = env.open_db(read.table.encode(), create=False)
             with env.begin(db=database, buffers=True) as txn:
-                flush_bytes = _flush_bytes if mode == "fast" else 0
-                _write(txn.cursor(), bytes.fromhex(start), int(limit), flush_bytes=flush_bytes)
+                for group in _groups(txn.cursor(), read):
+                    connection.send(group)
     except (lmdb.Error, MemoryError, _TooLargeError) as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}")
-        return UNREADABLE
-    sys.stdout.buffer.write(END)
-    sys.stdout.buffer.flush()
-    return 0
+        connection.send(f"{type(error).__name__}: {error}")
+    else:
+        connection.send(None)
 
 
-def _write(cursor: lmdb.Cursor, start: bytes, limit: int, *, flush_bytes: int) -> None:
-    out = sys.stdout.buffer
-    has_records = cursor.set_range(start) if start else cursor.first()
-    waiting: list[bytes] = []
+def _groups(cursor: lmdb.Cursor, read: TableRead) -> Iterator[list[Record]]:
+    has_records = cursor.set_range(read.start) if read.start else cursor.first()
+    group: list[Record] = []
     size = 0
-    for key, value in islice(cursor.iternext() if has_records else (), limit or None):
+    for key, value in islice(cursor.iternext() if has_records else (), read.limit or None):
         if len(value) > value_size_max_bytes:
             raise _TooLargeError(f"a value has {len(value)} bytes")
-        waiting += (FRAME.pack(len(key), len(value)), bytes(key), bytes(value))
+        group.append((bytes(key), bytes(value)))
         size += len(value)
-        if size >= flush_bytes:
-            out.write(b"".join(waiting))
-            out.flush()
-            waiting, size = [], 0
-    out.write(b"".join(waiting))
+        if read.is_careful or size >= group_bytes:
+            yield group
+            group, size = [], 0
+    yield group
 
 
 class _TooLargeError(Exception):
     """A value larger than any the log stores: its length is damaged."""
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

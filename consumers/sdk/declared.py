@@ -31,7 +31,7 @@ def plain_values(data: msgspec.Struct | dict[str, Any]) -> dict[str, Any]:
 def only_kind_on(ask: Ask, stream: str) -> str:
     """Return the only declared kind for such streams. Raises Refused: ``USAGE`` if there is none, or several."""
     type_ = stream.partition("/")[0]
-    names = sorted(row["name"] for row in every_row(ask, "kinds.list", "items", {"stream_type": type_}))
+    names = sorted(row["name"] for row in every_row(ask, "kinds.list", {"stream_type": type_}))
     if len(names) == 1:
         return str(names[0])
     which = f"pass kind, one of {', '.join(names)}" if names else "an admin declares one with `deed kind declare`"
@@ -58,7 +58,7 @@ def own_types(kinds: Sequence[Any]) -> list[type[OwnEvent]]:
 def unknown_kinds(ask: Ask, kinds: Iterable[str]) -> dict[str, list[str]]:
     """Return the names that have the form of a declared kind but that nobody has declared, with similar names."""
     own = [kind for kind in kinds if is_own(kind)]
-    names = [str(row["name"]) for row in every_row(ask, "kinds.list", "items", {})] if own else []
+    names = [str(row["name"]) for row in every_row(ask, "kinds.list", {})] if own else []
     return {kind: near(kind, names) for kind in own if kind not in names}
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from deedbook.consumers.sdk.ledger import entries_now
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.erasure import ErasedEntry, erase
 from deedbook.ledger.client.author import Author, Draft
@@ -55,7 +55,7 @@ def plan_erasure(client: Client, index: int) -> PlannedErasure:
     Raises Refused: ``NOT_FOUND``, and as ``admission.erasure.erase``.
     """
     data = client.entry(index)
-    erased = erase(index, data, partial(_read_stream, client))
+    erased = erase(index, data, lambda stream: entries_now(client, stream=stream))
     before, after = (msgspec.to_builtins(event.data) for event in (read_event(index, data), erased.event_left))
     return PlannedErasure(erased, [*dict.fromkeys(_lost_texts(before, after))], sorted({*erased.blobs}))
 
@@ -180,14 +180,6 @@ def _in_one_spelling(body: bytes) -> bytes:
     r"""Return a body in which each character has its shortest spelling: other programs may write ``\u`` or ``\/``."""
     is_other = b"\\u" in body or b"\\/" in body
     return json.dumps(json.loads(body), ensure_ascii=False).encode() if is_other else body
-
-
-def _read_stream(client: Client, stream: str) -> Iterator[tuple[int, bytes]]:
-    start, size = 0, client.head().size
-    while start < size:
-        page = client.entries(start, stream=stream)
-        yield from page.entries
-        start = page.next_index
 
 
 def _lost_texts(before: Any, after: Any) -> Iterator[str]:

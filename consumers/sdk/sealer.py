@@ -95,7 +95,7 @@ def erasure_of(ask: Ask, subject: str) -> Erasure | None:
 def erasures(ask: Ask, subject: str | None = None) -> Iterator[Erasure]:
     """Yield the erasures of all subjects, or of one, in the order of the log. A long reason is shortened."""
     filters = {"kind": "subject.erased"} | ({} if subject is None else {"stream": f"subject/{subject}"})
-    for row in every_row(ask, "catalog.find", "items", filters):
+    for row in every_row(ask, "catalog.find", filters):
         if row["skipped"] is None:
             yield Erasure(row["stream"].partition("/")[2], row["accepted_ms"], row["author"], row["text"])
 

@@ -43,12 +43,12 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
     raise Refused("INVALID_FIELD", message, field=field)
 
 
-def parse_until(text: str, now: datetime, field: str = "until") -> int:
+def parse_until(text: str, now: datetime) -> int:
     """Return the end of a range: a day ("2025-11-01", "yesterday") counts to its end, "this week" to ``now``.
 
     Raises Refused: as ``parse_since``.
     """
-    begins, given = parse_since(text, now, field), text.strip().lower()
+    begins, given = parse_since(text, now, "until"), text.strip().lower()
     if given in _UNFINISHED:
         return to_ms(now)
     is_day = _DATE.fullmatch(given) is not None or _day(given, now) is not None

@@ -43,7 +43,7 @@ def choose_session(ask: Ask, agent: str) -> SessionChoice:
     one program alternates between sessions, and we cannot know which one the call is for. An event that was signed in
     the wrong session cannot be moved.
     """
-    rows = list(every_row(ask, "sessions.list", "items", {"author": agent, "status": "open"}))
+    rows = list(every_row(ask, "sessions.list", {"author": agent, "status": "open"}))
     is_clear = bool(rows) and all(row["updated_index"] < rows[0]["started_index"] for row in rows[1:])
     return SessionChoice(rows[0]["id"] if is_clear else None, rows[:candidates_max], len(rows))
 
@@ -133,7 +133,7 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
     """Yield the agent's sessions that may need a sweep, each with the version of its stream."""
     reports = _last_by_stream(ask, "report.generated", agent)
     assessments = _last_by_stream(ask, "assessment.recorded", agent)
-    for row in every_row(ask, "sessions.list", "items", {"author": agent}):
+    for row in every_row(ask, "sessions.list", {"author": agent}):
         if row["imported"] is not None:
             continue
         name, is_open = row["id"], row["status"] == "open"
@@ -156,5 +156,5 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
 
 def _last_by_stream(ask: Ask, kind: str, agent: str) -> dict[str, int]:
     """Return the index of the last event of ``kind`` in each of the agent's streams."""
-    rows = every_row(ask, "catalog.find", "items", {"kind": kind, "author": agent})
+    rows = every_row(ask, "catalog.find", {"kind": kind, "author": agent})
     return {row["stream"]: row["event_index"] for row in rows}

@@ -41,12 +41,12 @@ Progress: TypeAlias = "Callable[[int, int], None]"
 rows_per_page: Final = 500
 
 
-def every_row(ask: Ask, query: str, field: str, arguments: dict[str, Any]) -> Iterator[Any]:
-    """Yield the rows that a query lists in its field ``field``. Reads them page by page."""
+def every_row(ask: Ask, query: str, arguments: dict[str, Any]) -> Iterator[Any]:
+    """Yield the rows that a query lists, read page by page."""
     after: dict[str, Any] = {}
     while True:
         page = ask(query, {**arguments, **after, "limit": rows_per_page})
-        yield from page[field]
+        yield from page["items"]
         if page["next"] is None:
             return
         after = {"after": page["next"]}

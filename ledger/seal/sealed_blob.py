@@ -55,11 +55,6 @@ class Header(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-def is_sealed(content: bytes) -> bool:
-    """Return whether content begins as a sealed blob does."""
-    return content.startswith(MAGIC)
-
-
 def seal(source: ByteSource, subject: str, keys: KeyService) -> Iterator[bytes]:
     """Yield the bytes of the sealed blob with this content, piece by piece. Raises: as ``KeyService.wrap``."""
     data_key = bindings.crypto_secretstream_xchacha20poly1305_keygen()
@@ -75,12 +70,6 @@ def seal(source: ByteSource, subject: str, keys: KeyService) -> Iterator[bytes]:
         if not following:
             return
         content, ad = following, None
-
-
-def sealed_size(size: int, header_size: int) -> int:
-    """Return the size of a sealed blob with ``size`` bytes of content."""
-    messages = max(1, -(-size // message_size_bytes))
-    return header_size + bindings.crypto_secretstream_xchacha20poly1305_HEADERBYTES + size + messages * _TAG_BYTES
 
 
 def read_header(source: ByteSource) -> Header:

@@ -79,7 +79,7 @@ class Watcher:
         # This runs before the files are read, because a file would be compared with the erased text. It runs after the
         # head is read: `run` continues there, and sees any later redaction.
         self._erase_at = None if self._erase() else 0.0
-        wanted = every_row(self._answer, "handoffs.files", "items", {"all": self._is_everything})
+        wanted = every_row(self._answer, "handoffs.files", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
         failures: list[Unavailable] = []
         ids.sort(key=lambda id_: self._unsettled_s(id_) or 0.0)  # files that are being written come last

@@ -156,7 +156,7 @@ class NotifierWorker:
         """
         size = self._client.head().size
         for _ in range(looks_max):
-            items = list(every_row(self._answer, "handoffs.next", "items", {}))
+            items = list(every_row(self._answer, "handoffs.next", {}))
             now = self._client.head().size
             if len(items) <= rows_per_page or now == size:
                 break

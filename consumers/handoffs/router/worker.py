@@ -152,7 +152,7 @@ class LedgerSource:
 
     def _rows(self, stream: str, until: int | None) -> list[dict[str, Any]]:
         """Return the rows of a stream's events, up to and with the index ``until``."""
-        rows = every_row(self._answer, "catalog.find", "items", {"stream": stream})
+        rows = every_row(self._answer, "catalog.find", {"stream": stream})
         return list(rows if until is None else takewhile(lambda row: row["event_index"] <= until, rows))
 
     def _event(self, index: int) -> Event:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 key_digits_shown: Final = 16
+rows_max: Final = 500
 cut_cells_min: Final = 15
 """The narrowest width of a cut column, with its gap; a narrower one is left out."""
 gap: Final = "  "
@@ -294,13 +295,12 @@ def show_page(
 def list_page(
     app: ReadingApp,
     query: str,
-    of: str,
     arguments: dict[str, Any],
     cells: Callable[[dict[str, Any]], dict[str, object]],
 ) -> None:
-    """Print a page of a query's rows (``of``) as a table; ``cells`` returns the values of a row by column name."""
+    """Print a page of a query's rows as a table; ``cells`` returns the values of a row by column name."""
     answer = app.query(query, **arguments)
-    rows = [cells(row) for row in answer[of]]
+    rows = [cells(row) for row in answer["items"]]
     show_page(app, query, answer, lambda: print_table([*rows[0]] if rows else (), [[*row.values()] for row in rows]))
 
 
@@ -384,11 +384,18 @@ def route_options(verb: VerbT) -> VerbT:
     return tag(domain(verb))
 
 
-def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
+def limit_option(default: int = 50, what: str = "Rows of a page.") -> Callable[[VerbT], VerbT]:
+    """Return the option ``--limit`` of a verb that lists."""
+    return click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help=what)
+
+
+def page_options(default: int = 50) -> Callable[[VerbT], VerbT]:
     """Return a decorator that adds ``--limit`` and ``--after`` to a verb that lists."""
-    limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
     after = click.option("--after", type=int, help="Continue after an earlier page.")
-    return lambda verb: limit(after(verb))
+    return lambda verb: limit_option(default, "Rows.")(after(verb))
+
+
+reason_option: Final = click.option("--reason", default="no reason given", show_default=True, help="Why.")
 
 
 def accepted_line(accepted: Accepted) -> str:

@@ -226,7 +226,6 @@ def list_(app: App, **filters: Any) -> None:
     list_page(
         app,
         "tot.list",
-        "items",
         filters,
         lambda row: {
             "id": row["id"],

@@ -26,4 +26,4 @@ def start(app, name, service):
 @page_options()
 def list_(app, **filters):
     """List rollouts, newest first."""
-    list_page(app, "rollout.list", "items", filters, dict)
+    list_page(app, "rollout.list", filters, dict)

@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
-from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
+from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, reason_option, short_key
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption, load
 from deedbook.consumers.sdk.service import register_agent
@@ -203,7 +203,7 @@ def list_(app: App, *, is_all: bool) -> None:
 
 @agent.command()
 @click.argument("name")
-@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+@reason_option
 def remove(app: App, name: str, reason: str) -> None:
     """Remove an agent: its keys end, the server refuses it, and lists leave it out. Root or an admin signs.
 
@@ -256,7 +256,7 @@ def grant_role(app: App, name: str, role: Role, *, unprotected: bool) -> None:
 @agent.command("revoke-role")
 @click.argument("name")
 @click.argument("role", type=_ROLES, metavar="ROLE")
-@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+@reason_option
 def revoke_role(app: App, name: str, role: Role, reason: str) -> None:
     """Revoke a role of an agent. Root or an admin signs. What the agent decided before still counts."""
     check_name(name)

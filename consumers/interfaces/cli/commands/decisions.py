@@ -79,7 +79,6 @@ def decisions(app: App, id_: str | None, paths: tuple[str, ...], *, is_all: bool
     list_page(
         app,
         "decisions.list",
-        "items",
         filters,
         lambda row: {
             "id": row["id"],

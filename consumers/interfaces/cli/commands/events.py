@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -17,8 +17,6 @@ from deedbook.consumers.sdk.events import whole_event
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
-
-rows_max: Final = 500
 
 
 @click.command(cls=Command, only_looks=True, reads_bundle=True, unseals=True)
@@ -49,7 +47,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 @click.option(
     "--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="The maximum number of steps to follow."
 )
-@click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
+@output.limit_option(100)
 @click.option("--after", type=click.IntRange(1), help="Continue after an earlier page; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
 @web_option("event", "ref")
@@ -110,7 +108,9 @@ def _walked(app: App, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for direction in ("back", "forward"):
         after: int | None = None
         while arguments["direction"] in {direction, "both"}:
-            page = app.query("catalog.why", **arguments | {"direction": direction, "after": after, "limit": rows_max})
+            page = app.query(
+                "catalog.why", **arguments | {"direction": direction, "after": after, "limit": output.rows_max}
+            )
             yield from filter(None, (page["event"], *page["causes"], *page["effects"]))
             if (after := page["next"]) is None:
                 break

@@ -16,9 +16,6 @@ from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingComm
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.lifecycle.handoff_status import Status
 
-rows_max: Final = 500
-
-
 cards_default: Final = 20
 
 
@@ -41,7 +38,7 @@ column_cells_max: Final = 40
 @click.option("--board", is_flag=True, help="Show a column for each state.")
 @click.option("--over", "is_history", is_flag=True, help="Only imported handoffs that claim to be over.")
 @click.option("--all", "is_all", is_flag=True, help="Also those; with --board also the cards of finished handoffs.")
-@click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
+@click.option("--limit", type=click.IntRange(1, output.rows_max), help="Rows (default: 50), or cards of a column (20).")
 @click.option("--after", type=int, help="Continue after an earlier page.")
 def list_(app: ReadingApp, /, *, board: bool, is_all: bool, is_history: bool, **filters: Any) -> None:
     """List handoffs, newest first. Imported handoffs that claim to be over are only counted.

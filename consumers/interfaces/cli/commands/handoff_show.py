@@ -16,7 +16,6 @@ from deedbook.consumers.handoffs.unread import COMMAND, line_of, more_of, peek
 from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.decisions import print_standing
-from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
@@ -271,7 +270,7 @@ def why(app: App, id_: str) -> None:
 @click.command("next", cls=Command, looks_back=True)
 @click.option("--all", "is_all", is_flag=True, help="Show what waits for everybody, agent by agent.")
 @output.route_options
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
+@output.limit_option()
 @click.option("--after", help="Continue after an earlier page.")
 def next_(app: App, *, is_all: bool, **filters: Any) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""

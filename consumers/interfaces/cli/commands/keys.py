@@ -10,13 +10,13 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase, wait_until_let_in
-from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
-from deedbook.consumers.interfaces.cli.output import print_table, short_key
+from deedbook.consumers.interfaces.cli.output import print_table, reason_option, short_key
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.rotation import rotate_agent, rotate_checkpoint
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.client import every_row
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
@@ -87,7 +87,7 @@ def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...
 
 @key.command()
 @click.argument("public_key")
-@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+@reason_option
 def revoke(app: App, public_key: str, reason: str) -> None:
     """Revoke a key, named by its public key in hex or a unique prefix. Its owner or an admin signs."""
     key = _key_of(app, public_key)
@@ -102,7 +102,7 @@ def revoke(app: App, public_key: str, reason: str) -> None:
 @click.option("--by", metavar="ADMIN", help="With --lost: the admin that signs (default: root).")
 @click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
 @click.option("--unprotected", is_flag=True, help="Leave the new key unsealed.")
-@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+@reason_option
 def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotected: bool, reason: str) -> None:
     """Replace the identity key of the acting agent (--as), and its key for the bus with it.
 
@@ -185,7 +185,7 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 @click.option(
     "--since", required=True, metavar="INDEX|TIME", help="The first entry that the thief may have signed, or a time."
 )
-@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+@reason_option
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     """Report that a key was stolen. Its signatures from --since on are then shown as compromised.
 
@@ -326,12 +326,9 @@ def _decision_lines(decisions: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _marked_events(app: App, author: str, since: int) -> Iterator[dict[str, Any]]:
-    after: int | None = since - 1 if since else None
-    while True:
-        page = app.query("catalog.find", author=author, after=after, limit=rows_max)
-        yield from (row for row in page["items"] if "compromised" in row and row["event_index"] >= since)
-        if (after := page["next"]) is None:
-            return
+    begins = {"after": since - 1} if since else {}
+    rows = every_row(app.plain, "catalog.find", {"author": author, **begins})
+    yield from (row for row in rows if "compromised" in row and row["event_index"] >= since)
 
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:

@@ -79,7 +79,6 @@ def list_(app: App, **filters: Any) -> None:
     list_page(
         app,
         "kinds.list",
-        "items",
         filters,
         lambda row: {
             "kind": row["name"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -11,8 +11,6 @@ from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingComm
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.format.forms import is_own
-
-rows_max: Final = 500
 
 
 @click.command("log", cls=ReadingCommand, only_looks=True, looks_back=True, unseals=True)
@@ -24,7 +22,7 @@ rows_max: Final = 500
 @click.option("--after", type=click.IntRange(-1), help="Only entries after this index, the oldest first.")
 @click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
 @click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
+@output.limit_option()
 @click.option(
     "--follow", "is_following", is_flag=True, help="Print them in the order of the log, then new ones as they come."
 )

@@ -83,7 +83,6 @@ def questions(app: App, id_: str | None, *, is_all: bool, **filters: Any) -> Non
     list_page(
         app,
         "questions.list",
-        "items",
         filters,
         lambda row: {
             "id": row["id"],

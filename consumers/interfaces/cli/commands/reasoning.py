@@ -142,7 +142,6 @@ def list_(app: App, **filters: Any) -> None:
     list_page(
         app,
         "reasoning.list",
-        "items",
         filters,
         lambda row: {
             "id": row["id"],

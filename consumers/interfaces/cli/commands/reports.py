@@ -16,6 +16,7 @@ from deedbook.consumers.interfaces.cli.app import App, Group, with_contents
 from deedbook.consumers.interfaces.cli.commands import session_report as made
 from deedbook.consumers.interfaces.cli.output import (
     imported_by,
+    limit_option,
     page_options,
     period_options,
     print_table,
@@ -32,7 +33,6 @@ from deedbook.consumers.sessions.resume import whole
 from deedbook.consumers.sessions.resumed_text import resumed_text
 from deedbook.ledger.errors import Refused
 
-rows_max: Final = 500
 resumed_max: Final = 5
 MODES: Final = ("last", "last_n", "session_id")
 LEVELS: Final = ("summary", "detailed", "full")
@@ -139,15 +139,11 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
     app.show("reports.show", answer, texts[form] if form else lambda: _print_report(answer))
 
 
-def _limit(default: int, help_: str = "Rows of a page.") -> Callable[[Any], Any]:
-    return click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help=help_)
-
-
 @report.command(looks_back=True)
 @click.argument("task", metavar="TEXT")
 @ai_id_option
 @since_option("Only what was written since")
-@_limit(5)
+@limit_option(5)
 def similar(app: App, **filters: Any) -> None:
     """Find the sessions most similar to a task, also those without a report."""
     _show(app, "search.similar", filters, _print_similar)
@@ -155,7 +151,7 @@ def similar(app: App, **filters: Any) -> None:
 
 @report.command(looks_back=True)
 @period_options("Only reports since then")
-@_limit(20)
+@limit_option(20)
 def overlap(app: App, **filters: Any) -> None:
     """Show pairs of reports about nearly the same work, even if they use different words."""
     _show(app, "reports.overlap", filters, _print_overlaps)
@@ -164,7 +160,7 @@ def overlap(app: App, **filters: Any) -> None:
 @report.command(looks_back=True)
 @ai_id_option
 @period_options("Only reports since then")
-@_limit(50, "Points of each agent.")
+@limit_option(50, "Points of each agent.")
 def calibration(app: App, **filters: Any) -> None:
     """Show how well agents assess themselves, report by report and over time."""
     _show(app, "reports.calibration", filters, _print_calibration)

@@ -20,7 +20,7 @@ from deedbook.consumers.handoffs.router.plans import rehearse
 from deedbook.consumers.handoffs.router.worker import NAME, SERVICE, LedgerSource, RouterWorker
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.logs import configure_logging, logs
-from deedbook.consumers.interfaces.cli.output import next_page, print_table, warn
+from deedbook.consumers.interfaces.cli.output import limit_option, next_page, print_table, warn
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.ledger import entries_now
@@ -36,7 +36,6 @@ from deedbook.ledger.home.location import CHAINS_FILE
 
 log = structlog.get_logger("deedbook.router")
 
-rows_max: Final = 500
 retry_wait_s: Final = 1.0
 
 
@@ -77,7 +76,7 @@ def check(app: App, file: Path | None) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--after", type=click.IntRange(-1), default=-1, help="Only events after this index.")
 @click.option("--event", "index", type=click.IntRange(0), metavar="INDEX", help="Only this event, and every chain.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Events of a page.")
+@limit_option(what="Events of a page.")
 def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit: int) -> None:
     """Show which handoffs the chains would create, from which events, and why others create none.
 

@@ -185,7 +185,6 @@ def list_(app: App, **filters: Any) -> None:
     output.list_page(
         app,
         "sessions.list",
-        "items",
         filters,
         lambda row: {
             "id": _short_id(row["id"]),

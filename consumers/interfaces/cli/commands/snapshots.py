@@ -90,7 +90,6 @@ def list_(app: App, **filters: Any) -> None:
     list_page(
         app,
         "snapshots.list",
-        "items",
         filters,
         lambda row: {
             "id": row["id"],
@@ -211,7 +210,6 @@ def list_reviews(app: App, status: str, **filters: Any) -> None:
     list_page(
         app,
         "reviews.list",
-        "items",
         filters,
         lambda row: {
             "id": row["id"],

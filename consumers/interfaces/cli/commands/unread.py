@@ -12,12 +12,10 @@ from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingComm
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import quote_text
 
-rows_max = 500
-
 
 @click.command(cls=ReadingCommand)
 @click.option("--peek", "peeks", is_flag=True, help="Show them, and show them again the next time.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Lines at a time.")
+@output.limit_option(what="Lines at a time.")
 def unread(app: ReadingApp, *, peeks: bool, limit: int) -> None:
     """Show once what others signed that concerns you: on your handoffs and questions, and every decision.
 
