@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, get_origin
 
 import msgspec
 
@@ -110,7 +110,7 @@ class ViewRows:
     def view(self, query: str, arguments: dict[str, Any], form: type[S]) -> S:
         definition = self._queries[query]
         answer = definition.run(self._context, convert(arguments, definition.arguments))
-        return answer if isinstance(answer, form) else convert(answer, form)
+        return answer if isinstance(answer, get_origin(form) or form) else convert(answer, form)
 
     def id_of(self, family: str, reference: str) -> str:
         return id_of(self._context, family, reference)

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from deedbook.projections.answers.answer import Head, Index, Marked, Ms, Page, Untrusted
+from deedbook.projections.answers.answer import Head, Index, Marked, Ms, Untrusted
 
 DecisionStatus: TypeAlias = Literal["standing", "withdrawn", "superseded"]
 
@@ -33,10 +33,6 @@ class Decision(Marked, frozen=True, kw_only=True):
     ended_by: str | None
     ended_index: Index | None
     ended_ms: Ms | None
-
-
-class DecisionPage(Page[Decision], frozen=True, kw_only=True):
-    """A page of decisions, newest first."""
 
 
 class ShownDecision(Decision, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     ById,
     Entries,
@@ -22,7 +23,7 @@ from deedbook.projections.answers.query import (
     with_json,
 )
 from deedbook.projections.answers.rows import RowSource
-from deedbook.projections.decisions.answers import Decision, DecisionPage, DecisionStatus, ShownDecision
+from deedbook.projections.decisions.answers import Decision, DecisionStatus, ShownDecision
 from deedbook.projections.decisions.fold import DecisionRow
 from deedbook.projections.decisions.paths import folders_of, keys_of
 
@@ -57,7 +58,7 @@ class DecisionList(ListArguments, frozen=True):
     entries: Entries | None = None
 
 
-def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
+def list_decisions(context: QueryContext, args: DecisionList) -> Page[Decision]:
     """Return decisions, newest first."""
     where = Where()
     for column in ("status", "author", "contract", "superseded_by"):
@@ -72,12 +73,10 @@ def list_decisions(context: QueryContext, args: DecisionList) -> DecisionPage:
     replaced: dict[str, list[str]] = {row["id"]: [] for row in page}
     for row in context.rows(_REPLACED, (json_list(replaced),)) if page else ():
         replaced[row["by"]].append(row["id"])
-    return DecisionPage(
-        items=[Decision(**_fields(row, replaced[row["id"]])) for row in page], total=total, next=following
-    )
+    return Page(items=[Decision(**_fields(row, replaced[row["id"]])) for row in page], total=total, next=following)
 
 
-def confirm_decisions(source: RowSource, page: DecisionPage, args: DecisionList) -> DecisionPage:
+def confirm_decisions(source: RowSource, page: Page[Decision], args: DecisionList) -> Page[Decision]:
     """Return a page with the content that signed entries give, without decisions that they do not confirm."""
     names = {name for item in page.items for name in (item.id, *item.supersedes)}
     states = source.states("decisions", DecisionRow, names)
@@ -88,7 +87,7 @@ def confirm_decisions(source: RowSource, page: DecisionPage, args: DecisionList)
             replaced = sorted(other for other, old in rows.items() if old["superseded_by"] == name)
             items.append(Decision(**_fields(row, replaced)))
     items = [item for item in items if _passes(item, args)]
-    return DecisionPage(items=items, total=page.total - len(page.items) + len(items), next=page.next)
+    return Page(items=items, total=page.total - len(page.items) + len(items), next=page.next)
 
 
 def _passes(decision: Decision, args: DecisionList) -> bool:
@@ -111,7 +110,7 @@ def show_decision(source: RowSource, args: ById) -> ShownDecision:
     """Return a decision, with what replaced it, or why it was withdrawn."""
     name = source.id_of("decision", args.id)
     row = msgspec.structs.asdict(source.states("decisions", DecisionRow, [name])[name])
-    replaced = source.view("decisions.list", {"superseded_by": name, "limit": page_rows_max}, DecisionPage)
+    replaced = source.view("decisions.list", {"superseded_by": name, "limit": page_rows_max}, Page[Decision])
     return ShownDecision(**_fields(row, [decision.id for decision in replaced.items]))
 
 

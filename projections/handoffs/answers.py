@@ -440,10 +440,6 @@ class WaitingRow(Answer, frozen=True, kw_only=True):
     action: QueueAction
 
 
-class WaitingPage(Page[WaitingRow], frozen=True, kw_only=True):
-    """A page of what waits, by id."""
-
-
 class QueueCounts(Answer, frozen=True, kw_only=True):
     """The number of items in a queue: in all, by action and by sender, and of imported handoffs to confirm."""
 

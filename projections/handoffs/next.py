@@ -19,6 +19,7 @@ from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import Name
 from deedbook.ledger.format.codec import json_decoder
 from deedbook.ledger.lifecycle.handoff import MET
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, names_in
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.handoffs.answers import (
@@ -27,7 +28,6 @@ from deedbook.projections.handoffs.answers import (
     QueueAction,
     QueueCounts,
     QueueItem,
-    WaitingPage,
     WaitingRow,
 )
 from deedbook.projections.handoffs.dependencies import known_facts
@@ -121,12 +121,12 @@ def next_items(source: RowSource, args: QueueFilter) -> Queue:
 
     Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page returned.
     """
-    page = source.view("handoffs.waits", msgspec.to_builtins(args), WaitingPage)
+    page = source.view("handoffs.waits", msgspec.to_builtins(args), Page[WaitingRow])
     items = items_of(source, page.items)
     return Queue(items=items, total=page.total - len(page.items) + len(items), next=page.next)
 
 
-def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
+def waits(context: QueryContext, args: QueueFilter) -> Page[WaitingRow]:
     """Return kind, id and agent of the items that ``handoffs.next`` describes."""
     candidates, bound = _candidates(context, args)
     condition = ""
@@ -147,7 +147,7 @@ def waits(context: QueryContext, args: QueueFilter) -> WaitingPage:
         last = [page[-1][name] for name in ("agent", "rank", "since_index", "id")]
         following = msgspec.json.encode(last).decode()
     items = [WaitingRow(kind=row["kind"], id=row["id"], agent=row["agent"], action=row["action"]) for row in page]
-    return WaitingPage(items=items, total=total, next=following)
+    return Page(items=items, total=total, next=following)
 
 
 def counts(context: QueryContext, args: QueueCountFilter) -> QueueCounts:

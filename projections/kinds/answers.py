@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deedbook.projections.answers.answer import Index, Marked, Ms, Page, Untrusted
+from deedbook.projections.answers.answer import Index, Marked, Ms, Untrusted
 
 
 class DeclaredKind(Marked, frozen=True, kw_only=True):
@@ -24,10 +24,6 @@ class DeclaredKind(Marked, frozen=True, kw_only=True):
     declared_ms: Ms
     events: int
     last_index: Index | None
-
-
-class DeclaredKindPage(Page[DeclaredKind], frozen=True, kw_only=True):
-    """A page of declared kinds, the newest first."""
 
 
 class ShownKind(DeclaredKind, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import (
     ById,
     ListArguments,
@@ -12,10 +13,10 @@ from deedbook.projections.answers.query import (
     Plain,
     QueryContext,
     Where,
-    page_of,
+    list_of,
     with_json,
 )
-from deedbook.projections.kinds.answers import DeclaredKind, DeclaredKindPage, ShownKind
+from deedbook.projections.kinds.answers import DeclaredKind, ShownKind
 
 LISTING: Final = Listing("SELECT k.* FROM kinds k", "kinds k", "k.declared_index")
 _NUMBERS: Final = "SELECT count(*) AS events, max(event_index) AS last_index FROM events WHERE kind = ?"
@@ -28,15 +29,13 @@ class KindList(ListArguments, frozen=True):
     role: str | None = None
 
 
-def list_kinds(context: QueryContext, args: KindList) -> DeclaredKindPage:
+def list_kinds(context: QueryContext, args: KindList) -> Page[DeclaredKind]:
     """Return the declared kinds, newest first."""
     where = Where()
     where.equal("k.stream_type", args.stream_type)
     if args.role is not None:
         where.add("EXISTS (SELECT 1 FROM json_each(k.roles) AS of WHERE of.value = ?)", args.role)
-    page, total, following = page_of(context, LISTING, where, args.after, args.limit)
-    items = [DeclaredKind(**_fields(context, row)) for row in page]
-    return DeclaredKindPage(items=items, total=total, next=following)
+    return list_of(context, LISTING, where, args, lambda row: DeclaredKind(**_fields(context, row)))
 
 
 def show_kind(context: QueryContext, args: ById) -> ShownKind:

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from deedbook.ledger.events.imported import RecordClaims
-from deedbook.projections.answers.answer import Answer, Checked, Head, Index, Marked, Ms, Page, Untrusted
+from deedbook.projections.answers.answer import Answer, Checked, Head, Index, Marked, Ms, Untrusted
 from deedbook.projections.reasoning.delta import SentAs, Size
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
@@ -59,10 +59,6 @@ class ReasoningLine(Marked, frozen=True, kw_only=True):
     updated_ms: Ms
     changed_ms: Ms
     imported: ImportedReasoning | None
-
-
-class ReasoningPage(Page[ReasoningLine], frozen=True, kw_only=True):
-    """A page of reasonings, newest first."""
 
 
 class ExistingReasonings(Answer, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.imported import RecordClaims
 from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers import query
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.rows import Range, RowSource
 from deedbook.projections.briefs.tokens import tokenizer
 from deedbook.projections.reasoning.answers import (
@@ -20,7 +21,6 @@ from deedbook.projections.reasoning.answers import (
     Origins,
     PayloadSizes,
     ReasoningLine,
-    ReasoningPage,
     ReasoningPayload,
     ReasoningStatus,
     ReasoningVersion,
@@ -242,7 +242,7 @@ def fetch(source: RowSource, args: FetchArguments) -> ReasoningPayload:
     )
 
 
-def list_reasonings(context: query.QueryContext, args: ReasoningList) -> ReasoningPage:
+def list_reasonings(context: query.QueryContext, args: ReasoningList) -> Page[ReasoningLine]:
     """Return reasonings, newest first."""
     where = query.Where(args, "author", "session", "status")
     where.equal("CASE WHEN original IS NULL THEN author ELSE claimed_author END", args.agent)
@@ -252,8 +252,7 @@ def list_reasonings(context: query.QueryContext, args: ReasoningList) -> Reasoni
     route = Route(args.tag, args.domain)
     if route.values:
         where.add(f"id IN ({route.reasonings()})", *route.values)
-    page = query.list_of(context, _BY_CHANGE if args.by_change else LISTING, where, args, _line)
-    return ReasoningPage(items=page.items, total=page.total, next=page.next)
+    return query.list_of(context, _BY_CHANGE if args.by_change else LISTING, where, args, _line)
 
 
 def existing(context: query.QueryContext, args: query.ByIds) -> ExistingReasonings:

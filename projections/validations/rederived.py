@@ -25,10 +25,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from deedbook.ledger.lifecycle.authority import report_on_signature
+from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.rows import RowSource
 from deedbook.projections.briefs.critical import refutations
 from deedbook.projections.briefs.text import plain, words
-from deedbook.projections.reasoning.answers import ReasoningPage
+from deedbook.projections.reasoning.answers import ReasoningLine
 from deedbook.projections.reasoning.fold import VERSIONS, ReasoningRecord
 from deedbook.projections.reasoning.graph import decode_change, memory_of
 from deedbook.projections.reasoning.memory import ReasoningMemory
@@ -65,7 +66,7 @@ def rederivations(source: RowSource, ref: str, owners: Iterable[str]) -> list[Re
     if not plain(memory.conclusion):
         return []
     args = {"conclusion": memory.conclusion, "status": "concluded", "limit": looked_at_max}
-    listed = source.view("reasoning.list", args, ReasoningPage).items
+    listed = source.view("reasoning.list", args, Page[ReasoningLine]).items
     own = [_derivation(source, records[name]) for name in names if name in records]
     authors = {derivation.author for derivation in own}
     found: list[Rederivation] = []

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         TimelineEvent,
         Walk,
     )
-    from deedbook.projections.decisions.answers import Decision, DecisionPage, ShownDecision
+    from deedbook.projections.decisions.answers import Decision, ShownDecision
     from deedbook.projections.handoffs.answers import (
         BoardColumns,
         ExistingHandoffs,
@@ -53,19 +53,17 @@ if TYPE_CHECKING:
         Surrounding,
         Tree,
         Versions,
-        WaitingPage,
         WaitingRow,
         Why,
     )
     from deedbook.projections.handoffs.lines import HandoffLine, HandoffPage, NewLine, References, UnannouncedHandoffs
-    from deedbook.projections.kinds.answers import DeclaredKind, DeclaredKindPage, ShownKind
+    from deedbook.projections.kinds.answers import DeclaredKind, ShownKind
     from deedbook.projections.questions.answers import AskedQuestion, ShownQuestion
     from deedbook.projections.reasoning.answers import (
         ExistingReasonings,
         FullReasoning,
         Origins,
         ReasoningLine,
-        ReasoningPage,
         ReasoningPayload,
         ShownReasoning,
     )
@@ -86,20 +84,6 @@ if TYPE_CHECKING:
     from deedbook.projections.snapshots.answers import GraphDomains, ShownSnapshot, SnapshotLine
     from deedbook.projections.validations.answers import LatestVerdict, ValidationLine, Validations
 
-    class DecisionPages(Paging[Decision, "AsyncDecisionPages"], DecisionPage, frozen=True, kw_only=True):
-        """A ``DecisionPage``; a loop over it goes over all following pages."""
-
-    class AsyncDecisionPages(AsyncPaging[Decision], DecisionPage, frozen=True, kw_only=True):
-        """A ``DecisionPage``; ``async for`` goes over it and all following pages."""
-
-    class DeclaredKindPages(
-        Paging[DeclaredKind, "AsyncDeclaredKindPages"], DeclaredKindPage, frozen=True, kw_only=True
-    ):
-        """A ``DeclaredKindPage``; a loop over it goes over all following pages."""
-
-    class AsyncDeclaredKindPages(AsyncPaging[DeclaredKind], DeclaredKindPage, frozen=True, kw_only=True):
-        """A ``DeclaredKindPage``; ``async for`` goes over it and all following pages."""
-
     class HandoffPages(Paging[HandoffLine, "AsyncHandoffPages"], HandoffPage, frozen=True, kw_only=True):
         """A ``HandoffPage``; a loop over it goes over all following pages."""
 
@@ -118,12 +102,6 @@ if TYPE_CHECKING:
     class AsyncQueuePages(AsyncPaging[QueueItem], Queue, frozen=True, kw_only=True):
         """A ``Queue``; ``async for`` goes over it and all following pages."""
 
-    class ReasoningPages(Paging[ReasoningLine, "AsyncReasoningPages"], ReasoningPage, frozen=True, kw_only=True):
-        """A ``ReasoningPage``; a loop over it goes over all following pages."""
-
-    class AsyncReasoningPages(AsyncPaging[ReasoningLine], ReasoningPage, frozen=True, kw_only=True):
-        """A ``ReasoningPage``; ``async for`` goes over it and all following pages."""
-
     class SearchPages(Paging[SearchHit, "AsyncSearchPages"], SearchPage, frozen=True, kw_only=True):
         """A ``SearchPage``; a loop over it goes over all following pages."""
 
@@ -135,12 +113,6 @@ if TYPE_CHECKING:
 
     class AsyncValidationsPages(AsyncPaging[ValidationLine], Validations, frozen=True, kw_only=True):
         """A ``Validations``; ``async for`` goes over it and all following pages."""
-
-    class WaitingPages(Paging[WaitingRow, "AsyncWaitingPages"], WaitingPage, frozen=True, kw_only=True):
-        """A ``WaitingPage``; a loop over it goes over all following pages."""
-
-    class AsyncWaitingPages(AsyncPaging[WaitingRow], WaitingPage, frozen=True, kw_only=True):
-        """A ``WaitingPage``; ``async for`` goes over it and all following pages."""
 
 
 class AgentsQueries(QueryFamily):
@@ -382,7 +354,7 @@ class DecisionsQueries(QueryFamily):
         until: int | None = None,
         entries: builtins.list[int] | None = None,
         as_of: int | str | None = None,
-    ) -> DecisionPages:
+    ) -> Pages[Decision]:
         """Return decisions, newest first.
 
         Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it.
@@ -679,7 +651,7 @@ class HandoffsQueries(QueryFamily):
         after: str | None = None,
         limit: int = 50,
         as_of: int | str | None = None,
-    ) -> WaitingPages:
+    ) -> Pages[WaitingRow]:
         """Return kind, id and agent of the items that ``handoffs.next`` describes.
 
         The queue's agent (None: one queue after another), and filters; ``after`` is the ``next`` of a page.
@@ -771,7 +743,7 @@ class KindsQueries(QueryFamily):
         stream_type: str | None = None,
         role: str | None = None,
         as_of: int | str | None = None,
-    ) -> DeclaredKindPages:
+    ) -> Pages[DeclaredKind]:
         """Return the declared kinds, newest first.
 
         Filters of a list, newest first; ``stream_type`` is such as ``x.deploy``.
@@ -877,7 +849,7 @@ class ReasoningsQueries(QueryFamily):
         entries: builtins.list[int] | None = None,
         by_change: bool = False,
         as_of: int | str | None = None,
-    ) -> ReasoningPages:
+    ) -> Pages[ReasoningLine]:
         """Return reasonings, newest first.
 
         Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
