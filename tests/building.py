@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -117,6 +118,7 @@ def work_tree(main: Path, tree: Path) -> Path:
     return tree
 
 
+@cache
 def key_named(name: str) -> Key:
     """Return the same key for the same name, in every run."""
     return Key(blake3(name.encode()).digest())

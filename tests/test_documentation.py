@@ -171,11 +171,11 @@ def test_programs_on_the_pages_publish_react_and_audit(
             assert reacting.stdout.readline() == "ten-lines is done: all ten\n"
         finally:
             reacting.kill()
-    verdict, approval, *receipt = finish("audit").splitlines()
-    assert verdict.startswith("VALID: ")
-    assert approval.startswith("alex approved ten-lines at index ")
-    assert receipt[0] == "c2sp.org/tlog-proof@v1"
     if not suffix:
+        verdict, approval, *receipt = finish("audit").splitlines()
+        assert verdict.startswith("VALID: ")
+        assert approval.startswith("alex approved ten-lines at index ")
+        assert receipt[0] == "c2sp.org/tlog-proof@v1"
         with Ledger(agent="kuro", home=home) as kuro, Ledger(agent="alex", home=home) as alex:
             for name, waits_for in (("first", []), ("second", ["first"])):
                 kuro.handoff(name).create(

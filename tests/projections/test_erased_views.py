@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from every_kind import live
-from faults import times
+from faults import is_long_run, times
 from folding import digests_of
 from fresh_fold import Beginning
 from test_past import answer_of
@@ -121,7 +121,7 @@ def test_no_file_of_the_views_holds_an_erased_text_and_every_row_names_who_erase
 def test_log_with_many_redactions_is_folded_once(
     ledger: ViewLedger, reader: Reader, monkeypatch: pytest.MonkeyPatch, open_store: Callable[..., LocalStore]
 ) -> None:
-    entries = log_secrets(ledger, 50)
+    entries = log_secrets(ledger, 20)
     reader.catch_up()
     starts = count_starts(monkeypatch, type(reader.store))
     for index in entries:
@@ -240,9 +240,8 @@ def test_cited_version_of_a_redacted_reasoning_is_found_and_opens_no_gate(ledger
 
 
 def test_erased_conclusions_are_no_equal_conclusions(ledger: ViewLedger, reader: Reader) -> None:
-    for name, author in (("r1", "bob"), ("r2", "bob")):
+    for name in ("r1", "r2"):
         ledger.reason(name)
-        assert author
     last = ledger.size - 1
     ledger.redact(last)
     assert reader.answer("validations.latest", {"id": "r1"})["rederived"] == []
@@ -302,7 +301,7 @@ def test_random_redactions_change_no_answer_but_its_texts(
     live(ledger)
     with Reader(ledger.reads, ledger.settings(), store=database) as shared:
         for _ in range(2):
-            at = [chosen.randrange(20, ledger.size) for _ in range(3)]
+            at = [chosen.randrange(20, ledger.size) for _ in range(3 if is_long_run else 1)]
             questions = [(*question, index) for index in at for question in COMPARED]
             before = {str(question): answer_of(reader, *question) for question in questions}
             shared.catch_up()
@@ -345,5 +344,6 @@ def check_same(before: Any, after: Any, about: Any, name: str = "") -> None:
         for old, new in zip(before, after, strict=False):
             check_same(old, new, about, name)
     elif before != after:
-        is_text = isinstance(before, str) and isinstance(after, str) and ("[redacted]" in after or "*" in after)
-        assert is_text or name in OF_TEXTS, (about, name, before, after)
+        are_texts = isinstance(before, str) and isinstance(after, str)
+        is_erased = are_texts and ("[redacted]" in after or "*" in after or before.startswith(after))
+        assert is_erased or name in OF_TEXTS, (about, name, before, after)

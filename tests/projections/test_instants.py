@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from view_ledger import ViewLedger
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.reader import Reader
 
 
-@pytest.fixture
-def filled(ledger, reader):
-    ledger.fill()
-    return reader
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    """A ledger with something of everything, which every test only reads."""
+    with ViewLedger(tmp_path_factory.mktemp("instants") / ".deedbook") as made:
+        made.fill()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def filled(ledger):
+    with Reader(ledger.reads, ledger.settings()) as reader:
+        yield reader
 
 
 def moment(reader, at):

@@ -125,7 +125,7 @@ def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
 
 def test_every_query_answers_of_a_random_past_what_a_fresh_fold_of_the_prefix_answers(lived, reader):
     chosen = random.Random(18)
-    for _ in range(times(8, 16)):
+    for _ in range(times(4, 16)):
         compare(reader, chosen.randrange(lived.size))
 
 
@@ -218,7 +218,7 @@ def test_threads_ask_of_many_pasts_at_once(lived, reader):
 
     def ask(seed: int) -> None:
         chosen = random.Random(seed)
-        for index in (chosen.randrange(lived.size) for _ in range(25)):
+        for index in (chosen.randrange(lived.size) for _ in range(8)):
             total = answer_of(reader, "catalog.find", {}, index).get("total")
             if total != index + 1:
                 wrong.append((index, total))

@@ -73,7 +73,7 @@ def ended(target: Any, *given: Any) -> int | None:
 def test_past_is_whole_after_a_process_was_killed_while_it_folded(stretched, ledger, reader):
     live(ledger)
     chosen = random.Random(9)
-    for _ in range(times(3, 2)):
+    for _ in range(times(2, 2)):
         reader.store.move_away()
         code = ended(fold_until_killed, ledger.settings(), ledger.home.views, chosen.randrange(1, ledger.size // 5))
         assert code == -signal.SIGKILL
@@ -85,7 +85,7 @@ def test_past_is_whole_after_a_process_was_killed_while_it_folded(stretched, led
 def test_past_is_answered_while_another_process_makes_the_views_anew(stretched, ledger, reader):
     live(ledger)
     chosen = random.Random(10)
-    process = SPAWN.Process(target=make_anew, args=(ledger.settings(), times(3, 10)))
+    process = SPAWN.Process(target=make_anew, args=(ledger.settings(), times(1, 10)))
     process.start()
     compare(reader, chosen.randrange(ledger.size), ASKED)
     live_on(ledger)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from building import START_MS
+from view_ledger import ViewLedger
 
 from deedbook.ledger.events import decision, reasoning, review, session
 from deedbook.ledger.events import handoff as handoffs
@@ -27,9 +28,8 @@ def claim(kind: str, mapped: dict[str, Any], **fields: Any) -> RecordImported:
     )
 
 
-@pytest.fixture
-def three_days(ledger):
-    """One of everything on two days, by bob and then by alice; and imports of what ghost did in March 2025."""
+def live_three_days(ledger):
+    """Let agents do one of everything on two days, bob and then alice; and import what ghost did in March 2025."""
     ledger.clock.advance(1)
     for name, author in (("first", "bob"), ("second", "alice")):
         ledger.emit_all(
@@ -53,7 +53,6 @@ def three_days(ledger):
     ledger.emit("bob", "session/old", claim("unknown.logged", {"unknown": "old unknown"}))
     ledger.emit("bob", "session/old", claim("dead_end.logged", {"approach": "old approach", "why_failed": "slow"}))
     ledger.emit("bob", "reasoning/old", claim("reasoning.started", {"task": "old reasoning", "ai_id": "ghost"}))
-    return ledger
 
 
 # Each list, the filters to see all of it, and the names of its rows, the newest first.
@@ -70,9 +69,20 @@ LISTS: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
 }
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def read_only(request, tmp_path_factory):
+    """A ledger of three days, and a reader in either store, which the tests of a store share."""
+    with ViewLedger(tmp_path_factory.mktemp("days") / ".deedbook") as ledger:
+        live_three_days(ledger)
+        store = request.getfixturevalue("postgres").make_database() if request.param == "postgres" else None
+        with Reader(ledger.reads, ledger.settings(), store=store) as reader:
+            yield ledger, reader
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def reader(request, ledger):
-    """A reader of the ledger's views, in either store."""
+    """A reader of a ledger of its own, in which a test goes on after the three days."""
+    live_three_days(ledger)
     store = request.getfixturevalue("database") if request.param == "postgres" else None
     with Reader(ledger.reads, ledger.settings(), store=store) as made:
         yield made
@@ -93,7 +103,8 @@ def names(reader, query, column, **filters):
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_has_what_happened_in_a_period(three_days, reader, name):
+def test_a_list_has_what_happened_in_a_period(read_only, name):
+    three_days, reader = read_only
     query, filters, column, expected = LISTS[name]
     second = three_days.clock() - DAY_MS
     assert names(reader, query, column, **filters) == expected
@@ -104,14 +115,16 @@ def test_a_list_has_what_happened_in_a_period(three_days, reader, name):
 
 
 @pytest.mark.parametrize("name", ["sessions", "reports", "reasonings", "handoffs", "findings", "unknowns", "dead ends"])
-def test_an_agent_is_the_author_or_the_one_that_an_import_claims(three_days, reader, name):
+def test_an_agent_is_the_author_or_the_one_that_an_import_claims(read_only, name):
+    _, reader = read_only
     query, filters, column, expected = LISTS[name]
     assert names(reader, query, column, **filters, agent="alice") == ["second"]
     assert names(reader, query, column, **filters, agent="ghost") == expected[2:]
     assert names(reader, query, column, **filters, agent="model") == []
 
 
-def test_a_statement_says_who_and_when_and_whether_it_is_a_claim(three_days, reader):
+def test_a_statement_says_who_and_when_and_whether_it_is_a_claim(read_only):
+    _, reader = read_only
     items = reader.answer("sessions.statements", {"type": "dead_end"})["items"]
     assert [(row["text"], row["detail"], row["agent"], row["author"]) for row in items] == [
         ("second approach", "slow", "alice", "alice"),
@@ -123,8 +136,8 @@ def test_a_statement_says_who_and_when_and_whether_it_is_a_claim(three_days, rea
     assert items[2]["happened_ms"] == CLAIMED_MS
 
 
-def test_each_record_of_a_session_counts_under_the_name_that_it_claims(three_days, reader):
-    three_days.emit("bob", "session/old", claim("finding.logged", {"finding": "other"}, claimed_author="spirit"))
+def test_each_record_of_a_session_counts_under_the_name_that_it_claims(ledger, reader):
+    ledger.emit("bob", "session/old", claim("finding.logged", {"finding": "other"}, claimed_author="spirit"))
     items = reader.answer("sessions.statements", {})["items"]
     assert {row["text"]: row["agent"] for row in items if row["session_id"] == "old"} == {
         "other": "spirit",
@@ -133,16 +146,17 @@ def test_each_record_of_a_session_counts_under_the_name_that_it_claims(three_day
     assert names(reader, "sessions.statements", "text", agent="spirit") == ["other"]
 
 
-def test_a_topic_selects_statements(three_days, reader):
+def test_a_topic_selects_statements(read_only):
+    _, reader = read_only
     assert names(reader, "sessions.statements", "text", topic="first") == ["first finding"]
 
 
-def test_corrected_statements_count_when_they_were_corrected(three_days, reader):
+def test_corrected_statements_count_when_they_were_corrected(ledger, reader):
     (asked,) = reader.answer("sessions.statements", {"type": "unknown", "agent": "bob"})["items"]
-    target = three_days.event(asked["event_index"]).id
-    closed_ms = three_days.clock()
-    three_days.emit("bob", "session/first", session.UnknownResolved(target=target, answer="it is"))
-    three_days.clock.advance(60)
+    target = ledger.event(asked["event_index"]).id
+    closed_ms = ledger.clock()
+    ledger.emit("bob", "session/first", session.UnknownResolved(target=target, answer="it is"))
+    ledger.clock.advance(60)
     unknowns = {"type": "unknown"}
     assert names(reader, "sessions.statements", "text", **unknowns, corrected=True) == ["first unknown"]
     assert names(reader, "sessions.statements", "text", **unknowns, corrected=True, since=closed_ms) == [
@@ -157,18 +171,18 @@ def test_corrected_statements_count_when_they_were_corrected(three_days, reader)
     assert (row["correction"]["words"], row["correction"]["author"]) == ("it is", "bob")
 
 
-def test_handoffs_are_done_by_their_status_or_claim(three_days, reader):
+def test_handoffs_are_done_by_their_status_or_claim(ledger, reader):
     assert names(reader, "handoffs.list", "id", history="shown", progress="done") == ["old"]
     assert names(reader, "handoffs.list", "id", history="shown", progress="waiting") == ["second", "first"]
-    three_days.emit("rita", "handoff/old", handoffs.HandoffCancelled(reason="long over"))
+    ledger.emit("rita", "handoff/old", handoffs.HandoffCancelled(reason="long over"))
     assert names(reader, "handoffs.list", "id", history="shown", progress="done") == []
     assert names(reader, "handoffs.list", "id", history="shown", progress="given_up") == ["old"]
-    assert names(reader, "handoffs.list", "id", since=three_days.clock()) == ["old"]  # somebody here acted on it now
+    assert names(reader, "handoffs.list", "id", since=ledger.clock()) == ["old"]  # somebody here acted on it now
 
 
-def test_a_tag_selects_handoffs_that_cite_a_reasoning_with_it(three_days, reader):
-    ref = three_days.reason("tagged")
-    three_days.hand_over("citing", reasoning_refs=[ref])
+def test_a_tag_selects_handoffs_that_cite_a_reasoning_with_it(ledger, reader):
+    ref = ledger.reason("tagged")
+    ledger.hand_over("citing", reasoning_refs=[ref])
     (row,) = reader.answer("reasoning.list", {"limit": 1})["items"]
     assert names(reader, "handoffs.list", "id", tag=row["tags"][0]) == ["citing"]
     assert names(reader, "handoffs.list", "id", tag="no_such_tag") == []
@@ -186,7 +200,8 @@ def test_a_tag_selects_handoffs_that_cite_a_reasoning_with_it(three_days, reader
         "dead ends": "dead_end.logged",
     }.items(),
 )
-def test_entries_select_what_they_are_about(three_days, reader, name, kind):
+def test_entries_select_what_they_are_about(read_only, name, kind):
+    _, reader = read_only
     query, filters, column, expected = LISTS[name]
     (entry,) = reader.answer("catalog.find", {"kind": kind, "author": "alice"})["items"]
     assert names(reader, query, column, **filters, entries=[entry["event_index"]]) == expected[:1]

@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 
 import pytest
-from view_ledger import ARGUMENTS
+from view_ledger import ARGUMENTS, ViewLedger
 
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.views.registry import QUERIES
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    with (
+        ViewLedger(tmp_path_factory.mktemp("filled") / ".deedbook") as ledger,
+        Reader(ledger.reads, ledger.settings()) as reader,
+    ):
+        ledger.fill()
+        ledger.brief("r1", reader.answer("reasoning.show", {"id": "r1"})["ref"])
+        yield reader
+
+
 @pytest.mark.parametrize("query", sorted(QUERIES))
-def test_every_query_answers_plain_json_values(ledger, reader, query):
-    ledger.fill()
-    ledger.brief("r1", reader.answer("reasoning.show", {"id": "r1"})["ref"])
-    answer = reader.answer(query, ARGUMENTS.get(query))
+def test_every_query_answers_plain_json_values(filled, query):
+    answer = filled.answer(query, ARGUMENTS.get(query))
     assert answer
     assert json.loads(json.dumps(answer)) == answer
 

@@ -51,7 +51,7 @@ def test_both_stores_hold_the_same_rows_and_answer_every_query_alike(lived, read
 
 def test_every_query_answers_of_a_random_past_alike_in_both_stores(lived, reader, shared):
     chosen = random.Random(19)
-    for _ in range(times(4, 8)):
+    for _ in range(times(2, 8)):
         index = chosen.randrange(lived.size)
         for query, arguments in ALL:
             expected, given = (answer_of(one, query, arguments, index) for one in (reader, shared))

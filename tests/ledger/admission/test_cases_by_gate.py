@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 from building import Ledger
-from rule_cases import Case, SignedRunner, all_cases, cast, id_of, log_cases, play
+from rule_cases import SignedRunner, cases_of, cast, families, play
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.log.keys import stream_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from rule_cases import Written
-
-_numbers = itertools.count()
 
 
 class GateRunner(SignedRunner):
@@ -54,21 +50,17 @@ class GateRunner(SignedRunner):
         return self.state_of(stream, None if record is None else record.state)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GateRunner]:
-    """One ledger for all cases that change no keys and roles."""
-    with Ledger(tmp_path_factory.mktemp("cases"), agents=cast()["agents"]) as ledger:
-        yield GateRunner(ledger)
-
-
-@pytest.mark.parametrize("case", [case for case in all_cases() if not case.changes_authority], ids=id_of)
-def test_gate_reaches_the_outcome(case: Case, shared: GateRunner) -> None:
-    outcome = play(case, shared, prefix=f"c{next(_numbers)}-")
-    assert case.is_met_by(outcome), (case.then, outcome)
-
-
-@pytest.mark.parametrize("case", [case for case in log_cases() if case.changes_authority], ids=id_of)
-def test_gate_reaches_the_outcome_after_changes_of_authority(case: Case, home: Path) -> None:
-    with Ledger(home, agents=cast()["agents"]) as ledger:
-        outcome = play(case, GateRunner(ledger))
-    assert case.is_met_by(outcome), (case.then, outcome)
+@pytest.mark.parametrize("family", families())
+def test_gate_reaches_the_outcome_of_each_case(family: str, tmp_path: Path) -> None:
+    wrong = {}
+    with Ledger(tmp_path / "shared", agents=cast()["agents"]) as shared:
+        of_shared = GateRunner(shared)
+        for number, case in enumerate(cases_of(family)):
+            if case.changes_authority:
+                with Ledger(tmp_path / str(number), agents=cast()["agents"]) as own:
+                    outcome = play(case, GateRunner(own))
+            else:
+                outcome = play(case, of_shared, prefix=f"c{number}-")
+            if not case.is_met_by(outcome):
+                wrong[case.name] = (case.then, outcome)
+    assert wrong == {}
