@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import inside
 import pytest
 
 from deedbook.ledger.client.remote import RemoteClient
@@ -83,10 +84,9 @@ def scene(made: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def deed(scene: Any, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Run a verb in a node's folder; return its exit code and its document."""
-    command = [sys.executable, "-m", "deedbook", "--home", str(scene.homes[name]), "--json", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    return ended.returncode, json.loads(ended.stdout or ended.stderr)
+    """Call a verb in a node's folder; return its exit code and its document."""
+    said = inside.deed("--home", scene.homes[name], "--json", *arguments)
+    return said.code, json.loads(said.out or said.err)
 
 
 def test_events_submitted_at_any_node_are_in_every_log_and_may_be_read_there(scene: Any) -> None:
@@ -125,6 +125,7 @@ def nodes_here(scene: Any, name: str) -> str:
 
 def test_nodes_are_listed_and_all_of_them_are_ready(scene: Any) -> None:
     names = list(scene.homes)[:2]
+    scene.wait_until_ready()
     for name in names:
         code, answer = deed(scene, name, "node", "list")
         assert code == 0
@@ -133,7 +134,7 @@ def test_nodes_are_listed_and_all_of_them_are_ready(scene: Any) -> None:
 
 
 def test_follow_is_refused_for_a_node_that_stands_alone(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "deedbook", "--home", str(tmp_path / "alone"), "--json"]
-    subprocess.run([*command, "init", "--unprotected"], check=True, capture_output=True)
-    ended = subprocess.run([*command, "serve", "--follow"], capture_output=True, text=True, check=False)
-    assert (ended.returncode, json.loads(ended.stdout or ended.stderr)["error"]["code"]) == (2, "USAGE")
+    home = ("--home", tmp_path / "alone", "--json")
+    assert inside.deed(*home, "init", "--unprotected").code == 0
+    said = inside.deed(*home, "serve", "--follow")
+    assert (said.code, json.loads(said.out or said.err)["error"]["code"]) == (2, "USAGE")

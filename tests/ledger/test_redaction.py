@@ -13,7 +13,6 @@ from secret_corpus import negatives, positives
 from deedbook.ledger.secrets.redaction import redact
 from deedbook.ledger.secrets.scanner import scan
 
-ALL = [(kind, text) for kind, texts in CREDENTIALS.items() for text in texts]
 PART = re.compile(r"[A-Za-z0-9+/_-]{12,}")
 
 
@@ -23,13 +22,14 @@ def parts_of(secret: str) -> list[str]:
     return [word for word in words if re.search("[0-9]", word) and re.search("[A-Z]", word)]
 
 
-@pytest.mark.parametrize(("kind", "text"), ALL)
-def test_nothing_of_a_credential_is_left(kind: str, text: str) -> None:
-    redacted = redact(f"Before it. {text} After it.")
-    assert kind in redacted.kinds
-    assert scan(redacted.text) is None
-    assert redacted.text.startswith("Before it. ")
-    assert not [part for part in parts_of(text) if part in redacted.text]
+@pytest.mark.parametrize("kind", CREDENTIALS)
+def test_nothing_of_a_credential_is_left(kind: str) -> None:
+    for text in CREDENTIALS[kind]:
+        redacted = redact(f"Before it. {text} After it.")
+        assert kind in redacted.kinds, text
+        assert scan(redacted.text) is None, text
+        assert redacted.text.startswith("Before it. ")
+        assert not [part for part in parts_of(text) if part in redacted.text]
 
 
 def test_nothing_that_the_scanner_finds_in_the_corpus_is_left() -> None:

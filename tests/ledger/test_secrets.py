@@ -11,7 +11,7 @@ import pytest
 from blake3 import blake3
 from building import Actors, key_named
 from credentials import ALNUM, CREDENTIALS, GITHUB, PASSWORD, drawn, jwt, pem
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deedbook.ledger.errors import Refused
@@ -54,19 +54,16 @@ PLACEHOLDERS = (
 )
 
 
-@pytest.mark.parametrize(("kind", "text"), ALL)
-def test_credential_is_found_and_never_repeated(kind: str, text: str) -> None:
-    secret = secrets.scan({"data": {"finding": f"see: {text} (do not share)"}})
-    assert secret == secrets.Secret("$.data.finding", kind)
-    error = json.dumps(secrets.refusal(secret).to_dict())
-    assert not any(text[start : start + 6] in error for start in range(len(text) - 6) if text[start].isdigit())
-
-
-@pytest.mark.parametrize("text", [text for _, text in ALL])
-def test_every_credential_leaves_a_trace_in_json(text: str) -> None:
-    for value in (text, json.dumps({"output": text}), f"a\n{text}\n"):
-        assert traces().search(encode_canonical({"finding": value}))
-    assert secrets.scan_bodies([b"{}", encode_canonical({"finding": text})]).keys() == {1}
+@pytest.mark.parametrize("kind", CREDENTIALS)
+def test_credential_is_found_leaves_a_trace_in_json_and_is_never_repeated(kind: str) -> None:
+    for text in CREDENTIALS[kind]:
+        secret = secrets.scan({"data": {"finding": f"see: {text} (do not share)"}})
+        assert secret == secrets.Secret("$.data.finding", kind), text
+        error = json.dumps(secrets.refusal(secret).to_dict())
+        assert not any(text[start : start + 6] in error for start in range(len(text) - 6) if text[start].isdigit())
+        for value in (text, json.dumps({"output": text}), f"a\n{text}\n"):
+            assert traces().search(encode_canonical({"finding": value})), text
+        assert secrets.scan_bodies([b"{}", encode_canonical({"finding": text})]).keys() == {1}, text
 
 
 def test_every_kind_has_an_example() -> None:
@@ -78,14 +75,9 @@ def test_text_that_only_mentions_secrets_passes(text: str) -> None:
     assert secrets.scan({"finding": text}) is None
 
 
-@pytest.mark.parametrize("password", PLACEHOLDERS)
+@pytest.mark.parametrize("password", [*PLACEHOLDERS, "<password>", "${PASSWORD}", "{password}", "[secret]"])
 def test_placeholder_in_a_url_passes(password: str) -> None:
     assert secrets.scan(f"postgres://user:{password}@db.example/app") is None
-
-
-@pytest.mark.parametrize("brackets", ["<password>", "${PASSWORD}", "{password}", "[secret]"])
-def test_brackets_in_a_url_pass(brackets: str) -> None:
-    assert secrets.scan(f"postgres://user:{brackets}@db.example/app") is None
 
 
 def test_secret_after_a_placeholder_is_found() -> None:
@@ -142,9 +134,8 @@ def test_invisible_characters_hide_nothing(invisible: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["user=a;password=%s", "x?a=/?password=%s", "host=a password=%s", "Bearer %s"])
-@pytest.mark.parametrize("value", PLACEHOLDERS)
-def test_placeholder_of_a_parameter_or_header_passes(form: str, value: str) -> None:
-    assert secrets.scan(form % value) is None
+def test_placeholder_of_a_parameter_or_header_passes(form: str) -> None:
+    assert [value for value in PLACEHOLDERS if secrets.scan(form % value) is not None] == []
 
 
 def test_password_counts_beside_other_parameters_only() -> None:
@@ -199,7 +190,6 @@ KEY_STARTS = st.binary(min_size=1, max_size=16)
 
 
 @given(KEY_STARTS)
-@settings(max_examples=300)
 def test_refs_keys_signatures_and_ids_never_match(seed: bytes) -> None:
     digest = blake3(seed)
     key = key_named(seed.hex())
