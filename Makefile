@@ -8,7 +8,7 @@ PACKAGES := ledger projections consumers deedbook
 # With this variable set, as in many containers, each of the demo's dozen processes compiles the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader bench-secrets docs screenshots mutants faults verifier contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader bench-secrets docs screenshots mutants faults verifier distributions lowest highest contract clean lock
 
 # `make demo` installs what it needs, everything else adds what developers need. Locks hold every package with its hashes, so
 # nothing is resolved (--no-deps) and nothing is built with a package that is not locked (--no-build-isolation: nkeys and
@@ -94,6 +94,17 @@ check: install
 bench: install
 	$(BIN)/python -m tests.bench
 
+# The tests with the lowest versions that pyproject.toml allows, or the highest that there are, in an environment of their own (with
+# uv); TESTS names some of them.
+TESTS ?=
+lowest: RESOLUTION := lowest-direct
+highest: RESOLUTION := highest
+lowest highest: tools
+	uv venv --quiet --clear --python $(PYTHON) build/$@
+	uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --group dev \
+	  --editable '.[dates,hsm,mcp,postgres,prov,server,tokens,web]'
+	build/$@/bin/python -m pytest -n 3 --dist worksteal -q $(TESTS)
+
 # Not how fast anything is: only whether every group still comes to its end.
 bench-smoke: install
 	$(BIN)/python -m tests.bench --smoke
@@ -136,6 +147,16 @@ faults: install tools
 # equal bytes.
 verifier: install
 	$(BIN)/python deploy/verifier/build.py build/verifier
+
+# All that a release publishes, in build/distributions: Deedbook, deedbook-verify, and beside them what Deedbook's lock installs (an
+# SBOM in CycloneDX, made with uv). Equal sources give equal bytes of the archives.
+distributions: install
+	rm -rf build/distributions build/sbom
+	$(BIN)/python -m hatchling build -d build/distributions
+	$(BIN)/python deploy/verifier/build.py build/distributions
+	mkdir -p build/sbom
+	uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml --mc-type library --output-reproducible \
+	  -o build/sbom/deedbook.cdx.json locks/image.lock
 
 contract: install
 	$(BIN)/python tests/published_contract.py

@@ -71,6 +71,7 @@ NOT_RUN = {
     "pip": "it asks a package index",
     "npm": "it asks a package index",
     "make": "make test would run itself",
+    "gh": "it asks the host of the repository",
     "export": "it changes the shell of the reader",
     "python3": "verify.py runs in the test of bundles, and in a block of the same page",
     "node": "tests/interop runs the agent in TypeScript",

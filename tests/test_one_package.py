@@ -116,6 +116,15 @@ def test_installed_wheel_says_its_commit_without_git(wheel: Path, tmp_path: Path
     assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?", commit())
 
 
+def test_wheel_has_the_command_and_the_name_that_uvx_looks_for(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        commands = (
+            archive.read("deedbook-0.1.0.dist-info/entry_points.txt").decode().partition("[console_scripts]\n")[2]
+        )
+    main = "deedbook.consumers.interfaces.cli.program:main"
+    assert commands.split("\n\n")[0].split("\n") == [f"deed = {main}", f"deedbook = {main}"]
+
+
 def test_links_of_the_readme_lead_somewhere_on_a_package_index(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         text = archive.read("deedbook-0.1.0.dist-info/METADATA").decode()

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.app import App, Command, extra
 from deedbook.consumers.interfaces.demo.story import Line, Stage, Story
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.home import trust
@@ -35,6 +35,8 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
     thirty hours of history of six agents. The link and the human's passphrase are printed, and the agents continue
     with what you approve.
     """
+    with extra("server", "demo"):
+        import nats  # noqa: F401, PLC0415 - extra `server`: before the story, which needs it in its middle
     folder = Path(tempfile.mkdtemp(prefix="deedbook-demo-"))
     try:
         with signals_as_interrupts():

@@ -102,7 +102,13 @@ def test_first_hour_needs_no_extra(deed: Deed) -> None:
 
 @pytest.mark.parametrize(
     ("words", "extra"),
-    [(["serve"], "bus"), (["dashboard"], "web"), (["mcp"], "mcp"), (["why", "0", "--prov", "json"], "prov")],
+    [
+        (["demo"], "server"),
+        (["serve"], "bus"),
+        (["dashboard"], "web"),
+        (["mcp"], "mcp"),
+        (["why", "0", "--prov", "json"], "prov"),
+    ],
 )
 def test_what_needs_an_extra_names_it(deed: Deed, words: list[str], extra: str) -> None:
     deed("init", "--trial")
