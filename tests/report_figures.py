@@ -67,9 +67,9 @@ class Recorder:
         """Return the resume of a session."""
         return resume(self.answer, self.client.get_blob, session_id=case.id, detail_level=level)
 
-    def figures(self, case: Case, level: str) -> Figures:
-        """Measure the resume of a session."""
-        resumed = self.resume(case, level)
+    def figures(self, case: Case, level: str, resumed: dict[str, Any] | None = None) -> Figures:
+        """Measure the resume of a session, which may have been made before."""
+        resumed = resumed or self.resume(case, level)
         entries = list(entries_of(resumed))
         # A summary has no tools, by definition.
         questions = [one for one in case.questions if level != "summary" or one.about != "tool"]

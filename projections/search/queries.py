@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -325,23 +326,24 @@ def excerpt_of(text: str, terms: Sequence[Term]) -> str:
 
 def matches_in(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int]]:
     """Yield the spans of terms (the first 32) in a text, in order, without overlaps."""
-    words = list(words_with_positions(text))
     searched = terms[:terms_shown_max]
     firsts = tuple({term.words[0] for term in searched})
-    position = 0
-    while position < len(words):
-        is_near = words[position].word.startswith(firsts)
-        length = max((_length(words, position, term) for term in searched), default=0) if is_near else 0
+    words = words_with_positions(text)  # lazily: an excerpt needs only the first match of a long text
+    window = list(islice(words, max((len(term.words) for term in searched), default=0)))
+    while window:
+        is_near = window[0].word.startswith(firsts)
+        length = max(_length(window, term) for term in searched) if is_near else 0
         if length:
-            yield words[position].start, words[position + length - 1].end
-        position += max(length, 1)
+            yield window[0].start, window[length - 1].end
+        passed = max(length, 1)
+        window = [*window[passed:], *islice(words, passed)]
 
 
-def _length(words: Sequence[Word], position: int, term: Term) -> int:
-    """Return how many words a term covers at a position: all of its words, or none."""
-    if not words[position].word.startswith(term.words[0]):
+def _length(window: Sequence[Word], term: Term) -> int:
+    """Return how many words a term covers at the beginning of a window: all of its words, or none."""
+    if not window[0].word.startswith(term.words[0]):
         return 0
-    covered = [word.word for word in words[position : position + len(term.words)]]
+    covered = [word.word for word in window[: len(term.words)]]
     if len(covered) < len(term.words) or covered[:-1] != list(term.words[:-1]):
         return 0
     is_found = covered[-1].startswith(term.words[-1]) if term.is_beginning else covered[-1] == term.words[-1]

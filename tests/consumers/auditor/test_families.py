@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import inside
 import pytest
 from building import MAP_SIZE, Ledger
 from bundles import run_alone, unpacked
@@ -30,7 +31,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "docs/rollout-family"
@@ -45,6 +46,14 @@ def with_package(site: Path, *command: str, **more: str) -> subprocess.Completed
     return subprocess.run(
         [sys.executable, *command], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
     )
+
+
+def deeds(site: Path, *verbs: Sequence[str], **more: str) -> list[inside.Said]:
+    """Call verbs one after the other in one process with a folder of packages on its path; return their answers."""
+    program = "import inside, json, sys; print(json.dumps([inside.deed(*verb) for verb in json.loads(sys.argv[1])]))"
+    done = with_package(site, "-c", program, json.dumps(verbs), **more)
+    assert done.returncode == 0, done.stderr
+    return [inside.Said(*said) for said in json.loads(done.stdout)]
 
 
 def install(source: Path, site: Path) -> Path:
@@ -73,9 +82,9 @@ def made(site: Path) -> Path:
     """The folder with a ledger of rollouts and its bundle, after everything that needs the package was tried."""
     folder = site.parent / "made"
     folder.mkdir()
-    inside = ROOT / "tests/consumers/auditor/rollouts_at_work.py"
+    tests = ROOT / "tests/consumers/auditor/rollouts_at_work.py"
     options = ["-q", "-p", "no:xdist", f"--basetemp={site.parent / 'inside'}"]
-    done = with_package(site, "-m", "pytest", str(inside), *options, ROLLOUT_LEDGER=str(folder))
+    done = with_package(site, "-m", "pytest", str(tests), *options, ROLLOUT_LEDGER=str(folder))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     return folder
 
@@ -202,16 +211,23 @@ def test_broken_package_is_named_and_stops_only_those_who_need_it(tmp_path: Path
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.write_keys()
         home = str(ledger.home.path)
-    assert with_package(site, "-m", "deedbook", "--home", home, "log", "--json").returncode == 0
-    assert with_package(site, "-m", "deedbook", "--home", home, "handoff", "list").returncode == 0
-    checked = with_package(site, "-m", "deedbook", "--home", home, "doctor").stdout
-    assert "WRONG families" in checked
-    emitted = with_package(
-        *(site, "-m", "deedbook", "--home", home, "--as", "rita", "emit", "rollout.started"),
-        *("--stream", "rollout/x", "--data", '{"service": "web"}', "--json"),
-    )
-    error = json.loads(emitted.stdout or emitted.stderr)["error"]
-    assert (emitted.returncode, error["code"]) == (2, "FAMILY_UNUSABLE")
+    emit = [
+        "--as",
+        "rita",
+        "emit",
+        "rollout.started",
+        "--stream",
+        "rollout/x",
+        "--data",
+        '{"service": "web"}',
+        "--json",
+    ]
+    verbs = (["log", "--json"], ["handoff", "list"], ["doctor"], emit)
+    logged, listed, checked, emitted = deeds(site, *(["--home", home, *verb] for verb in verbs))
+    assert (logged.code, listed.code) == (0, 0)
+    assert "WRONG families" in checked.out
+    error = json.loads(emitted.out or emitted.err)["error"]
+    assert (emitted.code, error["code"]) == (2, "FAMILY_UNUSABLE")
     assert why in error["message"]
     assert "bad-package 1.0" in error["message"].replace("_", "-")
     assert "pip uninstall" in error["message"]
@@ -237,16 +253,10 @@ class Project(NamedTuple):
 
     folder: Path
 
-    def deed(self, site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of alex."""
+    def deeds(self, site: Path, *verbs: Sequence[str]) -> list[inside.Said]:
+        """Call verbs as alex, in one process."""
         names = ["--home", str(self.folder / ".deedbook"), "--as", "alex"]
-        return with_package(site, "-m", "deedbook", *names, *words, XDG_STATE_HOME=str(self.folder / "state"))
-
-    def check_reads(self, site: Path) -> None:
-        """Check that the commands which need no family work."""
-        for words in READS:
-            done = self.deed(site, *words)
-            assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return deeds(site, *([*names, *verb] for verb in verbs), XDG_STATE_HOME=str(self.folder / "state"))
 
 
 def finished(name: str) -> list[str]:
@@ -257,15 +267,15 @@ def finished(name: str) -> list[str]:
 def project(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A ledger whose newest entry is of the family."""
     made = Project(tmp_path_factory.mktemp("project"))
-    for words in (
+    answers = made.deeds(
+        site,
         ["init", "--trial"],
         ["handoff", "new", "h1", "--title", "A title", "--to", "kuro", "--task", "a", "--criterion", "b"],
         ["rollout", "start", "web-42", "web"],
         ["rollout", "start", "web-43", "web"],
         finished("web-42"),
-    ):
-        done = made.deed(site, *words)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    )
+    assert [said.code for said in answers] == [0] * 5, answers
     return made
 
 
@@ -279,38 +289,37 @@ def own_project(project: Project, tmp_path: Path) -> Iterator[Project]:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_in_a_package_stops_only_what_needs_it(own_project: Project, tmp_path: Path, name: str) -> None:
+def test_fault_in_a_package_stops_only_what_needs_it(
+    own_project: Project, site: Path, tmp_path: Path, name: str
+) -> None:
     file, old, replaced, part = FAULTS[name]
-    shutil.copytree(EXAMPLE, tmp_path / "faulty", ignore=shutil.ignore_patterns("__pycache__"))
-    path = tmp_path / "faulty/deedbook_rollout" / file
+    faulty = shutil.copytree(site, tmp_path / "site")
+    path = faulty / "deedbook_rollout" / file
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, replaced), "utf-8")
-    site = install(tmp_path / "faulty", tmp_path / "site")
-    own_project.check_reads(site)
-    verified = own_project.deed(site, "verify")
-    assert verified.returncode == (0 if name in ("no texts", "no view") else 6), verified.stdout + verified.stderr
-    checked = own_project.deed(site, "doctor")
-    assert "WRONG families" in checked.stdout
-    assert part in checked.stdout
-    assert "past the gate" not in checked.stdout
-    emitted = own_project.deed(site, *finished("web-43"))
-    listed = own_project.deed(site, "rollout", "list")
+    verbs = (["verify"], ["doctor"], finished("web-43"), ["rollout", "list"])
+    *read, verified, checked, emitted, listed = own_project.deeds(faulty, *READS, *verbs)
+    read += own_project.deeds(faulty, *READS)
+    assert not any(said.code for said in read), read
+    assert verified.code == (0 if name in ("no texts", "no view") else 6), verified
+    assert "WRONG families" in checked.out
+    assert part in checked.out
+    assert "past the gate" not in checked.out
     needs_kinds, needs_view = name not in ("no texts", "no view"), name not in ("no texts", "no rules")
-    for done, is_refused in ((emitted, needs_kinds), (listed, needs_view)):
-        assert (done.returncode == 2) == is_refused, done.stdout + done.stderr
-        assert ("FAMILY_UNUSABLE" in done.stderr) == is_refused, done.stderr
-    own_project.check_reads(site)
+    for said, is_refused in ((emitted, needs_kinds), (listed, needs_view)):
+        assert (said.code == 2) == is_refused, said
+        assert ("FAMILY_UNUSABLE" in said.err) == is_refused, said
 
 
 def test_readers_without_the_package_work_and_are_told_what_to_install(own_project: Project, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
-    own_project.check_reads(tmp_path / "none")
-    checked = own_project.deed(tmp_path / "none", "doctor").stdout
-    assert "WRONG packages: 3 entries" in checked
-    assert "no package here brings the family rollout: install the one that does" in checked
-    assert "ok    entries" in checked
-    assert "past the gate" not in checked
+    *read, checked = own_project.deeds(tmp_path / "none", *READS, ["doctor"])
+    assert not any(said.code for said in read), read
+    assert "WRONG packages: 3 entries" in checked.out
+    assert "no package here brings the family rollout: install the one that does" in checked.out
+    assert "ok    entries" in checked.out
+    assert "past the gate" not in checked.out
 
 
 def test_commands_of_the_page_work(site: Path, tmp_path: Path) -> None:
@@ -318,12 +327,12 @@ def test_commands_of_the_page_work(site: Path, tmp_path: Path) -> None:
     block = next(block for block in blocks(page) if block.language == "sh")
     install_line, *commands = block.content.strip().split("\n")
     assert install_line == "pip install ./docs/rollout-family"  # the fixture has done that
-    for command in commands:
-        program, *words = shlex.split(command)
-        assert program == "deed"
-        environment = {"DEEDBOOK_HOME": str(tmp_path / ".deedbook"), "XDG_STATE_HOME": str(tmp_path / "state")}
-        done = with_package(site, "-m", "deedbook", *words, **environment)
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    verbs = [shlex.split(command) for command in commands]
+    assert {program for program, *_ in verbs} == {"deed"}
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    home = ["--home", str(tmp_path / ".deedbook")]
+    for said in deeds(site, *([*home, *verb[1:]] for verb in verbs), **environment):
+        assert said.code == 0, said
 
 
 def test_two_packages_of_one_family_are_both_named(tmp_path: Path) -> None:

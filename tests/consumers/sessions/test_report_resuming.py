@@ -98,33 +98,47 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 
 
 class Recorded:
-    """Generated sessions, each recorded and reported on when it is first asked for."""
+    """Generated sessions, each recorded and reported on when it is first asked for; a resume of each level is kept."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._known: dict[int, Case] = {}
+        self.cases: dict[int, Case] = {}
+        self._resumes: dict[tuple[int, str], dict[str, Any]] = {}
 
     def session(self, number: int) -> tuple[Case, dict[str, Any]]:
         """Return a session and its whole report."""
-        if number not in self._known:
-            self._known[number] = case(number)
-            self.recorder.record(self._known[number])
-        one = self._known[number]
+        if number not in self.cases:
+            self.cases[number] = case(number)
+            self.recorder.record(self.cases[number])
+        one = self.cases[number]
         report: dict[str, Any] = self.recorder.answer("reports.show", {"id": one.id})["report"]
         return one, report
+
+    def resume(self, number: int, level: str) -> dict[str, Any]:
+        """Return the resume of a session."""
+        one, _ = self.session(number)
+        if (number, level) not in self._resumes:
+            self._resumes[number, level] = self.recorder.resume(one, level)
+        return self._resumes[number, level]
+
+    def newest(self) -> list[str]:
+        """Return the ids of one session of every sort and type at least, the newest first."""
+        for number in range(SORTS_AND_TYPES):
+            self.session(number)
+        return [one.id for one in self.cases.values()][::-1]
 
 
 @pytest.mark.parametrize("first", range(0, SESSIONS, SORTS_AND_TYPES))
 def test_sessions_of_every_sort_and_type_resume_within_their_tokens_with_the_six_answers(
     recorded: Recorded, first: int
 ) -> None:
-    recorder, found = recorded.recorder, set()
+    found = set()
     for number in range(first, first + SORTS_AND_TYPES):
         one, report = recorded.session(number)
         found.add((one.sort, one.type))
         assert report["report_type"] == one.type
         for level, limit in LEVELS.items():
-            resumed = recorder.resume(one, level)
+            resumed = recorded.resume(number, level)
             (packed,) = resumed["sessions"]
             assert count_tokens(printed(packed)) <= limit
             assert resumed["token_estimate"] == cost(resumed) <= limit
@@ -132,12 +146,11 @@ def test_sessions_of_every_sort_and_type_resume_within_their_tokens_with_the_six
     assert found == set(product(SORTS, TYPES))
 
 
-def test_five_sessions_at_once_share_their_tokens(recorder: Recorder) -> None:
-    for number in range(5):
-        recorder.record(case(number))
+def test_five_sessions_at_once_share_their_tokens(recorded: Recorded) -> None:
+    newest, recorder = recorded.newest(), recorded.recorder
     for level, limit in LEVELS.items():
         resumed = resume(recorder.answer, recorder.client.get_blob, resume_mode="last_n", count=5, detail_level=level)
-        assert [one["session_id"] for one in resumed["sessions"]] == [case(n).id for n in (4, 3, 2, 1, 0)]
+        assert [one["session_id"] for one in resumed["sessions"]] == newest[:5]
         assert all(count_tokens(printed(one)) <= limit for one in resumed["sessions"])
         assert resumed["token_estimate"] == cost(resumed) <= 5 * limit
         assert resumed["total_sessions"] == 5
@@ -146,26 +159,25 @@ def test_five_sessions_at_once_share_their_tokens(recorder: Recorder) -> None:
 def test_the_markdown_is_whole_or_left_out_and_named(recorded: Recorded) -> None:
     found = Counter[str]()
     for number in range(SORTS_AND_TYPES):
-        one, report = recorded.session(number)
-        packed = recorded.recorder.resume(one, "full")["sessions"][0]
+        _, report = recorded.session(number)
+        packed = recorded.resume(number, "full")["sessions"][0]
         is_left_out = "markdown" in packed.get("left_out", {})
         assert packed["full_markdown"] == ("" if is_left_out else report["markdown"])
         found["left out" if is_left_out else "whole"] += 1
     assert set(found) == {"whole", "left out"}
 
 
-def test_the_modes_select_the_last_the_last_few_and_one_by_a_beginning_of_its_id(recorder: Recorder) -> None:
-    for number in range(7):
-        recorder.record(case(number))
+def test_the_modes_select_the_last_the_last_few_and_one_by_a_beginning_of_its_id(recorded: Recorded) -> None:
+    newest, recorder = recorded.newest(), recorded.recorder
 
     def ids(**asked: Any) -> list[str]:
         return [one["session_id"] for one in resume(recorder.answer, recorder.client.get_blob, **asked)["sessions"]]
 
-    assert ids() == [case(6).id]
-    assert ids(resume_mode="last", count=3) == [case(6).id]
-    assert ids(resume_mode="last_n", count=2) == [case(6).id, case(5).id]
+    assert ids() == newest[:1]
+    assert ids(resume_mode="last", count=3) == newest[:1]
+    assert ids(resume_mode="last_n", count=2) == newest[:2]
     assert len(ids(resume_mode="last_n", count=9)) == 5
-    assert ids(resume_mode="session_id", session_id=case(2).id[:6]) == [case(2).id]
+    assert ids(resume_mode="session_id", session_id=newest[2][:6]) == newest[2:3]
 
 
 def test_an_agent_is_found_by_its_label_and_else_by_its_registered_name(ledger: Ledger, recorder: Recorder) -> None:
@@ -340,11 +352,14 @@ def test_what_cannot_be_resumed_is_refused(
 LEAST = {"summary": 0.72, "detailed": 0.90, "full": 0.90}
 
 
-def test_questions_about_a_session_are_answered_by_look_up(recorder: Recorder) -> None:
-    cases = [case(number) for number in range(100, 116)]
-    for one in cases:
-        recorder.record(one)
-    shares = {level: answered(recorder.figures(one, level) for one in cases) for level in LEAST}
+def test_questions_about_a_session_are_answered_by_look_up(recorded: Recorded) -> None:
+    shares = {
+        level: answered(
+            recorded.recorder.figures(recorded.session(number)[0], level, recorded.resume(number, level))
+            for number in range(SORTS_AND_TYPES)
+        )
+        for level in LEAST
+    }
     assert {level: share for level, share in shares.items() if share < LEAST[level]} == {}
 
 
