@@ -53,7 +53,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 # No test asserts a time: by default an example that takes 0.2 s fails, as one does on a machine that is busy.
 # Other examples are drawn in each run, of most properties so many; in the long run more.
-settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 60)
+settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 30)
 settings.load_profile("untimed")
 
 # A busy machine makes quick work slow, and tests compare standard error; those of progress set a time of their own.

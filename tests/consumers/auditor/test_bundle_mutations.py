@@ -79,7 +79,7 @@ def is_same(changed: Members, honest: Members) -> bool:
 def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path) -> None:
     path = tmp_path / "changed.tar"
     honest, others = (members_of(forge.export(path, stream)) for forge in (filled(16), filled(17)))
-    for chance in chances(f"members/{stream}", times(40, 30)):
+    for chance in chances(f"members/{stream}", times(12, 30)):
         change = chance.choice((changed_members, changed_members, changed_text))
         changed = change(honest, others, chance)
         path.write_bytes(packed(changed))
@@ -103,7 +103,7 @@ def test_changed_blobs_are_judged_alike(stream: str | None, tmp_path: Path) -> N
     refs += [used.purpose.removeprefix("kept: ") for used in data if isinstance(used, ToolUsed)]
     refs += [record.original for record in data if isinstance(record, RecordImported) and not record.only_digest]
     wanted = {f"blobs/{ref.replace(':', '/')}" for ref in refs}
-    for chance in chances(f"blobs/{stream}", times(60, 60)):
+    for chance in chances(f"blobs/{stream}", times(15, 60)):
         changed = changed_blobs(honest, honest, chance)
         path.write_bytes(packed(changed))
         blobs = {name: data for name, data in changed if name.startswith("blobs/")}
@@ -161,7 +161,7 @@ def test_ref_counts_wherever_and_however_it_is_spelled(stream: str | None, tmp_p
 
 def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path) -> None:
     verdicts: list[str] = []
-    for chance in chances("entries", times(60, 20)):
+    for chance in chances("entries", times(15, 20)):
         forge = filled(16)
         changed_entries(forge, chance)
         try:
@@ -178,7 +178,7 @@ def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path
 def test_flipped_bit_anywhere_is_found_by_both(stream: str | None, tmp_path: Path) -> None:
     path = filled(100).export(tmp_path / "flipped.tar", stream)
     size = path.stat().st_size
-    for chance in chances(f"flips/{stream}", times(35, 400)):
+    for chance in chances(f"flips/{stream}", times(10, 400)):
         check_flip(path, chance.randrange(size), 1 << chance.randrange(8))
         metrics(f"bits flipped ({stream or 'log'}): both say INVALID")
 

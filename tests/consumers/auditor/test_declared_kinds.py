@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from event_examples import PROTO
+from faults import times
 from forge import Forge
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -213,13 +214,13 @@ def is_object(value: Any) -> bool:
 
 
 @given(SCHEMAS | OBJECTS.flatmap(changed).filter(is_object))
-@settings(max_examples=300)
+@settings(max_examples=times(40, 40))
 def test_gate_and_program_accept_the_same_schemas(schema: dict[str, Any]) -> None:
     assert code_of(check_schema, schema) == code_of(program().check_own_schema, schema)
 
 
 @given(st.data())
-@settings(max_examples=400)
+@settings(max_examples=times(40, 40))
 def test_gate_and_program_accept_the_same_values(data: st.DataObject) -> None:
     schema = data.draw(OBJECTS.filter(is_accepted))
     value = data.draw(fitting(schema).flatmap(changed))

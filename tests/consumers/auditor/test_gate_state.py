@@ -176,7 +176,7 @@ def test_gate_is_not_known_if_an_event_of_authority_may_be_wrong(tmp_path: Path)
 
 
 def test_gate_of_random_authority_is_what_a_list_of_keys_gives(home: Path, tmp_path: Path) -> None:
-    for number, chance in enumerate(chances("gate states", times(6, 60))):
+    for number, chance in enumerate(chances("gate states", times(3, 60))):
         with Ledger(home.with_name(f"ledger-{number}"), root=f"root {number}", sealed=EVERYBODY) as ledger:
             stored, roles = dict.fromkeys(EVERYBODY, "passphrase"), {name: {*of} for name, of in AGENTS.items()}
             roles[ROOT] = {"admin"}

@@ -16,7 +16,7 @@ EVENTS: Final = 60
 
 def test_random_logs_are_judged_alike(tmp_path: Path) -> None:
     codes: set[str] = set()
-    for chance in chances("random logs", times(25, 200)):
+    for chance in chances("random logs", times(8, 200)):
         stage = RandomLog(chance, EVENTS).stage
         path = stage.export(tmp_path / "log.tar")
         mine, other = ours(path), alone(path)
@@ -32,7 +32,7 @@ def test_random_logs_are_judged_alike(tmp_path: Path) -> None:
 
 
 def test_logs_of_a_patched_node_are_judged_alike(tmp_path: Path) -> None:
-    for chance in chances("hostile logs", times(15, 40)):
+    for chance in chances("hostile logs", times(5, 40)):
         stage = RandomLog(chance, EVENTS, is_hostile=True).stage
         path = stage.export(tmp_path / "log.tar")
         mine, other = ours(path), alone(path)
@@ -41,7 +41,7 @@ def test_logs_of_a_patched_node_are_judged_alike(tmp_path: Path) -> None:
 
 def test_random_logs_with_erased_entries_are_judged_alike(tmp_path: Path) -> None:
     words: set[str] = set()
-    for chance in chances("erased random logs", times(12, 200)):
+    for chance in chances("erased random logs", times(4, 200)):
         stage = RandomLog(chance, EVENTS, erases=True).stage
         streams = sorted(name for name in stage.streams if name.partition("/")[0] in STREAMS)
         for stream in (None, chance.choice(streams)):
@@ -56,7 +56,7 @@ def test_random_logs_with_erased_entries_are_judged_alike(tmp_path: Path) -> Non
 
 
 def test_part_of_a_random_log_is_judged_alike(tmp_path: Path) -> None:
-    for chance in chances("parts of random logs", times(15, 40)):
+    for chance in chances("parts of random logs", times(5, 40)):
         stage = RandomLog(chance, EVENTS).stage
         streams = sorted(name for name in stage.streams if name.partition("/")[0] in STREAMS)
         left_out = {index for index in range(1, len(stage.entries)) if chance.random() < 0.1}

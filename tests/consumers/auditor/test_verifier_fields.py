@@ -59,9 +59,9 @@ def test_refused_bodies_are_refused_with_the_same_code() -> None:
 def test_changed_bodies_are_read_alike() -> None:
     kinds, given = program().Kinds(schemas()), bodies()
     counts: Counter[bool] = Counter()
-    for chance in chances("fields", times(1000, 2000)):
+    for chance in chances("fields", times(250, 2000)):
         text = mutated_text(chance.choice(given), chance)
         is_read = is_read_by_gate(text)
         assert is_read_alone(kinds, text) == is_read, text
         counts[is_read] += 1
-    assert min(counts[True], counts[False]) > 50, counts
+    assert min(counts[True], counts[False]) > 20, counts

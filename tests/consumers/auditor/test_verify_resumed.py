@@ -79,7 +79,7 @@ def test_a_replay_that_goes_on_at_any_entry_ends_as_one_of_the_whole(tmp_path: P
         entries, seed = entries_of(ledger), random.Random("cuts")
     whole, size = outcome(replayed(entries)), len(entries)
     in_batches = [index for index, data in enumerate(entries) if decode_entry(data).batch_index > 0]
-    for cut in {*seed.sample(range(1, size + 1), min(size, times(12, each=4))), *seed.sample(in_batches, 3)}:
+    for cut in {*seed.sample(range(1, size + 1), min(size, times(5, each=4))), *seed.sample(in_batches, 3)}:
         first = replayed(entries[:cut])
         AuditCache(file, Findings()).store(first.to_cache, is_end=True)
         kept = read_cached_replay(file, ledger.id)

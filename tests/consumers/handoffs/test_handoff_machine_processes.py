@@ -136,7 +136,7 @@ def test_handoffs_of_two_processes_never_leave_the_protocol(processes: tuple[Pro
     run_state_machine_as_test(
         lambda: TwoProcesses(processes),
         settings=settings(
-            max_examples=times(4, 8),
+            max_examples=times(2, 8),
             stateful_step_count=40,
             deadline=None,
             # Shrinking runs hundreds of examples, each a ledger of its own: what failed is printed as it was found.

@@ -14,7 +14,7 @@ from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.session import SessionStarted
-from deedbook.ledger.trust.history import head_stretch_entries, recent_heads_min
+from deedbook.ledger.trust import history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,8 +114,10 @@ def test_a_subscription_that_saw_the_log_once_may_meet_events_again_and_misses_n
 
 
 def test_what_a_subscription_remembers_of_a_long_log_stays_small(
-    ledger: Ledger, consume: Callable[[Ledger], list[str]], tmp_path: Path
+    ledger: Ledger, consume: Callable[[Ledger], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    recent_heads_min = 8
+    monkeypatch.setattr(history, "recent_heads_min", recent_heads_min)
     for number in range(3 * recent_heads_min):
         grow(ledger, f"s{number}")
         assert consume(ledger) == [f"s{number}"]
@@ -123,5 +125,5 @@ def test_what_a_subscription_remembers_of_a_long_log_stays_small(
     subscriptions = Subscriptions(tmp_path / "subscriber.db")
     heads = subscriptions.past("s").heads
     subscriptions.close()
-    assert len(heads) <= 2 * recent_heads_min + ledger.head()[0] // head_stretch_entries + 1
+    assert len(heads) <= 2 * recent_heads_min + ledger.head()[0] // history.head_stretch_entries + 1
     assert heads[-1].size == ledger.head()[0]

@@ -79,7 +79,7 @@ def done(kept: PostgresSubscriptions) -> list[str]:
 def test_server_that_goes_in_an_effect_and_is_back_finds_it_done_once_and_nothing_given_up(
     ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions, postgres: Postgres
 ) -> None:
-    chance, outages = random.Random("outages"), times(8, 30)
+    chance, outages = random.Random("outages"), times(2, 30)
     texts = [str(number) for number in range(4)]
     find(ledger, *texts)
     deadly = [chance.choice(texts) for _ in range(outages)] + ["0"] * 5  # more often than an event is tried

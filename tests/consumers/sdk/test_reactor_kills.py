@@ -76,7 +76,7 @@ def test_effects_happen_once_across_kills(
     for first in range(0, count, 250):
         drafts = [Draft(stream=SESSION, data=FindingLogged(finding=str(first + number))) for number in range(250)]
         ledger.submit(ledger.sign("alice", *drafts))
-    for _ in range(rounds := times(2, 4)):
+    for _ in range(rounds := times(1, 4)):
         child = start()
         time.sleep(chance.uniform(0, 0.15))
         child.kill()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from building import Ledger, key_named
+from faults import times
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invitations import checkpoint_key_of, invite, join
@@ -287,7 +288,7 @@ def test_a_receipt_with_what_is_left_of_an_event_that_names_a_key_is_refused(cli
         standalone.check_receipt(forged.to_text(), None)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(30, 20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_evidence_that_was_changed_is_refused_or_says_the_same(client: LocalClient, data: st.DataObject) -> None:
     receipt = take(client, 8)

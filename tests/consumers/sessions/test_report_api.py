@@ -206,16 +206,6 @@ def test_a_regex_bomb_answers_like_any_pattern() -> None:
     assert query_handoff_reports(task_pattern="(A*)*B$")["total_found"] == 1
 
 
-def test_importing_the_public_interface_opens_nothing(home: Path) -> None:
-    program = (
-        "import sys, consumers.sessions; heavy = {'lmdb', 'nats', 'dateparser', 're2', 'rs_bpe'};"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
-    assert not home.exists()
-
-
 def test_the_functions_take_their_arguments_in_the_order_that_callers_rely_on() -> None:
     relied_on = {
         generate_handoff_report: [

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from faults import is_long_run
 from repositories import a_report, git, history, on_path, refs, repository
 from stored_reports import load_handoff
 
@@ -88,7 +89,8 @@ def test_a_writer_killed_between_its_two_notes_leaves_one_and_repair_writes_the_
 def test_writers_killed_anywhere_leave_nothing_that_the_next_does_not_mend(tmp_path: Path) -> None:
     folder = repository(tmp_path / "r")
     real = shutil.which("git")
-    for step in ("hash-object", "rev-parse", "update-index", "write-tree", "commit-tree", "update-ref"):
+    steps = ("hash-object", "rev-parse", "update-index", "write-tree", "commit-tree", "update-ref")
+    for step in steps if is_long_run else steps[::5]:
         before = f'case "$*" in *{step}*) kill -9 $PPID;; esac; exec {real} "$@"'
         path = f"{on_path(tmp_path / step, before)}:{os.environ['PATH']}"
         child = start(folder, f"killed-{step}", 1, 2, PATH=path)

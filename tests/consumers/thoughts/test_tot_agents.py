@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 from building import Ledger
-from serving import make_home
 from thinking_model import ThinkingModel, text_of
 from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solve
 
-from deedbook.consumers.interfaces.node.node import Node
 from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
 from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.processes import author_of
-from deedbook.consumers.thoughts.run import prepare, role_keys, run_task
+from deedbook.consumers.thoughts.run import prepare
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
 from deedbook.consumers.thoughts.task import AGENTS
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
 from deedbook.consumers.thoughts.transition import node_states, tree_digest
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers.reader import Reader
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LATE = kinds.Failure(code="GENERATION_FAILED", message="Not this time.", recoverable=True)
 NOT = kinds.Failure(code="GENERATION_FAILED", message="I cannot.", recoverable=False)
@@ -86,22 +79,6 @@ def test_six_processes_solve_a_game_and_the_ledger_proves_that_they_did(ledger: 
     size = ledger.head()[0]
     assert resume(ledger, found["task_id"]) == found | {"pids": {}}
     assert ledger.head()[0] == size
-
-
-def test_six_processes_solve_a_game_over_the_bus(home: Path) -> None:
-    settings = make_home(home)
-    with LocalClient(settings) as client:
-        keys = role_keys(settings, client)
-
-    async def run() -> dict[str, Any]:
-        async with Node(settings) as node:
-            remote = msgspec.structs.replace(settings, server=node.url)
-            return await asyncio.to_thread(run_task, remote, PROBLEM)
-
-    found = asyncio.run(run())
-    assert (found["answer"], found["keys"]) == (ANSWER, keys)
-    with Ledger(home) as ledger:
-        check(ledger, found["task_id"])
 
 
 def test_best_path_becomes_a_reasoning_that_follows_from_the_search(ledger: Ledger) -> None:
@@ -206,9 +183,12 @@ def test_what_cannot_be_searched_is_refused_before_anybody_starts(ledger: Ledger
 
 
 def test_task_id_is_used_once(ledger: Ledger) -> None:
-    found = play(ledger, Game24())
+    with ledger.client() as client:
+        part = prepare(ledger.settings(), client, PROBLEM, TaskOptions(thinker="game24"))
+        task_id = part.opening.task_id
+        author_of("orchestrator", ledger.settings(), client).emit(Draft(stream=f"tot/{task_id}", data=part.opening))
     with pytest.raises(Refused, match="already exists"):
-        solve(ledger, PROBLEM, task_id=found["task_id"])
+        solve(ledger, PROBLEM, task_id=task_id)
 
 
 def test_task_of_other_keys_is_not_resumed(ledger: Ledger) -> None:

@@ -64,6 +64,7 @@ def check_solved(ledger: Ledger, part: Assignment) -> None:
     assert len(events(ledger, f"reasoning/{part.opening.task_id}")) == 7
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("number", range(times(1, 2)))
 def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) -> None:
     chance = random.Random(None if SEED is None else f"{SEED}-{number}")
@@ -77,6 +78,7 @@ def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) 
     check_solved(ledger, part)
 
 
+@pytest.mark.long_run
 @pytest.mark.parametrize("number", range(times(1, 2)))
 def test_task_whose_agents_were_all_killed_is_resumed(ledger: Ledger, number: int) -> None:
     chance = random.Random(None if SEED is None else f"{SEED}-{number}")
@@ -112,9 +114,9 @@ def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> Non
             return await asyncio.to_thread(search, node.url)
 
     with LocalClient(settings) as client:
-        role_keys(settings, client)
+        keys = role_keys(settings, client)
     found = asyncio.run(run())
-    assert (found["answer"], found["stats"]["total_nodes"]) == (ANSWER, 51)
+    assert (found["answer"], found["stats"]["total_nodes"], found["keys"]) == (ANSWER, 51, keys)
     with Ledger(home) as ledger:
         check(ledger, found["task_id"])
 

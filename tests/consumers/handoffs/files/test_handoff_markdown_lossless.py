@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from faults import times
 from handoff_texts import FIRST, PROPOSAL, SECOND, documents
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -114,7 +115,7 @@ def added_lines(progress: Progress) -> list[str]:
     return [line.replace("\n", " ") for line in progress.log]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(30, 40), deadline=None)
 @given(documents(), st.data())
 def test_progress_is_found_again_and_taken_back(content: bytes, data: st.DataObject) -> None:
     file = read(content)

@@ -85,7 +85,7 @@ def running(folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
 
 
 def test_whole_folder_comes_into_step_and_stays(folder: SyncedFolder) -> None:
-    count = times(40, 40)
+    count = times(15, 40)
     drafts = [
         Draft(stream=f"handoff/h{number}", data=kinds.HandoffCreated(title="x", to="bob", reviewer="rita", tasks=["y"]))
         for number in range(count // 2)

@@ -124,18 +124,13 @@ def outcome(folder: SyncedFolder, hand: Hand) -> tuple[list[str], dict[str, str]
     return folder.kinds(), files, texts
 
 
-SCENES: Final[list[Callable[[SyncedFolder], str]]] = [
-    claim_and_complete,
-    amend,
-    hand_over,
-    hand_over_with_progress,
-    hear,
-    release,
-    disagree,
+SCENES: Final[list[Callable[[SyncedFolder], str]]] = [claim_and_complete, hand_over, disagree]
+MORE_SCENES: Final = [
+    pytest.param(scene, marks=pytest.mark.long_run) for scene in (amend, hand_over_with_progress, hear, release)
 ]
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", [*SCENES, *MORE_SCENES])
 def test_kill_at_any_step_changes_nothing(
     scene: Callable[[SyncedFolder], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

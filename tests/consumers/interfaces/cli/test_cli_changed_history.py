@@ -162,7 +162,7 @@ def test_bundle_of_another_history_is_told_by_a_reader_of_the_ledger(scene: Scen
         assert any("was not compared" in note["message"] for note in report["notes"])
 
 
-@pytest.mark.parametrize("verb", [["log"], ["show", "0"], ["doctor"]])
+@pytest.mark.parametrize("verb", [["log"], ["doctor"]])
 def test_verbs_that_only_look_go_on_and_say_it(scene: Scene, verb: list[str], tmp_path: Path) -> None:
     answer = call("--home", scene.deed.home, *verb, cwd=tmp_path)
 

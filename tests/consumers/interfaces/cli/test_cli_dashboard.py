@@ -79,21 +79,19 @@ def test_show_prints_the_address_of_its_page(shown: Shown, capsys: pytest.Captur
     deed.refuses("USAGE", "session", "show", "--web")
 
 
-def test_who_is_no_human_only_reads_and_is_told_why(populated: Callable[[str], Path]) -> None:
-    with Shown(populated("reading"), "--as", "a") as running:
+def test_who_is_no_human_only_reads_and_a_signal_ends_it_while_somebody_looks_and_its_address_is_gone(
+    populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        Shown(populated("ended"), "--as", "a") as running,
+        httpx.Client(base_url=running.data["url"], timeout=60) as browser,
+    ):
         assert running.data["human"] is None
         assert "no human" in running.data["reads_only_because"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_while_somebody_looks_and_its_address_is_gone(
-    populated: Callable[[str], Path], number: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Shown(populated("ended")) as running, httpx.Client(base_url=running.data["url"], timeout=60) as browser:
         browser.get(running.data["link"])
         with browser.stream("GET", "/live") as tail:
             assert next(tail.iter_lines()).startswith("id: ")
-            assert running.signal(number) == (0, "", "")
+            assert running.signal(signal.SIGINT) == (0, "", "")
     deed = Deed(capsys, Place(running.home))
     assert "deed dashboard" in deed.refuses("NOT_FOUND", "show", 3, "--web")["message"]
 
@@ -124,7 +122,7 @@ def test_without_a_name_the_link_is_of_the_only_human_whose_key_is_here(populate
 
 
 @pytest.fixture
-def team(tmp_path: Path) -> Path:
+def team(tmp_path: Path, cheap_passphrases: None) -> Path:
     """A folder with the sealed keys of two humans, rita and ruth."""
     with Made(tmp_path / ".deedbook", agents={"rita": ["human"], "ruth": ["human"]}) as ledger:
         for name in ("rita", "ruth"):
@@ -199,6 +197,7 @@ def test_browser_gets_its_link_from_a_private_file_and_not_as_an_argument(
         assert called.read_text() == f"{file.as_uri()}\n"
         assert file.stat().st_mode & 0o777 == 0o600
         assert f'content="0; url={running.data["link"]}"' in file.read_text()
+        assert running.signal(signal.SIGTERM).code == 0
     assert not file.exists()
 
 

@@ -154,7 +154,7 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
     name = claimed(deed, "h")
     once(place, folder, "b")
     path = folder / f"{name}.md"
-    rounds = times(2, 5)
+    rounds = times(1, 5)
     for number in range(rounds):
         watcher = watching(place, folder, "b")
         if number % 2:

@@ -12,17 +12,20 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import inside
 import pytest
 from building import trusted
-from calling import Deed, Place, Running, Serving, call, wait_until
+from calling import Deed, Place, Running, Serving, call, call_all, wait_until
 
 from deedbook.consumers.interfaces.cli.commands.agents import may_be_taken
 from deedbook.consumers.interfaces.cli.commands.serve import last_port
 from deedbook.ledger.home.config import first_ports
 from deedbook.ledger.home.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -75,9 +78,14 @@ def test_serve_says_where_it_listens_and_ends_cleanly(home: Path) -> None:
     )
 
 
-def test_serve_ends_cleanly_when_it_is_interrupted(home: Path) -> None:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A ledger behind a server, with agent a and a session of it."""
+    home = tmp_path_factory.mktemp("shared") / ".deedbook"
+    started = ["emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "a"]
+    call_all(home, ["init", "--unprotected"], ["agent", "add", "a"], started)
     with Serving(home) as serving:
-        assert serving.signal(signal.SIGINT).code == 0
+        yield serving.place
 
 
 def test_https_uses_renewed_files_and_every_log_line_of_the_level_is_json(home: Path, tmp_path: Path) -> None:
@@ -94,21 +102,19 @@ def test_https_uses_renewed_files_and_every_log_line_of_the_level_is_json(home: 
         assert {json.loads(line)["level"] for line in lines} == {"info"}
 
 
-def test_second_serve_of_a_ledger_is_refused(home: Path) -> None:
-    with Serving(home) as serving:
-        said = call("--home", home, "serve")
-        assert (said.code, said.out) == (7, "")
-        assert said.err.startswith("STORE_IN_USE: ")
-        assert "stop that process first" in said.err
-        assert json.loads(inside.deed("--home", home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
-        assert find(serving.place, "still served")["is_repeat"] is False
+def test_second_serve_of_a_ledger_is_refused(shared: Place) -> None:
+    said = call("--home", shared.home, "serve")
+    assert (said.code, said.out) == (7, "")
+    assert said.err.startswith("STORE_IN_USE: ")
+    assert "stop that process first" in said.err
+    assert json.loads(inside.deed("--home", shared.home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
+    assert find(shared, "still served")["is_repeat"] is False
 
 
-def test_local_verbs_work_beside_a_server(home: Path) -> None:
-    with Serving(home) as serving:
-        index = find(Place(home), "beside")["index"]
-        shown = inside.deed("--home", home, "--server", serving.place.server, "show", index, "--json")
-        assert json.loads(shown.out)["data"]["data"]["finding"] == "beside"
+def test_local_verbs_work_beside_a_server(shared: Place) -> None:
+    index = find(Place(shared.home), "beside")["index"]
+    shown = inside.deed("--home", shared.home, "--server", shared.server, "show", index, "--json")
+    assert json.loads(shown.out)["data"]["data"]["finding"] == "beside"
 
 
 def test_killed_server_starts_again_with_everything_that_was_acknowledged(home: Path) -> None:
@@ -124,32 +130,30 @@ def test_killed_server_starts_again_with_everything_that_was_acknowledged(home: 
         assert find(serving.place, "after the kill")["index"] > acknowledged[-1]["index"]
         verified = inside.deed("--home", home, "--server", serving.place.server, "verify", "--json")
         assert json.loads(verified.out)["data"]["ok"] is True
-        assert serving.signal(signal.SIGTERM).code == 0
+        assert serving.signal(signal.SIGINT).code == 0
 
 
-def test_agent_with_nothing_but_its_keys_works_from_another_folder(home: Path, tmp_path: Path) -> None:
+def test_agent_with_nothing_but_its_keys_works_from_another_folder(shared: Place, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "keys"
     elsewhere.mkdir(parents=True)
     for suffix in ("key", "nkey"):
-        content = (home / "keys" / f"a.{suffix}").read_bytes()
+        content = (shared.home / "keys" / f"a.{suffix}").read_bytes()
         (elsewhere / f"a.{suffix}").touch(0o600)
         (elsewhere / f"a.{suffix}").write_bytes(content)
     trusted(elsewhere.parent)
-    with Serving(home) as serving:
-        index = find(Place(elsewhere.parent, serving.place.server), "from elsewhere")["index"]
-        remote = ["--home", elsewhere.parent, "--server", serving.place.server]
-        said = inside.deed(*remote, "show", index, "--json", "--as", "a")
-        assert json.loads(said.out)["data"]["author"] == "a"
-        assert inside.deed(*remote, "log").code == 2
+    index = find(Place(elsewhere.parent, shared.server), "from elsewhere")["index"]
+    remote = ["--home", elsewhere.parent, "--server", shared.server]
+    said = inside.deed(*remote, "show", index, "--json", "--as", "a")
+    assert json.loads(said.out)["data"]["author"] == "a"
+    assert inside.deed(*remote, "log").code == 2
     assert not (elsewhere.parent / "log").exists()
 
 
-def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
+def test_stranger_is_not_let_in(shared: Place, tmp_path: Path) -> None:
     other = tmp_path / "other"
     assert inside.deed("--home", other, "init", "--unprotected").code == 0
     assert inside.deed("--home", other, "agent", "add", "eve").code == 0
-    with Serving(home) as serving:
-        said = inside.deed("--home", other, "--server", serving.place.server, "log", "--as", "eve")
+    said = inside.deed("--home", other, "--server", shared.server, "log", "--as", "eve")
     assert said.code == 5
     assert said.err.startswith("BUS_DENIED: ")
     assert "Run `deed agent show eve` beside the ledger" in said.err
@@ -282,19 +286,17 @@ def test_server_keeps_the_port_of_its_last_run_and_says_when_it_cannot(home: Pat
         port = free.getsockname()[1]
     with Serving(home, "--port", str(port)) as serving:
         assert serving.document["data"]["url"] == f"nats://127.0.0.1:{port}"
-        said = call("--home", home, "agent", "invite", "bob")
+        said = inside.deed("--home", home, "agent", "invite", "bob")
         assert "The system chose that port" in said.err
         assert said.code == 0
-        named = call("--home", home, "agent", "invite", "carol", "--address", "nats://ledger.example:4222")
+        named = inside.deed("--home", home, "agent", "invite", "carol", "--address", "nats://ledger.example:4222")
         assert "The system chose that port" not in named.err
-    with Serving(home) as again:
-        assert again.document["data"]["url"] == f"nats://127.0.0.1:{port}"
     with socket.create_server(("127.0.0.1", port)):
-        refused = call("--home", home, "serve")
+        refused = inside.deed("--home", home, "serve")
         assert refused.code == 7
         assert f"another program uses port {port} of 127.0.0.1" in refused.err
         assert "deed join --address nats://HOST:N" in refused.err
-        assert "leave --port out" in call("--home", home, "serve", "--port", str(port)).err
+        assert "leave --port out" in inside.deed("--home", home, "serve", "--port", port).err
     with socket.create_server(("127.0.0.1", 0)) as free:
         other = free.getsockname()[1]
     for arguments in (["--port", str(other)], []):

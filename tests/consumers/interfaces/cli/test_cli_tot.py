@@ -17,13 +17,18 @@ from calling import Deed, Place, Running, Serving, call, wait_until
 from deedbook.consumers.thoughts.interfaces import command as commands
 from deedbook.consumers.thoughts.interfaces.text import print_end, tree_text
 from deedbook.consumers.thoughts.logs import log_files
-from deedbook.consumers.thoughts.run import read_task, run_task
+from deedbook.consumers.thoughts.processes import author_of
+from deedbook.consumers.thoughts.run import prepare, read_task
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from deedbook.ledger.home.config import Settings
 
 PROBLEM = "4 9 10 13"
 ROLES = ["decomposer", "evaluator", "explorer", "generator", "orchestrator", "synthesizer"]
@@ -185,40 +190,41 @@ def test_exhausted_search_is_an_error_with_its_stats_and_is_logged(shell: Deed, 
     assert "SEARCH_EXHAUSTED" in (folder / "99-merged-timeline.log").read_text("utf-8")
 
 
-def test_options_decide_how_it_is_searched(shell: Deed) -> None:
-    words = ["--strategy", "DFS", "--depth", 3, "--branching", 4, "--threshold", 2, "--beam", 2, "--nodes", 400]
-    words += ["--evaluation", "comparative_voting", "--generation", "independent_sampling", "--calls", 900]
-    words += ["--deadline", "2099-01-01T00:00:00Z"]
-    found = shell.data(
-        "tot", "run", "--problem", "用4、9、10、13得到24", *words, "--deadline", "2099-01-01T00:00:00Z", "--no-logs"
-    )
-    assert found["logs"] is None
-    config = shell.data("tot", "show", found["task_id"])["search_config"]
-    assert (config["strategy"], config["max_depth"], config["branching_factor"], config["beam_width"]) == (
-        "DFS",
-        3,
-        4,
-        2,
-    )
-    assert (config["generation_strategy"], config["evaluation_strategy"]) == (
-        "independent_sampling",
-        "comparative_voting",
-    )
-
-
-def test_search_that_is_stopped_by_its_ledger_names_the_task_to_resume(
+def test_search_that_is_stopped_by_its_ledger_was_given_every_option_and_names_the_task_to_resume(
     shell: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stops(*given: Any, task_id: str, **more: Any) -> dict[str, Any]:
-        run_task(*given, task_id=task_id, **more)
+    asked = list[Overrides]()
+
+    def stops(settings: Settings, problem: str, options: TaskOptions, *, task_id: str, **_: Any) -> dict[str, Any]:
+        asked.append(options.overrides)
+        with open_client(settings) as client:
+            opening = prepare(settings, client, problem, options, task_id).opening
+            author = author_of("orchestrator", settings, client)
+            author.emit(Draft(stream=f"tot/{task_id}", data=opening))
         raise Unavailable("STORE_FULL", "the disk is full")
 
     monkeypatch.setattr(commands, "run_task", stops)
-    said = shell.run("tot", "run", "--problem", PROBLEM, "--logs", tmp_path, "--json")
+    words = ["--strategy", "DFS", "--depth", 3, "--branching", 4, "--threshold", 2, "--beam", 2, "--nodes", 400]
+    words += ["--evaluation", "comparative_voting", "--generation", "independent_sampling", "--calls", 900]
+    words += ["--deadline", "2099-01-01T00:00:00Z", "--logs", tmp_path]
+    said = shell.run("tot", "run", "--problem", PROBLEM, *words, "--json")
     error = json.loads(said.out)["error"]
     assert (said.code, error["code"]) == (7, "STORE_FULL")
     assert (tmp_path / error["details"]["task_id"] / "00-task-info.json").exists()
     assert error["details"]["logs"] == str(tmp_path / error["details"]["task_id"])
+    (overrides,) = asked
+    assert overrides == Overrides(
+        strategy="DFS",
+        depth=3,
+        branching=4,
+        threshold=2,
+        beam_width=2,
+        nodes_max=400,
+        evaluation="comparative_voting",
+        generation="independent_sampling",
+        calls_max=900,
+        deadline="2099-01-01T00:00:00Z",
+    )
 
 
 def test_tree_is_followed_while_it_is_searched(shell: Deed, solved: Solved) -> None:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from building import AGENTS, Ledger
+from nacl.pwhash import argon2id
 from starlette.testclient import TestClient
 
 from deedbook.consumers.interfaces.dashboard.app import Dashboard
@@ -31,14 +32,16 @@ ORIGIN = "http://127.0.0.1:4280"
 
 
 @cache
-def sealed(seed: bytes, ledger: str, name: str, passphrase: str) -> bytes:
-    """Return the file of a key that opens with a passphrase; made once, because that takes most of a second."""
+def sealed(seed: bytes, ledger: str, name: str, passphrase: str, _cost: int) -> bytes:
+    """Return the file of a key that opens with a passphrase; made once for each cost, which may be most of a second."""
     return encode_key(Key(seed), ledger=ledger, name=name, passphrase=passphrase)
 
 
 def seal(ledger: Ledger, name: str = "rita", passphrase: str = PASSPHRASE) -> None:
     """Seal the key of a human in its file."""
-    ledger.home.key_file(name).write_bytes(sealed(ledger.keys[name].seed, ledger.id, name, passphrase))
+    ledger.home.key_file(name).write_bytes(
+        sealed(ledger.keys[name].seed, ledger.id, name, passphrase, argon2id.OPSLIMIT_MODERATE)
+    )
 
 
 class Viewer:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import httpx
     from looking import Viewer
 
+pytestmark = pytest.mark.usefixtures("cheap_passphrases")
+
 
 @pytest.fixture
 def rita(viewer: Viewer) -> Viewer:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import inside
 import pytest
 from building import trusted
 
@@ -133,8 +134,8 @@ def test_briefs_are_measured_and_say_which_rule_asks_for_the_whole(played: Playe
 def test_fetched_graph_is_the_one_that_was_briefed(played: Played) -> None:
     fetched = played.data["fetch"]
     assert fetched["verified"] is True
-    asked = deed("reasoning", "fetch", fetched["ref"], "--home", played.data["home"], "--json", temporary=played.folder)
-    assert json.loads(asked.stdout)["data"]["ref"] == fetched["ref"]
+    asked = inside.deed("reasoning", "fetch", fetched["ref"], "--home", played.data["home"], "--json")
+    assert json.loads(asked.out)["data"]["ref"] == fetched["ref"]
 
 
 def test_audit_covers_every_event(played: Played) -> None:
@@ -145,18 +146,18 @@ def test_audit_covers_every_event(played: Played) -> None:
 
 def test_kept_bundle_verifies(played: Played) -> None:
     assert Path(played.data["bundle"]).is_relative_to(played.folder)
-    done = deed("verify", "--bundle", played.data["bundle"], "--json", temporary=played.folder)
-    report = json.loads(done.stdout)["data"]
-    assert (done.returncode, report["ok"], report["size"]) == (0, True, played.data["events"])
+    done = inside.deed("verify", "--bundle", played.data["bundle"], "--json")
+    report = json.loads(done.out)["data"]
+    assert (done.code, report["ok"], report["size"]) == (0, True, played.data["events"])
 
 
 def test_kept_home_is_a_ledger_to_go_on_with(played: Played, tmp_path: Path) -> None:
     assert (Path(played.data["home"]) / "log" / "data.mdb").is_file()
     home = trusted(shutil.copytree(played.data["home"], tmp_path / ".deedbook"))
     started = ["emit", "session.started", "--stream", "session/after", "--as", "kuro", "--data", "{}"]
-    emitted = deed("--home", home, *started, temporary=tmp_path)
-    assert emitted.returncode == 0, emitted.stderr
-    verified = json.loads(deed("--home", home, "verify", "--views", "--json", temporary=tmp_path).stdout)["data"]
+    emitted = inside.deed("--home", home, *started)
+    assert emitted.code == 0, emitted.err
+    verified = json.loads(inside.deed("--home", home, "verify", "--views", "--json").out)["data"]
     assert (verified["ok"], verified["size"]) == (True, played.data["events"] + 1)
 
 
@@ -176,8 +177,7 @@ def test_nothing_stays_behind_when_it_is_not_kept_and_people_read_the_story(tmp_
     assert processes_of(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_demo_takes_everything_down(tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted_demo_takes_everything_down(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     child = subprocess.Popen(
         [sys.executable, "-m", "deedbook", "demo"],
@@ -191,7 +191,7 @@ def test_interrupted_demo_takes_everything_down(tmp_path: Path, number: signal.S
     assert child.stderr is not None
     while (line := child.stderr.readline()) and "records the security audit" not in line:
         continue
-    child.send_signal(number)
+    child.send_signal(signal.SIGTERM)
     _, err = child.communicate(timeout=wait_max_s)
     assert child.returncode == 130
     assert "Traceback" not in err

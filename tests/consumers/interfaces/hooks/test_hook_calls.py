@@ -55,21 +55,21 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
     assert (open_now["id"], open_now["author"]) == (session, harness)
 
     saving = [event for event, does in HARNESSES[harness].events.items() if does == "save"]
-    for event in saving:
+    # Called again with nothing new, a hook does the same for every harness: in the quick run the first one shows it.
+    repeats = 1 + (is_long_run or harness == next(iter(HARNESSES)))
+    for event in saving[: len(saving) if repeats > 1 else 0]:
         assert fire(event) == SILENT
     assert snapshots(place) == []  # nothing was recorded
     for number, event in enumerate(saving, 1):
         place.deed("session", "finding", session, f"it is number {number}", "--as", harness)
-        assert fire(event) == SILENT
-        assert fire(event) == SILENT
+        assert [fire(event) for _ in range(repeats)] == [SILENT] * repeats
         assert len(snapshots(place)) == number
     newest = snapshots(place)[0]
     assert (newest["author"], newest["session_id"]) == (harness, session)
     assert "it is number 1" in newest["context_summary"]
     assert place.data("session", "show", session)["status"] == "open"
     place.deed("session", "finding", session, "the last word", "--as", harness)
-    assert fire("SessionEnd") == SILENT
-    assert fire("SessionEnd") == SILENT
+    assert [fire("SessionEnd") for _ in range(repeats)] == [SILENT] * repeats
     assert len(snapshots(place)) == len(saving) + 1
     assert place.data("session", "show", session)["status"] == "ended"
     assert place.log() == []
@@ -179,9 +179,7 @@ def test_broken_input_is_logged_and_nothing_is_said(name: str, place: Place) -> 
     assert line["code"] in {"INVALID_FORMAT", "USAGE", "TOO_LARGE"}
 
 
-@pytest.mark.parametrize(
-    "changed", [{"session_id": 5}, {"session_id": None}, {"cwd": 7}, {"cwd": "a\0b"}, {"source": {}}], ids=str
-)
+@pytest.mark.parametrize("changed", [{"session_id": 5}, {"cwd": "a\0b"}, {"source": {}}], ids=str)
 def test_fields_of_a_wrong_type_break_nothing(changed: dict[str, Any], place: Place) -> None:
     said = place.hook("codex", place.event("codex", "SessionStart", **changed))
     assert (said.code, said.err) == (0, b"")

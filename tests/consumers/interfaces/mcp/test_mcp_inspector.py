@@ -68,6 +68,8 @@ def test_inspector_lists_the_tools_and_calls_all_three_of_the_seed(
         ),
     )
     assert made["status"] == "success"
+    if not target[0].startswith("http"):
+        return  # each call starts a server: the others show nothing more of stdio
     resumed = check_answer(
         inspector(target, "tools/call", "--tool-name", "resume_previous_session", ai_id="alice"),
     )

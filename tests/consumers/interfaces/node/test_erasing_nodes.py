@@ -101,7 +101,7 @@ def test_redaction_over_the_bus_clears_every_file_of_a_node_while_it_goes_on(
 
 
 def test_node_that_is_killed_during_redactions_erases_whole_and_loses_nothing(settings: Settings) -> None:
-    chance, rounds = random.Random(os.environ.get("DEEDBOOK_SEED")), times(2, 1.2)
+    chance, rounds = random.Random(os.environ.get("DEEDBOOK_SEED")), times(1, 1.2)
     acknowledged: dict[str, int] = {}
     node = ServeProcess(settings)
     port, root = node.port, key_named(ROOT)

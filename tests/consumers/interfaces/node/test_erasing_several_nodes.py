@@ -179,6 +179,8 @@ def verdict(bundle: Path) -> tuple[str, list[int]]:
     return report.outcome, erased
 
 
+# In the quick run, one node (test_erasing_nodes.py) and one project (test_erased_copies.py) show each half of it.
+@pytest.mark.long_run
 def test_secret_everywhere_is_gone_after_a_redaction_except_in_copies_that_lie_outside(
     nodes: Nodes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

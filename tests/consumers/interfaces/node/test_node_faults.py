@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None:
-    chance, rounds = random.Random(os.environ.get("DEEDBOOK_SEED")), times(2, 1.2)
+    chance, rounds = random.Random(os.environ.get("DEEDBOOK_SEED")), times(1, 1.2)
     acknowledged: dict[str, int] = {}
     errors: list[BaseException] = []
     node = ServeProcess(settings)
@@ -108,7 +108,7 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
     monkeypatch.setattr(connection, "request_time_max_s", 100)
     monkeypatch.setattr(connection, "reconnect_wait_max_s", 100)
     effects: list[str] = []
-    kills = times(2, 2)
+    kills = times(1, 2)
 
     def subscribe(client: RemoteClient, start: int, until: int) -> None:
         subscriptions = Subscriptions(tmp_path / "subscriber.db")
@@ -266,17 +266,17 @@ def test_record_behind_the_streams_is_passed_over(settings: Settings) -> None:
     assert check_published(settings).number == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage", None], ids=["empty", "garbage", "a pipe"])
-def test_record_that_cannot_be_read_is_said_to_be(settings: Settings, content: bytes | None) -> None:
+def test_record_that_cannot_be_read_is_said_to_be(settings: Settings) -> None:
     served(settings, begin)
     record = settings.home / "bus" / "generation.json"
+    for content in (b"", b"garbage", None):
+        record.unlink()
+        os.mkfifo(record) if content is None else record.write_bytes(content)
+        with pytest.raises(Unavailable) as refused:
+            served(settings, begin)
+        assert refused.value.code == "STORE_UNAVAILABLE"
+        assert "Delete only this file" in refused.value.message
     record.unlink()
-    os.mkfifo(record) if content is None else record.write_bytes(content)
-    with pytest.raises(Unavailable) as refused:
-        served(settings, begin)
-    assert refused.value.code == "STORE_UNAVAILABLE"
-    assert "Delete only this file" in refused.value.message
-    (settings.home / "bus" / "generation.json").unlink()
     served(settings, lambda client, _: client.head())
 
 

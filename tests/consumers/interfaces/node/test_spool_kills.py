@@ -92,7 +92,7 @@ def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_serve
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance, counts = random.Random(os.environ.get("DEEDBOOK_SEED", "spool")), list[int]()
-    for number in range(rounds := times(4, 1.2)):
+    for number in range(rounds := times(2, 1.2)):
         if number % 2 == 0:
             served.go()
         elif served.is_away:
