@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec.structs import asdict, replace
 
 from deedbook.consumers.handoffs.agent_names import independent, read_agents
-from deedbook.consumers.handoffs.files.mapping import fitting
+from deedbook.consumers.handoffs.files.mapping import content_from, fitting
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import NOTES, OF_WHAT_WAS_READ, OPERATIONS, Verb
 from deedbook.consumers.handoffs.receiver import SessionNotes, session_notes, with_session
-from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import cut, default_id
 from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.errors import Refused, did_you_mean, near

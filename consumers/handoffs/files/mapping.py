@@ -24,13 +24,12 @@ from deedbook.consumers.handoffs.files.syntax.marks import subjects_in, with_mar
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import cited_names, is_handoff_id
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
-from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.sealer import SEALED, erasure_of
 from deedbook.consumers.sdk.text import replace_line_breaks, shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
+from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent, ReceiverNotes
 from deedbook.ledger.format.codec import converted, encode_canonical
 from deedbook.projections.briefs.prompt import short_ref
 from deedbook.projections.handoffs.fold import NOT_IN_FILES, fold
@@ -47,6 +46,15 @@ _LISTS: Final = ("Tasks", "Acceptance Criteria", "Receiver Notes")
 _BULLET: Final = re.compile(r"^[-*+] (\[[ xX]\] )?")
 _CREATED: Final = re.compile(r"created(?: (?:the )?handoff)?(?: to [\w.-]+)?\.?", re.IGNORECASE)
 _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![0-9])")
+
+
+def content_from(handoff: dict[str, Any]) -> HandoffContent:
+    """Return the content of the handoff that ``handoffs.show`` answered."""
+    fields = {name: handoff[name] for name in HandoffContent.__struct_fields__}
+    fields["notes"] = ReceiverNotes(**handoff["notes"])
+    texts = {name: [row["text"] for row in handoff[name]] for name in ("tasks", "criteria")}
+    depends_on = [row["id"] for row in handoff["depends_on"]]
+    return HandoffContent(**fields | texts | {"to": handoff["to"] or None, "depends_on": depends_on})
 
 
 def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNames) -> HandoffContent:

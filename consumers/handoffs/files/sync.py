@@ -16,11 +16,10 @@ import msgspec
 
 from deedbook.consumers.handoffs.agent_names import AgentNames, read_agents
 from deedbook.consumers.handoffs.content import amended
-from deedbook.consumers.handoffs.files.mapping import content_of_file, name_problems, reviewer_of
+from deedbook.consumers.handoffs.files.mapping import content_from, content_of_file, name_problems, reviewer_of
 from deedbook.consumers.handoffs.files.plan import HeldEdit, Plan, base_after
 from deedbook.consumers.handoffs.files.syntax.comparison import with_progress_of
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
-from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.client.author import Author, Draft, kind_of
 from deedbook.ledger.client.client import Ask, Client

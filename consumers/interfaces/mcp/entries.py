@@ -15,6 +15,7 @@ import msgspec
 
 from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.interfaces.mcp.arguments import text_of
+from deedbook.consumers.interfaces.mcp.fence import Own
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning import operations as of_reasoning
 from deedbook.consumers.reasoning.operations import NewStep
@@ -28,7 +29,8 @@ from deedbook.ledger.events.fields import EventData, Label, Line, Passage, Unit
 from deedbook.ledger.events.reasoning import ReasoningConcluded, StepType
 from deedbook.ledger.families import Family, installed
 from deedbook.ledger.format.codec import converted
-from deedbook.projections.answers.answer import Answer
+from deedbook.projections.answers.answer import Answer, Untrusted
+from deedbook.projections.search.answers import RelatedDeadEnd
 from deedbook.projections.snapshots.vectors import read_vectors
 
 STEPS: Final[tuple[StepType, ...]] = get_args(StepType)
@@ -87,6 +89,18 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stream: Annotated[str, msgspec.Meta(description="x.TYPE/ID.")]
     data: dict[str, Any]
     kind: str = ""
+
+
+class Recorded(Answer, frozen=True, kw_only=True):
+    """The recorded events, the ids for the next call, and the results of an entry that is the only one of its call.
+
+    ``report_id`` is the report that a POSTFLIGHT made; ``dead_ends`` failed in sessions with a similar task;
+    ``is_repeat``: an earlier call with this key recorded this, and nothing was added.
+    """
+
+    dead_ends: list[RelatedDeadEnd]
+    warnings: list[Own]
+    problems: list[Untrusted]
 
 
 class FamilyEntry(msgspec.Struct, frozen=True):

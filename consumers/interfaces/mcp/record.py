@@ -31,6 +31,7 @@ from deedbook.consumers.interfaces.mcp.arguments import as_list
 from deedbook.consumers.interfaces.mcp.entries import (
     NewDecision,
     NewEvent,
+    Recorded,
     StepEntry,
     Work,
     alone_types,
@@ -40,7 +41,6 @@ from deedbook.consumers.interfaces.mcp.entries import (
     read_entry,
 )
 from deedbook.consumers.interfaces.mcp.judgement import decided, judged, published
-from deedbook.consumers.interfaces.mcp.recorded import Recorded
 from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
 from deedbook.consumers.reasoning.links import check_drafts

@@ -17,9 +17,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from deedbook.consumers.interfaces.mcp.answers import shorten_list, time_text
-from deedbook.consumers.interfaces.mcp.entries import FamilyEntry
+from deedbook.consumers.interfaces.mcp.entries import FamilyEntry, Recorded
 from deedbook.consumers.interfaces.mcp.fence import Own
-from deedbook.consumers.interfaces.mcp.recorded import Recorded
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.sdk.text import json_text, shorten
 from deedbook.consumers.sdk.tokens import cut_to_tokens

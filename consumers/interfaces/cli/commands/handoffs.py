@@ -15,14 +15,13 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.agent_names import read_agents
 from deedbook.consumers.handoffs.decisions import line_of, standing, touched_paths
-from deedbook.consumers.handoffs.files.mapping import arguments_of_file
+from deedbook.consumers.handoffs.files.mapping import arguments_of_file, content_from
 from deedbook.consumers.handoffs.files.syntax.document import SECTIONS
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import with_done_as_notes, write
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import left_out_text, notices
-from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, seal_option, values_of

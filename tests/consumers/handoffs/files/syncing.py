@@ -8,10 +8,9 @@ from checking import check_log
 
 from deedbook.consumers.handoffs.content import amended
 from deedbook.consumers.handoffs.files.folder import Folder
-from deedbook.consumers.handoffs.files.mapping import file_name, file_now
+from deedbook.consumers.handoffs.files.mapping import content_from, file_name, file_now
 from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
 from deedbook.consumers.handoffs.files.watcher import Watcher
-from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.events import handoff as kinds
 from deedbook.projections.answers.reader import Reader
