@@ -12,7 +12,7 @@ def children() -> list[int]:
     ``/proc/PID/task/TID/children`` is not read: it may omit a child while another one ends.
     """
     pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
-    return [pid for pid in pids if b"auditor.child" in _command(pid)]
+    return [pid for pid in pids if b"sdk.child" in _command(pid)]
 
 
 def _command(pid: int) -> bytes:

@@ -12,9 +12,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.pages import Record, TableRead, send_records
 from deedbook.consumers.auditor.report import Findings
+from deedbook.consumers.sdk.child import Child
 from deedbook.ledger.log.environment import FILE, is_read_only, log_not_found
 from deedbook.ledger.log.keys import index_key
 from deedbook.ledger.log.tables import DATABASE

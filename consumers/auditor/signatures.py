@@ -16,8 +16,8 @@ import os
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.report import Findings
+from deedbook.consumers.sdk.child import Child
 from deedbook.ledger.format.envelope import Entry, bodies_size, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes

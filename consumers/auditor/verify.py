@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deedbook.consumers.auditor.cache import AuditCache, CachedReplay, read_cached_replay
-from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
 from deedbook.consumers.auditor.signatures import cores, pooled_signatures_min
 from deedbook.consumers.auditor.trusted_heads import compare_log, report_disagreement, trusted_elsewhere
+from deedbook.consumers.sdk.child import Child
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import HistoryReset

@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -30,10 +30,13 @@ from deedbook.consumers.thoughts.settings import Overrides, read_overrides, sear
 from deedbook.consumers.thoughts.task import AGENTS, PAUSING, PendingRequest, Step, Task, attempts_max, drafts
 from deedbook.consumers.thoughts.thinkers import ModelAnswer, PaidThinker, Thinker
 from deedbook.ledger.client.author import Author
+from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import encode_canonical
+
+Progress: TypeAlias = "Callable[[Event], None]"
 
 wait_s: Final = 1.0
 at_once_max: Final = 8
@@ -51,6 +54,29 @@ _NO_EVENT: Final = frozenset(
 )
 
 
+class TaskReader:
+    """Reads the stream of a task into its fold, from the index ``start`` on; ``progress`` gets each event."""
+
+    def __init__(self, client: Client, task_id: str, start: int = 0, progress: Progress | None = None) -> None:
+        self.task = Task(task_id)
+        self._client = client
+        self._position = start
+        self._progress = progress
+
+    def read(self, wait_s: float = 0.0) -> None:
+        """Read to the end; wait for news if there are none."""
+        while True:
+            page = self._client.entries(self._position, stream=f"tot/{self.task.id}", wait_s=wait_s)
+            for index, data in page.entries:
+                event = read_event(index, data)
+                self.task.apply(event)
+                if self._progress is not None:
+                    self._progress(event)
+            self._position = page.next_index
+            if self._position >= page.size:
+                return
+
+
 class Agent:
     """One role of one task, played by ``author`` with ``thinker``."""
 
@@ -60,11 +86,11 @@ class Agent:
         self._author = author
         self._thinker = thinker
         self._opening = opening
-        self._task = Task(opening.task_id)
+        self._reader = TaskReader(author.client, opening.task_id)
+        self._task = self._reader.task
         self._threads = ThreadPoolExecutor(at_once_max)
         self._works: dict[str, Future[Refused | None]] = {}
         self._since_s: dict[str, float] = {}
-        self._position = 0
 
     def run(self, stop: threading.Event, start: int = 0) -> bool:
         """Play from ``start`` until the task is over or pauses (return True), or ``stop`` is set (return False).
@@ -107,13 +133,13 @@ class Agent:
         Raises as ``run``.
         """
         while True:
-            self._read()
+            self._reader.read()
             if self._task.is_over:
                 self._keep()
             if self._task.is_over or self._task.paused is not None:
                 return self._task
             last_id, refusal = self._task.last_id, self._act(self._role)
-            self._read()
+            self._reader.read()
             if self._task.last_id == last_id:
                 if refusal is not None:
                     raise refusal
@@ -123,16 +149,6 @@ class Agent:
         """Append steps as this role. Raises as ``run``."""
         if (refusal := self._append(steps)) is not None:
             raise refusal
-
-    def _read(self) -> None:
-        """Read the stream to its end."""
-        while True:
-            page = self._author.client.entries(self._position, stream=f"tot/{self._task.id}", wait_s=0)
-            for index, data in page.entries:
-                self._task.apply(read_event(index, data))
-            self._position = page.next_index
-            if self._position >= page.size:
-                return
 
     @property
     def is_idle(self) -> bool:

@@ -1,23 +1,22 @@
 """Starts and runs the processes of a task: one for each role that is ours.
 
-The processes share only the ledger. Each is ``python -m deedbook.consumers.thoughts.processes ROLE`` and gets its
-assignment in one line on standard input; it is started again if it dies, and ended by its own pid. If we crash, the
-agents see their standard input end and stop; ``resume_task`` starts others, which continue from the log. Exit code 0:
-the task is over or paused. An error is one JSON line on standard output.
+The processes share only the ledger. Each is a child (``sdk.child``) that plays one role. It is started again if it
+dies, and ended by its own pid. If we crash, the agents see their connection end and stop; ``resume_task`` starts
+others, which continue from the log. Exit code 0: the task is over or paused. An error is sent over the connection.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-import sys
 import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 
+from deedbook.consumers.sdk.child import Child
 from deedbook.consumers.thoughts import events as kinds
 from deedbook.consumers.thoughts.agents import Agent
 from deedbook.consumers.thoughts.task import AGENTS
@@ -26,7 +25,6 @@ from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
-from deedbook.ledger.format.codec import convert, read_json
 from deedbook.ledger.home.config import Actions, Config, Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.system.resource import Resource
@@ -61,7 +59,7 @@ class Processes(Resource):
     def __init__(self, assignment: Assignment) -> None:
         """Start them."""
         self._assignment = assignment
-        self._children: dict[kinds.Role, subprocess.Popen[bytes]] = {}
+        self._children: dict[kinds.Role, Child] = {}
         self._restarts = dict.fromkeys(AGENTS, 0)
         try:
             for role in assignment.ours:
@@ -84,34 +82,22 @@ class Processes(Resource):
         return all(code == 0 for code in codes.values())
 
     def close(self) -> None:
-        """End our processes: close their input, and kill those that are still running after ``stop_wait_s``."""
+        """End our processes: close their connections, and kill those that are still running after ``stop_wait_s``."""
         for child in self._children.values():
-            _close(child)
+            child.connection.close()
         for child in self._children.values():
-            try:
-                child.wait(stop_wait_s)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+            child.end(stop_wait_s)
 
     def _start(self, role: kinds.Role) -> None:
-        # In a process session of its own: ^C reaches only the process that runs the task, which then ends the others.
-        command, pipe = [sys.executable, "-P", "-m", __name__, role], subprocess.PIPE
-        # -P: the working folder may be a stranger's, with modules named like ours.
-        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)  # noqa: S603 - our own
-        self._children[role] = child
-        assert child.stdin is not None  # noqa: S101 - a pipe was asked for
-        with contextlib.suppress(BrokenPipeError):  # it died at once: ``is_done`` sees that
-            child.stdin.write(msgspec.json.encode(self._assignment) + b"\n")
-            child.stdin.flush()
+        self._children[role] = Child(play, role, self._assignment)
 
     def _replace(self, role: kinds.Role) -> None:
         child = self._children[role]
-        assert child.stdout is not None  # noqa: S101 - a pipe was asked for
-        output = child.stdout.read()
+        error: DeedbookError | None = None
+        with suppress(EOFError):  # it died without a word
+            error = DeedbookError.from_dict(child.receive())
         code = child.wait()
-        _close(child)
-        error = DeedbookError.from_dict(msgspec.json.decode(output)) if output else None
+        child.connection.close()
         if isinstance(error, Refused):
             raise error.with_details(role=role)
         if self._restarts[role] == restarts_max:
@@ -121,49 +107,35 @@ class Processes(Resource):
         self._start(role)
 
 
-def _close(child: subprocess.Popen[bytes]) -> None:
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-
-
 def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
     """Return the author of ``role``, with its own key."""
     key = Home(settings.home).open(AGENTS[role])
     return Author(client, AGENTS[role], lambda _: key)
 
 
-def main() -> int:
-    """Play a role until the task is over; return the exit code."""
-    assignment = read_json(sys.stdin.buffer.readline(), Assignment)
+def play(connection: Connection, role: kinds.Role, assignment: Assignment) -> NoReturn:
+    """Play a role until the task is over, or until the parent is gone; this is all that its process does."""
     stop = threading.Event()
 
     def watch() -> None:
-        # Not through the buffer: a thread that holds its lock would prevent the interpreter from ending.
-        while os.read(0, 4096):
-            continue
+        with suppress(EOFError, OSError):
+            connection.recv()  # the parent sends nothing, so this ends with the connection
         stop.set()
 
     threading.Thread(target=watch, daemon=True).start()
     try:
-        role = convert(sys.argv[1], kinds.Role)
-        home, config = Path(assignment.home), assignment.config
-        settings = Settings(home=home, config=config, server=assignment.server, agent=AGENTS[role])
+        settings = Settings(
+            home=Path(assignment.home), config=assignment.config, server=assignment.server, agent=AGENTS[role]
+        )
         thinker = thinker_named(assignment.thinker, assignment.actions)
         client = open_client(settings)
-        author = author_of(role, settings, client)
-        agent = Agent(role, author, thinker, assignment.opening)
+        agent = Agent(role, author_of(role, settings, client), thinker, assignment.opening)
         code = Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
         if agent.is_idle:
             client.close()  # otherwise a thread may be writing, and closing the store under it may hang
     except DeedbookError as error:
-        sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
-        sys.stdout.buffer.flush()
+        with suppress(OSError):  # the parent is gone
+            connection.send(error.to_dict())
         code = error.exit_code
-    return code
-
-
-if __name__ == "__main__":
     # At once: a thread that waits for a model would keep the interpreter alive as long as that takes.
-    os._exit(main())
+    os._exit(code)

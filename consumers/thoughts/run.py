@@ -9,11 +9,11 @@ model everything twice.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -21,6 +21,7 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.sdk.ledger import entries_now
 from deedbook.consumers.sdk.service import service_author
 from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.agents import Progress, TaskReader
 from deedbook.consumers.thoughts.phrases import language_of
 from deedbook.consumers.thoughts.processes import Assignment, Processes, author_of
 from deedbook.consumers.thoughts.settings import TaskOptions, read_task_type, search_config
@@ -39,8 +40,6 @@ from deedbook.ledger.home.config import Actions, Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.trust import actions_of
 from deedbook.ledger.system.files import lock_file
-
-Progress: TypeAlias = "Callable[[Event], None]"
 
 poll_wait_s: Final = 0.25
 problem_size_max_bytes: Final = 14_000
@@ -77,7 +76,7 @@ def run_task(
     with _opened(settings, client) as ledger:
         assignment = prepare(settings, ledger, problem, options, task_id)
         with locked_task(settings, assignment.opening.task_id):
-            return _play(assignment, _Reading(ledger, assignment.opening.task_id, assignment.start, progress))
+            return _play(assignment, TaskReader(ledger, assignment.opening.task_id, assignment.start, progress))
 
 
 def prepare(
@@ -155,9 +154,9 @@ def resume_task(
         opening = read_task(ledger, task_id)[0]
         actions = actions_of(settings, ledger)
         assignment = _assignment(settings, actions, opening.data, opening.index)
-        reading = _Reading(ledger, task_id, opening.index, progress)
-        reading.read(0)
-        if reading.is_kept():
+        reading = TaskReader(ledger, task_id, opening.index, progress)
+        reading.read()
+        if _is_kept(ledger, reading.task):
             return outcome(reading.task) | {"pids": {}}
         _require_keys(settings, opening.data)
         others = {binding.role: binding for binding in opening.data.roles if binding.role not in assignment.ours}
@@ -165,7 +164,7 @@ def resume_task(
             message = f"an agent of {task_id} has a new key: run `deed tot stop {task_id}`, then start a new task"
             raise Refused("KEY_REVOKED", message, task=task_id)
         with locked_task(settings, task_id):
-            reading.read(0)
+            reading.read()
             if reading.task.thinker.startswith(f"{AGENT}:") and not best_path:
                 message = f"{reading.task.thinker} thinks about {task_id}: the agent answers its questions over MCP"
                 raise Refused("USAGE", message, task=task_id)
@@ -186,13 +185,13 @@ def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client |
         raise Refused("INVALID_FIELD", "give a reason: the task's log records why it was stopped", path="$.reason")
     with _opened(settings, client) as ledger:
         opening = read_task(ledger, task_id)[0]
-        reading = _Reading(ledger, task_id, opening.index)
-        reading.read(0)
+        reading = TaskReader(ledger, task_id, opening.index)
+        reading.read()
         if not reading.task.is_over:
             _require_keys(settings, opening.data)
             failure = kinds.Failure(code="SEARCH_STOPPED", message=reason, recoverable=False)
             _append(settings, ledger, kinds.TotError(sender="orchestrator", task_id=task_id, error=failure), opening.id)
-            reading.read(0)
+            reading.read()
         return outcome(reading.task)
 
 
@@ -243,40 +242,20 @@ def _opened(settings: Settings, client: Client | None) -> AbstractContextManager
     return open_client(settings)
 
 
-def _play(assignment: Assignment, reading: _Reading) -> dict[str, Any]:
+def _play(assignment: Assignment, reading: TaskReader) -> dict[str, Any]:
     with Processes(assignment) as processes:
         while not processes.is_done():
             reading.read(poll_wait_s)
-        reading.read(0)
+        reading.read()
         return outcome(reading.task) | {"pids": processes.pids}
 
 
-class _Reading:
-    def __init__(self, client: Client, task_id: str, start: int, progress: Progress | None = None) -> None:
-        self.task = Task(task_id)
-        self._client = client
-        self._position = start
-        self._progress = progress
-
-    def read(self, wait_s: float) -> None:
-        """Read to the end; wait for news if there are none."""
-        while True:
-            page = self._client.entries(self._position, stream=f"tot/{self.task.id}", wait_s=wait_s)
-            for index, data in page.entries:
-                event = read_event(index, data)
-                self.task.apply(event)
-                if self._progress is not None:
-                    self._progress(event)
-            self._position = page.next_index
-            if self._position >= page.size:
-                return
-
-    def is_kept(self) -> bool:
-        """Return whether the task is over and its reasoning, if it has one, is in the ledger."""
-        if not self.task.is_over or self.task.solution is None:
-            return self.task.is_over
-        entries = entries_now(self._client, self.task.solution.index, stream=f"reasoning/{self.task.id}")
-        return next(entries, None) is not None
+def _is_kept(client: Client, task: Task) -> bool:
+    """Return whether a task is over and its reasoning, if it has one, is in the ledger."""
+    if not task.is_over or task.solution is None:
+        return task.is_over
+    entries = entries_now(client, task.solution.index, stream=f"reasoning/{task.id}")
+    return next(entries, None) is not None
 
 
 def _has_best_path(task: Task) -> bool:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.verify import verify_log
+from deedbook.consumers.sdk.child import Child
 from deedbook.consumers.sdk.ledger import asking
 from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.stream_reader import pinned_root

@@ -13,9 +13,9 @@ import pytest
 from child_processes import children
 
 from deedbook.consumers.auditor import signatures
-from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.report import Findings
 from deedbook.consumers.auditor.signatures import Signatures
+from deedbook.consumers.sdk.child import Child
 from deedbook.ledger.format.identity import Key
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""
 import os, signal
-from deedbook.consumers.auditor.child import Child
+from deedbook.consumers.sdk.child import Child
 from deedbook.consumers.auditor.signatures import answer_chunks
 child = Child(answer_chunks)
 child.connection.send([])
@@ -122,7 +122,7 @@ def test_script_that_guards_nothing_runs_once(tmp_path: Path) -> None:
     script = tmp_path / "work" / "script.py"
     script.parent.mkdir()
     script.write_text("""
-from deedbook.consumers.auditor.child import Child
+from deedbook.consumers.sdk.child import Child
 from deedbook.consumers.auditor.signatures import answer_chunks
 print("once")
 child = Child(answer_chunks)

@@ -45,7 +45,7 @@ def wait_for(client: Client, part: Assignment, count: int, actors: Processes) ->
 def kill_until_given_up(actors: Processes) -> None:
     """Kill the generator whenever it is there."""
     while not actors.is_done():
-        actors._children["generator"].kill()
+        actors._children["generator"]._process.kill()
         actors._children["generator"].wait()
 
 
@@ -72,7 +72,7 @@ def test_killed_agent_is_started_again_and_goes_on(ledger: Ledger, number: int) 
     with ledger.client() as client, Processes(part) as actors:
         for _ in range(2):
             wait_for(client, part, chance.randint(1, EVENTS), actors)
-            actors._children[chance.choice(list(AGENTS))].kill()
+            actors._children[chance.choice(list(AGENTS))]._process.kill()
         while not actors.is_done():
             wait_for(client, part, 1_000, actors)
     check_solved(ledger, part)
@@ -86,7 +86,7 @@ def test_task_whose_agents_were_all_killed_is_resumed(ledger: Ledger, number: in
     with ledger.client() as client, Processes(part) as actors:
         wait_for(client, part, chance.randint(1, EVENTS), actors)
         for child in actors._children.values():
-            child.kill()
+            child._process.kill()
     found = resume(ledger, part.opening.task_id)
     assert found["answer"] == ANSWER
     check_solved(ledger, part)
@@ -103,10 +103,10 @@ def test_agents_killed_over_the_bus_lose_nothing(home: Path, number: int) -> Non
             part = prepare(remote, client, PROBLEM, TaskOptions(thinker="game24"))
             with Processes(part) as actors:
                 wait_for(client, part, chance.randint(1, EVENTS), actors)
-                actors._children[chance.choice(list(AGENTS))].kill()
+                actors._children[chance.choice(list(AGENTS))]._process.kill()
                 wait_for(client, part, chance.randint(1, EVENTS), actors)
                 for child in actors._children.values():
-                    child.kill()
+                    child._process.kill()
             return resume_task(remote, part.opening.task_id, client=client)
 
     async def run() -> dict[str, Any]:
@@ -126,8 +126,8 @@ def test_agents_whose_starter_is_gone_end_by_themselves(ledger: Ledger) -> None:
     with ledger.client() as client, Processes(part) as actors:
         wait_for(client, part, 10, actors)
         for child in actors._children.values():
-            child.stdin.close()
-        assert {child.wait(30) for child in actors._children.values()} <= {Exit.OK, Exit.UNAVAILABLE}
+            child.connection.close()
+        assert {child._process.wait(30) for child in actors._children.values()} <= {Exit.OK, Exit.UNAVAILABLE}
     assert play_part(ledger, Game24(), part)["answer"] == ANSWER
     check_solved(ledger, part)
 

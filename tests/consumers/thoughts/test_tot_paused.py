@@ -83,7 +83,7 @@ def test_search_that_was_killed_paused_and_resumed_with_other_models_grows_the_s
                 position = client.entries(position, stream=f"tot/{part.opening.task_id}", wait_s=1.0).next_index
                 assert not actors.is_done()
             for child in actors._children.values():
-                child.kill()
+                child._process.kill()
     mind.gone.add("stub")
     mind.release.set()
     mind.holds_from, mind.answers_max = 10_000, 12

@@ -1,4 +1,4 @@
-"""Child processes of an audit: each runs one function of this package in an interpreter of its own.
+"""Child processes: each runs one function of this package in an interpreter of its own.
 
 ``multiprocessing`` is not used to start them: its ``spawn`` runs the caller's script again in each child, and its
 ``fork`` copies an open LMDB. A child starts with this module, reads the function and its arguments from a connection,
@@ -18,7 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Concatenate, Final
 
-MAIN: Final = "import sys; from deedbook.consumers.auditor.child import run; run(int(sys.argv[1]))"
+MAIN: Final = "import sys; from deedbook.consumers.sdk.child import run; run(int(sys.argv[1]))"
 
 
 class Child:
@@ -32,7 +32,11 @@ class Child:
             descriptor = child_end.fileno()
             command = [sys.executable, isolation, "-c", MAIN, str(descriptor)]
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, and a number
-                command, stdin=subprocess.DEVNULL, pass_fds=[descriptor], start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[descriptor],
+                start_new_session=True,
             )
         with suppress(OSError):  # it has ended already: receive raises EOFError
             self.connection.send((function, args))
@@ -49,9 +53,21 @@ class Child:
         except ConnectionResetError:  # it was killed before it had read everything
             raise EOFError from None
 
+    def poll(self) -> int | None:
+        """Return the exit code of the process, negative for a signal; None while it runs."""
+        return self._process.poll()
+
     def wait(self) -> int:
-        """Wait for the end of the process; return its exit code, negative for a signal."""
+        """Wait for the end of the process; return its exit code."""
         return self._process.wait()
+
+    def end(self, wait_max_s: float) -> None:
+        """Wait for a process that ends by itself, because its connection is closed; kill it if it does not."""
+        try:
+            self._process.wait(wait_max_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def terminate(self) -> None:
         """Ask the process to end (SIGTERM), without waiting for it."""
