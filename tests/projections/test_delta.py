@@ -244,7 +244,6 @@ def events(draw):
     return found
 
 
-@settings(max_examples=80, deadline=None)
 @given(events(), st.data())
 def test_any_version_and_its_delta_give_any_other_byte_for_byte(data, choice):
     found = versions(*data)
@@ -254,7 +253,6 @@ def test_any_version_and_its_delta_give_any_other_byte_for_byte(data, choice):
     assert apply_delta(base, received).reasoning_id == "r"
 
 
-@settings(max_examples=60, deadline=None)
 @given(events(), st.data())
 def test_chain_and_squashed_delta_and_the_full_graph_come_to_the_same(data, choice):
     found = versions(*data)
@@ -273,7 +271,6 @@ def test_chain_and_squashed_delta_and_the_full_graph_come_to_the_same(data, choi
         assert canonical_json(received) == canonical_json(found[last])
 
 
-@settings(max_examples=60, deadline=None)
 @given(events())
 def test_stored_deltas_lead_to_every_version(data):
     rows = rows_of(REASONING_VIEW, "r", facts("reasoning/r", *(("bob", one) for one in (STARTED, *data))))
@@ -283,7 +280,6 @@ def test_stored_deltas_lead_to_every_version(data):
         assert ref_of(state) == row["ref"] == compute_reasoning_ref(version)
 
 
-@settings(max_examples=60, deadline=None)
 @given(odd_graphs(), odd_graphs())
 def test_there_is_a_delta_between_any_two_graphs(base, target):
     assert canonical_json(apply_delta(base, make_delta(base, target))) == canonical_json(target)

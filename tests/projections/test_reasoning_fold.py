@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from folding import facts, rows_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -195,7 +195,6 @@ def deltas(draw):
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(deltas())
 def test_the_joined_text_is_the_canonical_form_of_the_graph(data):
     state = graph(*data)

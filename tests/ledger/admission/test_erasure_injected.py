@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OTHER: Final = "open-sesame-for-all"
 PROGRAM: Final = Path(__file__).with_name("erasing_program.py")
 QUICK: Final = (
-    *(("pwrite64", share / 8) for share in range(9)),
+    *(("pwrite64", share / 4) for share in range(5)),
     ("rename", 0.0),
     ("rename", 1.0),
     ("unlink", 0.0),
