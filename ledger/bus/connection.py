@@ -45,6 +45,7 @@ denied_rounds: Final = 3
 _CLOSED: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _TRANSIENT: Final = (*_CLOSED, TimeoutError)
 
+_WITHOUT_TLS: Final = "the server offers no TLS"
 _HEADER: Final = re.compile(r"\r\n([!-9;-~]+): ([!-~]+(?: +[!-~]+)*)(?=\r\n)")
 """A header in the usual form: visible ASCII, one space after the colon, none at the end."""
 
@@ -268,6 +269,11 @@ class AsyncConnection:
         if "CERTIFICATE_VERIFY_FAILED" in self._refusal:
             message = f"this machine does not trust the certificate of {self._server}"
             return Refused("BUS_DENIED", f"{message}: set SSL_CERT_FILE to its authority's file", server=self._server)
+        if self._refusal == _WITHOUT_TLS:
+            message = f"the server at {self._server} offers no TLS, so nothing was sent to it"
+            return Refused(
+                "BUS_DENIED", f"{message}: give it a certificate, or name it with nats://", server=self._server
+            )
         message = f"there is no connection to {self._server} (is `deed serve` running?)"
         return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server)
 
@@ -341,7 +347,7 @@ class AsyncConnection:
                 attempts += 1
                 if not self._is_reset:
                     last_refusal = self._refusal
-                    is_final = self._is_absent or _is_unauthorized(last_refusal)
+                    is_final = self._is_absent or last_refusal == _WITHOUT_TLS or _is_unauthorized(last_refusal)
                     refusals = refusals + 1 if is_final else 0
                 attempts_min = (denied_rounds if self._is_reset else 1) * len(self._servers)
                 is_over = attempts >= attempts_min and time.monotonic() + pause > deadline
@@ -357,7 +363,7 @@ class AsyncConnection:
             pause = min(2 * pause, retry_wait_max_s)
 
     async def _connect_once(self) -> None:
-        self._nats, self._refusal = NatsClient(), ""
+        self._nats, self._refusal = _AgentClient(), ""
         self._is_absent = self._is_reset = self._is_greeted = False
         connecting = self._nats.connect(
             self._server.split(","),
@@ -464,6 +470,17 @@ def bus_errors(description: str) -> Iterator[None]:
         raise Unavailable("BUS_UNAVAILABLE", f"{description}: {reason}", err_code=error.err_code) from error
     except (nats.errors.Error, OSError) as error:
         raise Unavailable("BUS_UNAVAILABLE", f"{description}: {str(error) or type(error).__name__}") from error
+
+
+class _AgentClient(NatsClient):
+    """An agent's connection."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:  # noqa: FBT001, FBT002 - as of nats-py
+        """Take a server's description; refuse one without TLS at tls://, where nats-py would send in the clear."""
+        await super()._process_info(info, initial_connection)
+        server = self._current_server if initial_connection else None
+        if server is not None and server.uri.scheme == "tls" and not info.get("tls_required"):
+            raise nats.errors.Error(_WITHOUT_TLS)
 
 
 class NodeClient(NatsClient):

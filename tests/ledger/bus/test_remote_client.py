@@ -52,6 +52,14 @@ def test_denied_publish_is_told_at_once(client: RemoteClient, ledger: Ledger, ne
     assert client.submit(submission)[0].index == ledger.head()[0] - 1
 
 
+def test_server_without_tls_gets_nothing_from_an_agent_that_asks_for_tls(
+    served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "reconnect_wait_max_s", 1000)
+    error = failure_of(lambda: RemoteClient(settings_of(ledger, served.url.replace("nats://", "tls://"))))
+    assert (error.code, "offers no TLS, so nothing was sent" in error.message) == ("BUS_DENIED", True)
+
+
 def test_agent_the_server_does_not_know_is_denied_at_once(
     served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
