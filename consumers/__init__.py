@@ -1,5 +1,7 @@
 """Consumers act on events, and people and programs use the ledger through them.
 
+Not public: programs import from ``deedbook`` (``docs/public-api.md`` lists the exceptions).
+
 One folder for each subject, with the same name as in ``ledger.lifecycle`` and ``projections``:
 
 - ``handoffs``: the operations, the markdown files, the router of chains, the notifier

@@ -1,5 +1,7 @@
 """The ledger: accepts, orders, keeps and publishes signed events.
 
+Not public: programs import from ``deedbook`` (``docs/public-api.md`` lists the exceptions).
+
     >>> import tempfile, pathlib
     >>> from deedbook.ledger.client.author import Author, Draft
     >>> from deedbook.ledger.client.creation import create_ledger

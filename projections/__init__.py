@@ -1,5 +1,7 @@
 """Projections answer questions about events; they can always be rebuilt from the log.
 
+Not public: programs import from ``deedbook`` (``docs/public-api.md`` lists the exceptions).
+
 >>> from deedbook.projections.answers.reader import Reader                  # doctest: +SKIP
 >>> with open_client(settings) as client, Reader(client, settings) as reader:   # doctest: +SKIP
 ...     reader.answer("handoffs.why", {"id": "2026-02-12-reactive-phase-2a"})["sentence"]
