@@ -3,7 +3,8 @@
 The log itself is the outbox: entries that the stream lacks are still to be published. Every publish says which sequence
 must be the last one (``Nats-Expected-Last-Sequence`` = the index of its first event), so the server refuses a
 repetition. Then the publisher compares the stored messages with the log's. Equal messages were published before; any
-other message is foreign and ends publishing until the next generation. ``Nats-Msg-Id`` is not used: the server checks
+other message is foreign and ends publishing until the next generation. A publish also names its stream
+(``Nats-Expected-Stream``): if it comes so late that the stream was retired, the next generation refuses it. ``Nats-Msg-Id`` is not used: the server checks
 the expected sequence first, so it would never help (measured).
 
 After a crash at any line, the next start asks the stream where it ends and continues there. A lost answer or connection
@@ -43,6 +44,9 @@ acknowledge_wait_max_s: Final = 2.0
 retry_wait_first_s: Final = 0.05
 WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
 """The server's error codes for a stream, or a subject, that ends at another sequence than the publisher expects."""
+
+WRONG_STREAM: Final = 10060
+"""The server's error code for a publish to another stream than the publisher expects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +215,7 @@ class StreamPublisher:
         # From here until the answer it is unknown what the stream holds. A crash, a lost connection and a cancelled
         # task all leave it so, and the next call asks the stream.
         self._is_certain = False
-        answer = await send_group(self.client, group)
+        answer = await send_group(self.client, self.generation.name, group)
         if answer.error is not None:
             message = f"the stream refused index {next_index}: {answer.error.description}"
             raise Unavailable("BUS_UNAVAILABLE", message, err_code=answer.error.err_code)
@@ -225,9 +229,9 @@ class StreamPublisher:
 
 
 async def send_group(
-    client: Client, group: Sequence[OutboundMessage], wait_s: float = acknowledge_wait_max_s
+    client: Client, stream: str, group: Sequence[OutboundMessage], wait_s: float = acknowledge_wait_max_s
 ) -> Answer:
-    """Publish a group of messages whole, if the stream ends before the first of them; return the server's answer.
+    """Publish a group of messages whole to ``stream``, if that ends before the first of them; return the answer.
 
     Raises Unavailable: ``BUS_UNAVAILABLE``: the stream may hold the group or not.
     """
@@ -241,6 +245,7 @@ async def send_group(
             compare = {}
         if before:
             compare = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(group)), "Nats-Batch-Commit": "1"}
+        compare |= {"Nats-Expected-Stream": stream}
         answer = await client.request(last.subject, last.payload, timeout=wait_s, headers=last.headers | compare)
     try:
         return read_json(answer.data, Answer)

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import Process, World
 
 Handler = "Callable[[SimMessage], Awaitable[None]]"
-_CONTROL: Final = ("Nats-Expected-Last-Sequence", "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit")
+_CONTROL: Final = (
+    "Nats-Expected-Last-Sequence",
+    "Nats-Expected-Stream",
+    "Nats-Batch-Id",
+    "Nats-Batch-Sequence",
+    "Nats-Batch-Commit",
+)
 
 
 @dataclass
@@ -165,8 +171,8 @@ class SimClient:
         stored = [Message(one.subject, one.data, _kept(one.headers)) for one in batch]
         is_whole = len(batch) == 1 or not self.network.world.chance(self.network.loss)
         pattern = subject[: subject.index(".event.")] + ".event.>"
-        cluster = self.network.cluster
-        answer = await self.ask(lambda: cluster.publish(pattern, stored, expected, is_whole=is_whole), timeout)
+        cluster, stream = self.network.cluster, headers["Nats-Expected-Stream"]
+        answer = await self.ask(lambda: cluster.publish(pattern, stream, stored, expected, is_whole=is_whole), timeout)
         return SimMessage("", msgspec.json.encode(answer))
 
     async def _request_of(self, subject: str, data: bytes, headers: dict[str, str], timeout_s: float) -> SimMessage:

@@ -4,7 +4,7 @@ What is asked of it runs at the leader of the servers, at one moment, whole or n
 hears the leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. What was on its way then may
 have been done or not, and may even be done later: whoever asked knows only that no answer came.
 
-Compare-and-set is checked before anything else (10071); an atomic batch is stored whole or refused (10071, 10208). A
+The named stream (10060) and then compare-and-set (10071) are checked before anything else; an atomic batch is stored whole or refused (10071, 10208). A
 stream is made once: with other settings, or for subjects that another takes, it is refused (10058, 10065). A store that
 lost its end takes new messages at the end that is left, but loses it only while no server runs; one that lost its
 middle says so in its count of deleted messages; a flipped byte shows nowhere but in the message.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 election_s: Final = (5.0, 8.0)
 stale_max_s: Final = 10.0
 WRONG_LAST: Final = 10071
+WRONG_STREAM: Final = 10060
 INCOMPLETE: Final = 10208
 
 
@@ -221,12 +222,16 @@ class Cluster:
                 return name
         raise js.NotFoundError(code=404, err_code=10059, description="no stream matches subject")
 
-    def publish(self, pattern: str, messages: Sequence[Message], expected: int, *, is_whole: bool) -> dict[str, Any]:
-        """Store messages at the end that is expected, or none of them; return the answer's content."""
+    def publish(
+        self, pattern: str, name: str, messages: Sequence[Message], expected: int, *, is_whole: bool
+    ) -> dict[str, Any]:
+        """Store messages in the stream and at the end that are expected, or none of them; return the answer."""
         try:
             stream = self.streams[self.stream_of(pattern)]
         except js.NotFoundError:
             raise nats.errors.NoRespondersError from None
+        if stream.config.name != name:
+            return _refused(WRONG_STREAM, "expected stream does not match")
         if stream.last_seq != expected:
             return _refused(WRONG_LAST, f"wrong last sequence: {stream.last_seq}")
         if not is_whole:

@@ -57,9 +57,18 @@ def _half(start: int, entries: Sequence[bytes]) -> list[Any]:
     return signed[: max(1, len(signed) // 2)]
 
 
-def _store_anywhere(self: Cluster, pattern: str, messages: Any, expected: int, *, is_whole: bool) -> dict[str, Any]:
+def _store_at_the_end(
+    self: Cluster, pattern: str, name: str, messages: Any, expected: int, *, is_whole: bool
+) -> dict[str, Any]:
     stream = self.log_stream()
-    return _store(self, pattern, messages, stream.last_seq if stream else expected, is_whole=is_whole)
+    return _store(self, pattern, name, messages, stream.last_seq if stream else expected, is_whole=is_whole)
+
+
+def _store_in_any_stream(
+    self: Cluster, pattern: str, _name: str, messages: Any, expected: int, *, is_whole: bool
+) -> dict[str, Any]:
+    stream = self.log_stream()
+    return _store(self, pattern, str(stream and stream.config.name), messages, expected, is_whole=is_whole)
 
 
 def _order_of_anybody(self: Replica, _start: int) -> Generation:
@@ -85,7 +94,8 @@ async def _surely(_self: Membership) -> bool:
 PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "acknowledged before it is published": lambda: mock.patch.object(Replica, "publish", _publish_later),
     "an unknown outcome counts as published": lambda: mock.patch.object(Replica, "publish", _publish_at_best),
-    "publishing does not compare": lambda: mock.patch.object(Cluster, "publish", _store_anywhere),
+    "publishing does not compare": lambda: mock.patch.object(Cluster, "publish", _store_at_the_end),
+    "a late publish lands in the next stream": lambda: mock.patch.object(Cluster, "publish", _store_in_any_stream),
     "whatever stands at the position counts as ours": lambda: mock.patch.object(Replica, "_send", _send_at_best),
     "whatever fills the next stream counts as ours": lambda: mock.patch.object(publisher, "is_same", return_value=True),
     "a node publishes at once after it was interrupted": lambda: mock.patch.object(

@@ -35,6 +35,7 @@ from deedbook.ledger.admission.order import OvertakenError
 from deedbook.ledger.bus.history import entry_at, is_same_entry, lost_history, read_messages, read_near
 from deedbook.ledger.bus.publisher import (
     WRONG_LAST_SEQUENCE,
+    WRONG_STREAM,
     OutboundMessage,
     Outbox,
     StreamPublisher,
@@ -223,10 +224,10 @@ class Replica:
         """
         start = group[0].index
         while True:
-            self._check_order(start)
+            generation = self._check_order(start)
             self._sent = start, time.monotonic()
             try:
-                answer = await send_group(self._nats(), group, sent_again_s)
+                answer = await send_group(self._nats(), generation.name, group, sent_again_s)
             except Unavailable as error:
                 log.debug("published without an answer", index=start, error=error.message)
             else:
@@ -234,7 +235,9 @@ class Replica:
                     return
                 if answer.error is None:
                     raise DamagedError(f"index {start + len(group) - 1} was stored at sequence {answer.seq}")
-                if answer.error.err_code in WRONG_LAST_SEQUENCE:
+                if answer.error.err_code == WRONG_STREAM:
+                    self.forget_stream()  # it was retired, and the next one is there
+                if answer.error.err_code in {*WRONG_LAST_SEQUENCE, WRONG_STREAM}:
                     raise OvertakenError
             await asyncio.sleep(permit_wait_s)
 

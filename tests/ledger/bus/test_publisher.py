@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from numbered_log import FIRST, NumberedLog, check_stream, message, opened, publish_all
 
 from deedbook.ledger import limits
-from deedbook.ledger.bus.publisher import OutboundMessage, StreamPublisher, is_same, next_group
+from deedbook.ledger.bus.publisher import (
+    WRONG_STREAM,
+    OutboundMessage,
+    StreamPublisher,
+    is_same,
+    next_group,
+    send_group,
+)
 from deedbook.ledger.bus.stream import next_generation, open_stream
 from deedbook.ledger.errors import Corrupted, Unavailable
 
@@ -77,6 +84,23 @@ def test_a_foreign_message_ends_publishing(bus: Bus, size: int) -> None:
             await check_stream(node, following, 15)
 
     asyncio.run(inject())
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_publish_that_comes_after_its_stream_was_retired_does_not_land_in_the_next_one(bus: Bus, size: int) -> None:
+    async def come_late() -> None:
+        async with bus.connect() as node:
+            retired = await open_stream(node, FIRST)
+            following = await next_generation(node, retired)
+            late = [message(index) for index in range(4, 4 + size)]
+            late = [replace(one, index=index) for index, one in enumerate(late)]  # the next one ends just there
+            answer = await send_group(node, retired.name, late)
+            assert answer.error is not None
+            assert answer.error.err_code == WRONG_STREAM
+            await check_stream(node, following, 0)
+            assert (await send_group(node, following.name, late)).seq == size
+
+    asyncio.run(come_late())
 
 
 def test_a_stream_ahead_of_the_log_is_degraded(bus: Bus) -> None:

@@ -47,9 +47,9 @@ def test_an_answer_that_was_lost_is_found_in_the_stream(bus: Bus, monkeypatch: p
             publisher = await opened(node, log)
             send, lost = publisher_module.send_group, 0
 
-            async def send_and_lose(client: Client, group: Sequence[OutboundMessage]) -> object:
+            async def send_and_lose(client: Client, stream: str, group: Sequence[OutboundMessage]) -> object:
                 nonlocal lost
-                answer = await send(client, group)
+                answer = await send(client, stream, group)
                 if lost < 2:
                     lost += 1
                     raise Unavailable("BUS_UNAVAILABLE", "the answer was lost")
