@@ -4,8 +4,8 @@ The log itself is the outbox: entries that the stream lacks are still to be publ
 must be the last one (``Nats-Expected-Last-Sequence`` = the index of its first event), so the server refuses a
 repetition. Then the publisher compares the stored messages with the log's. Equal messages were published before; any
 other message is foreign and ends publishing until the next generation. A publish also names its stream
-(``Nats-Expected-Stream``): if it comes so late that the stream was retired, the next generation refuses it. ``Nats-Msg-Id`` is not used: the server checks
-the expected sequence first, so it would never help (measured).
+(``Nats-Expected-Stream``): if it comes so late that the stream was retired, the next generation refuses it.
+``Nats-Msg-Id`` is not used: the server checks the expected sequence first, so it would never help (measured).
 
 After a crash at any line, the next start asks the stream where it ends and continues there. A lost answer or connection
 takes the same path, so this path is always exercised.

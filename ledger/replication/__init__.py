@@ -15,12 +15,9 @@ lost entries.
 
 ``consumers.interfaces.node`` drives it with real servers; ``tests/simulation`` drives the same functions with a seed.
 
-    >>> from deedbook.ledger.replication.signals import StreamDamaged, Tick
-    >>> from deedbook.ledger.replication.state import NodeState, OwnLog, step
+    >>> from deedbook.ledger.replication.state import NodeState, OwnLog, StreamDamaged, Timing, step
     >>> own = OwnLog("node", size=7)
-    >>> state, actions = step(NodeState(interrupted_ms=0), StreamDamaged("it is gone"), own, now_ms=10_000)
-    >>> actions
-    ()
-    >>> step(state, Tick(), own, now_ms=11_000)[1]
-    (Rebuild(),)
+    >>> state = step(NodeState(interrupted_ms=0), StreamDamaged("it is gone"), own, now_ms=10_000)
+    >>> state.may_rebuild(own, 10_000, Timing())
+    True
 """

@@ -1,8 +1,8 @@
 """A node's state, and so what it may do: read, take submissions, rebuild a damaged stream. One pure step at a time.
 
-``step`` takes an observation, the state of the node's own log, and the time of its own monotonic clock. It returns the
-next state and the actions. The driver runs the actions, however long they take, and passes the results as
-observations; meanwhile it passes a ``Tick`` several times a second.
+``step`` takes an observation, the state of the node's own log, and the time of its own monotonic clock, and returns the
+next state. The driver passes a ``Tick`` several times a second, and does what the state says (``reads``, ``admits``,
+``has_duties``, ``may_rebuild``, ``reported``), however long that takes.
 
 The stream's compare-and-set orders all entries, so nothing here is needed while the stream is sound. These rules are
 for a stream that lost its newest entries at all its servers. Then a node that has them must rebuild it before a node
@@ -20,27 +20,68 @@ from __future__ import annotations
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
-from blake3 import blake3
 from msgspec.structs import replace
 
 from deedbook.ledger import limits
-from deedbook.ledger.replication.signals import (
-    Action,
-    ActionFailed,
-    Beat,
-    Followed,
-    Interrupted,
-    LogForked,
-    Observation,
-    Rebuild,
-    Scrub,
-    Scrubbed,
-    StreamDamaged,
-    Tick,
-)
 
-_spread_max_ms: Final = 400
-"""Nodes with equal logs begin to rebuild at different times, derived from their names, within this span."""
+# Observations.
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed. It comes several times within each time of ``Timing``."""
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The node was not connected, or did not run, for a while: others may have entries of which it has not heard."""
+
+
+class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node's heartbeat: the size of its log, and whether it takes submissions (``admits``).
+
+    ``fault`` is an error that the sender found in the stream, or in its log compared with the stream. ``is_apart``: its
+    log has other entries than the stream, so nobody waits for them. ``generation`` is the number of the stream that it
+    knows. A node that ``leaves`` is not waited for.
+    """
+
+    node: str
+    size: int
+    admits: bool = False
+    url: str = ""
+    fault: str = ""
+    generation: int = 0
+    is_apart: bool = False
+    leaves: bool = False
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """The log has all entries that this generation of the stream had when its leader was asked."""
+
+    generation: int
+
+
+class Scrubbed(msgspec.Struct, frozen=True):
+    """Every message of this generation equals the log's entry."""
+
+    generation: int
+
+
+class StreamDamaged(msgspec.Struct, frozen=True):
+    """The stream differs from what was published, or does not match this log.
+
+    ``generation`` is the one in which ``scrub`` found that, which following does not see. 0: following found it.
+    """
+
+    reason: str
+    generation: int = 0
+
+
+class LogForked(msgspec.Struct, frozen=True):
+    """This log and the stream hold different entries at one index: only a person can decide which are kept."""
+
+    reason: str
+
+
+Observation: TypeAlias = Tick | Interrupted | Beat | Followed | Scrubbed | StreamDamaged | LogForked
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -53,7 +94,6 @@ class Timing(msgspec.Struct, frozen=True):
     missed_ms: int = int(limits.heartbeats_missed_s * 1000)
     lag_ms: int = int(limits.follower_lag_max_s * 1000)
     silent_ms: int = int(limits.stream_silent_max_s * 1000)
-    retry_ms: int = 100
     writes: bool = True
 
 
@@ -76,7 +116,8 @@ class NodeState(msgspec.Struct, frozen=True):
 
     ``interrupted_ms``: since when it has been connected and has run. ``awaited``: the nodes that it knew at that time.
     ``level_ms``: when its log was last as long as the longest known. ``reached_ms``: when it last reached the stream's
-    end. With a ``fault`` it answers nothing.
+    end. With a ``fault`` it answers nothing. ``damaged`` is the generation in which scrubbing found it. ``reported`` is
+    the last fault of another node for which this one has to scrub.
     """
 
     interrupted_ms: int
@@ -87,8 +128,7 @@ class NodeState(msgspec.Struct, frozen=True):
     fault: str = ""
     damaged: int = 0
     is_apart: bool = False
-    retry_ms: int | None = None
-    scrubbed_for: str = ""
+    reported: str = ""
 
     @property
     def head(self) -> int:
@@ -119,70 +159,49 @@ class NodeState(msgspec.Struct, frozen=True):
         present = (peer.beat for peer in self.peers.values() if now_ms - peer.heard_ms < timing.missed_ms)
         return self.admits(now_ms, timing) and not any(beat.admits and beat.node < own.node for beat in present)
 
+    def may_rebuild(self, own: OwnLog, now_ms: int, timing: Timing) -> bool:
+        """Return whether this node has to retire the damaged stream and make the next generation."""
+        is_damaged = bool(self.fault) and not self.is_apart
+        return is_damaged and timing.writes and 0 < own.size >= self.head and self.is_in_contact(now_ms, timing)
 
-Step: TypeAlias = tuple[NodeState, tuple[Action, ...]]
+
 _default_timing: Final = Timing()
 
 
-def step(state: NodeState, signal: Observation, own: OwnLog, now_ms: int, timing: Timing = _default_timing) -> Step:
-    """Return the state of a node after an observation, and its actions; ``now_ms`` never goes back."""
-    actions: tuple[Action, ...] = ()
+def step(
+    state: NodeState, signal: Observation, own: OwnLog, now_ms: int, timing: Timing = _default_timing
+) -> NodeState:
+    """Return the state of a node after an observation; ``now_ms`` never goes back."""
     match signal:
         case Tick():
-            state, actions = _rebuild_if_due(state, own, now_ms, timing)
+            pass
         case Interrupted():
-            state = _interrupted(state, now_ms, timing)
+            # A node that never was in contact does not know whom to wait for.
+            knows = bool(state.awaited) or state.is_in_contact(now_ms, timing)
+            state = replace(state, interrupted_ms=now_ms, awaited=frozenset(state.peers if knows else ()))
         case Beat():
-            state, actions = _hear(state, signal, own, now_ms)
+            state = _hear(state, signal, own, now_ms)
         case Followed():
             state = replace(_cleared(state, is_over=state.damaged != signal.generation), reached_ms=now_ms)
         case Scrubbed():
             state = _cleared(state, is_over=state.damaged == signal.generation)
         case StreamDamaged():
-            state = _damaged(state, signal, own, now_ms)
+            if not state.is_apart:
+                damaged = signal.generation or state.damaged
+                state = replace(state, fault=signal.reason, damaged=damaged)
         case LogForked():
-            state = replace(state, fault=signal.reason, is_apart=True, retry_ms=None)
-        case ActionFailed():
-            state = replace(state, retry_ms=now_ms + timing.retry_ms)
+            state = replace(state, fault=signal.reason, is_apart=True)
         case _:
             assert_never(signal)
-    return replace(state, level_ms=now_ms) if own.size >= state.head else state, actions
-
-
-def _interrupted(state: NodeState, now_ms: int, timing: Timing) -> NodeState:
-    # A node that never was in contact does not know whom to wait for.
-    knows = bool(state.awaited) or state.is_in_contact(now_ms, timing)
-    return replace(state, interrupted_ms=now_ms, awaited=frozenset(state.peers) if knows else frozenset())
+    return replace(state, level_ms=now_ms) if own.size >= state.head else state
 
 
 def _cleared(state: NodeState, *, is_over: bool) -> NodeState:
-    return state if state.is_apart or not is_over else replace(state, fault="", damaged=0, retry_ms=None)
+    return state if state.is_apart or not is_over else replace(state, fault="", damaged=0)
 
 
-def _damaged(state: NodeState, signal: StreamDamaged, own: OwnLog, now_ms: int) -> NodeState:
-    if state.is_apart:
-        return state
-    retry_ms = now_ms + spread_ms(own) if state.retry_ms is None else state.retry_ms
-    return replace(state, fault=signal.reason, damaged=signal.generation or state.damaged, retry_ms=retry_ms)
-
-
-def spread_ms(own: OwnLog) -> int:
-    """Return how long this node waits before it rebuilds a stream that others find damaged at the same time."""
-    return int.from_bytes(blake3(own.node.encode()).digest(length=2), "big") % _spread_max_ms
-
-
-def _rebuild_if_due(state: NodeState, own: OwnLog, now_ms: int, timing: Timing) -> Step:
-    if not state.fault or state.is_apart or state.retry_ms is None or now_ms < state.retry_ms:
-        return state, ()
-    may_rebuild = timing.writes and 0 < own.size >= state.head and state.is_in_contact(now_ms, timing)
-    # Again, if the fault is still there then.
-    return (replace(state, retry_ms=now_ms + timing.missed_ms), (Rebuild(),)) if may_rebuild else (state, ())
-
-
-def _hear(state: NodeState, beat: Beat, own: OwnLog, now_ms: int) -> Step:
+def _hear(state: NodeState, beat: Beat, own: OwnLog, now_ms: int) -> NodeState:
     state = replace(state, peers=state.peers | {beat.node: Peer(beat, now_ms)})
     # A node whose log is shorter may not rebuild the stream, so one that has more must see the damage, too.
-    reported = f"{beat.generation}: {beat.fault}"
-    if not beat.fault or beat.is_apart or state.fault or beat.size > own.size or reported == state.scrubbed_for:
-        return state, ()
-    return replace(state, scrubbed_for=reported), (Scrub(),)
+    is_new = bool(beat.fault) and not beat.is_apart and not state.fault and beat.size <= own.size
+    return replace(state, reported=f"{beat.generation}: {beat.fault}") if is_new else state

@@ -4,10 +4,11 @@ What is asked of it runs at the leader of the servers, at one moment, whole or n
 hears the leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. What was on its way then may
 have been done or not, and may even be done later: whoever asked knows only that no answer came.
 
-The named stream (10060) and then compare-and-set (10071) are checked before anything else; an atomic batch is stored whole or refused (10071, 10208). A
-stream is made once: with other settings, or for subjects that another takes, it is refused (10058, 10065). A store that
-lost its end takes new messages at the end that is left, but loses it only while no server runs; one that lost its
-middle says so in its count of deleted messages; a flipped byte shows nowhere but in the message.
+The named stream (10060) and compare-and-set (10071) are checked before anything else; an atomic batch is stored whole
+or refused (10071, 10208). A stream is made once: with other settings, or for subjects that another takes, it is
+refused (10058, 10065). A store that lost its end takes new messages at the end that is left, but loses it only while
+no server runs; one that lost its middle says so in its count of deleted messages; a flipped byte shows nowhere but in
+the message.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from deedbook.consumers.interfaces.node.generations import Generations
 from deedbook.consumers.interfaces.node.membership import Membership
 from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.consumers.interfaces.node.stream_order import StreamOrder
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus.subjects import submit_pattern
 from deedbook.ledger.errors import Unavailable
@@ -66,9 +68,11 @@ class ClusterNode(SoloNode):
             replicas=len(self.network.cluster.hosts),
             record=self.record,  # type: ignore[arg-type]
         )
+        self.order, self.generations = StreamOrder(self.replica), Generations(self.replica)
         self.membership = membership = Membership(
             lambda: client,
             self.replica,
+            self.generations,
             self._watcher,
             folder=NOWHERE,  # type: ignore[arg-type]
             url=self.host,
@@ -126,7 +130,7 @@ class ClusterNode(SoloNode):
         return Gate(self.log, order=self)  # type: ignore[arg-type]
 
     def publish(self, start: int, entries: list[bytes]) -> None:
-        self.replica.publish(start, entries)
+        self.order.publish(start, entries)
         if self.at_publish is not None:
             happens, self.at_publish = self.at_publish, None
             happens()
@@ -135,4 +139,4 @@ class ClusterNode(SoloNode):
 
     def catch_up(self, attempt: int) -> None:
         self.is_admitting = False
-        self.replica.catch_up(attempt)
+        self.order.catch_up(attempt)

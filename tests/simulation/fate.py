@@ -12,13 +12,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from deedbook.consumers.interfaces.node import membership, publication, replica
+from deedbook.consumers.interfaces.node import generations, membership, publication, replica, stream_order
 from deedbook.consumers.sdk import reactor
 from deedbook.ledger.admission import follower, gate
 from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.format import identity
 from deedbook.ledger.format.identity import verify
-from deedbook.ledger.replication import state
 from tests.simulation.client import Network
 from tests.simulation.cluster import Cluster, entry_in
 from tests.simulation.cluster_node import ClusterNode
@@ -79,13 +78,15 @@ def parts(world: World) -> Iterator[None]:
         for module, name, part in (
             (publication, "read_record", read),
             (publication, "write_record", write),
-            (replica, "read_record", read),
+            (generations, "read_record", read),
             (replica, "write_record", write),
             (replica, "near_least", 1),
             (replica, "time", running),
+            (stream_order, "time", running),
             (membership, "replacing", nowhere),
             (publication, "log", notes),
-            (replica, "log", notes),
+            (stream_order, "log", notes),
+            (generations, "log", notes),
             (membership, "log", notes),
             (reactor, "log", notes),
             (publication, "scrub_every_s", 10.0),
@@ -97,8 +98,7 @@ def parts(world: World) -> Iterator[None]:
             (follower, "verify", _verify),
             (identity, "verify", _verify),
             (replica, "entry_at", entry_in),
-            (replica, "_chance", world.random),
-            (state, "_spread_max_ms", world.random.choice([1, 400])),
+            (stream_order, "_chance", world.random),
         ):
             stack.enter_context(mock.patch.object(module, name, part))
         yield

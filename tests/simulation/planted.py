@@ -10,9 +10,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+from deedbook.consumers.interfaces.node.publishing import StreamOrder
+
 from deedbook.consumers.interfaces.node import replica
 from deedbook.consumers.interfaces.node.membership import Membership
-from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Transaction
@@ -29,25 +30,25 @@ if TYPE_CHECKING:
     from deedbook.ledger.bus.publisher import OutboundMessage
 
 WORLDS_MAX: Final = 1_000
-_read, _publish, _send = LogFollower.read, Replica.publish, Replica._send
+_read, _publish, _send = LogFollower.read, StreamOrder.publish, StreamOrder._send
 _store, _move = Cluster.publish, Reactor._move
 
 
-def _publish_later(self: Replica, start: int, entries: list[bytes]) -> None:
+def _publish_later(self: StreamOrder, start: int, entries: list[bytes]) -> None:
     self._loop.create_task(_ignored(self, start, entries))
 
 
-async def _ignored(self: Replica, start: int, entries: list[bytes]) -> None:
+async def _ignored(self: StreamOrder, start: int, entries: list[bytes]) -> None:
     with contextlib.suppress(Exception):
         await self._publish(start, entries)
 
 
-def _publish_at_best(self: Replica, start: int, entries: list[bytes]) -> None:
+def _publish_at_best(self: StreamOrder, start: int, entries: list[bytes]) -> None:
     with contextlib.suppress(Unavailable):
         _publish(self, start, entries)
 
 
-async def _send_at_best(self: Replica, group: Sequence[OutboundMessage]) -> None:
+async def _send_at_best(self: StreamOrder, group: Sequence[OutboundMessage]) -> None:
     with contextlib.suppress(OvertakenError):
         await _send(self, group)
 
@@ -64,20 +65,13 @@ def _store_at_the_end(
     return _store(self, pattern, name, messages, stream.last_seq if stream else expected, is_whole=is_whole)
 
 
-def _store_in_any_stream(
-    self: Cluster, pattern: str, _name: str, messages: Any, expected: int, *, is_whole: bool
-) -> dict[str, Any]:
-    stream = self.log_stream()
-    return _store(self, pattern, str(stream and stream.config.name), messages, expected, is_whole=is_whole)
-
-
-def _order_of_anybody(self: Replica, _start: int) -> Generation:
-    if self.generation is None:
+def _order_of_anybody(self: StreamOrder, _start: int) -> Generation:
+    if self._replica.generation is None:
         raise OvertakenError
-    return self.generation
+    return self._replica.generation
 
 
-async def _end_unread(_self: Replica, _start: int) -> None:
+async def _end_unread(_self: StreamOrder, _start: int) -> None:
     pass
 
 
@@ -92,20 +86,19 @@ async def _surely(_self: Membership) -> bool:
 
 
 PLANTED: Final[dict[str, Callable[[], Any]]] = {
-    "acknowledged before it is published": lambda: mock.patch.object(Replica, "publish", _publish_later),
-    "an unknown outcome counts as published": lambda: mock.patch.object(Replica, "publish", _publish_at_best),
+    "acknowledged before it is published": lambda: mock.patch.object(StreamOrder, "publish", _publish_later),
+    "an unknown outcome counts as published": lambda: mock.patch.object(StreamOrder, "publish", _publish_at_best),
     "publishing does not compare": lambda: mock.patch.object(Cluster, "publish", _store_at_the_end),
-    "a late publish lands in the next stream": lambda: mock.patch.object(Cluster, "publish", _store_in_any_stream),
-    "whatever stands at the position counts as ours": lambda: mock.patch.object(Replica, "_send", _send_at_best),
+    "whatever stands at the position counts as ours": lambda: mock.patch.object(StreamOrder, "_send", _send_at_best),
     "whatever fills the next stream counts as ours": lambda: mock.patch.object(publisher, "is_same", return_value=True),
     "a node publishes at once after it was interrupted": lambda: mock.patch.object(
         NodeState, "is_in_contact", return_value=True
     ),
     "a node publishes although another log is longer": lambda: mock.patch.object(
-        Replica, "_check_order", _order_of_anybody
+        StreamOrder, "_check_order", _order_of_anybody
     ),
     "a node refuses by a log that may lack the latest entries": lambda: mock.patch.object(
-        Replica, "_check_end", _end_unread
+        StreamOrder, "_check_end", _end_unread
     ),
     "a server that was cut off is believed": lambda: mock.patch.object(replica, "is_led", return_value=True),
     "entries that a node lacks count as lost": lambda: mock.patch.object(Membership, "has_all", _surely),

@@ -10,7 +10,7 @@ import structlog
 from nats.aio.client import Client as NatsClient
 
 from deedbook.consumers.interfaces.node.replica import DamagedError, ForkedError, Replica
-from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.errors import Refused, Unavailable, message_of
 from deedbook.ledger.format.identity import read_key_file, read_private
 from deedbook.ledger.home.config import Cluster, Settings
 from deedbook.ledger.home.home import Home, public_bus_key
@@ -89,6 +89,6 @@ async def _try(replica: Replica) -> None:
     try:
         await replica.follow()
     except (DamagedError, ForkedError, Unavailable) as error:
-        log.info("waiting for the other nodes", error=error.message if isinstance(error, DeedbookError) else str(error))
+        log.info("waiting for the other nodes", error=message_of(error))
         replica.forget_stream()
         await asyncio.sleep(retry_s)

@@ -1,4 +1,4 @@
-"""A node among the nodes of its ledger: it receives heartbeats, follows the stream, and acts by its state.
+"""A node among the nodes of its ledger: it hears them, follows the stream, and does what its state requires.
 
 ``ledger.replication.state.step`` makes every decision; this module does the work that takes time. Its tasks never wait
 for each other: heartbeats (``beat``), steps (``run``), following (``follow``), and the duties in their order (choose
@@ -14,7 +14,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Any, Final, TypeVar
 
 import msgspec
 import nats.errors
@@ -22,6 +22,7 @@ import structlog
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
+from deedbook.consumers.interfaces.node.generations import Generations
 from deedbook.consumers.interfaces.node.peers import NODES_FILE, NodesView, view_of
 from deedbook.consumers.interfaces.node.publication import scrub_every_s, scrub_pause_s
 from deedbook.consumers.interfaces.node.replica import DamagedError, ForkedError, Replica
@@ -31,33 +32,35 @@ from deedbook.ledger.bus.connection import bus_errors
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.log.records import ClusterRecord
-from deedbook.ledger.replication.signals import (
-    Action,
-    ActionFailed,
+from deedbook.ledger.replication.state import (
     Beat,
     Followed,
     Interrupted,
     LogForked,
+    NodeState,
     Observation,
-    Rebuild,
-    Scrub,
     Scrubbed,
     StreamDamaged,
     Tick,
+    Timing,
+    step,
 )
-from deedbook.ledger.replication.state import NodeState, Timing, step
 from deedbook.ledger.service.service import LogWatcher
 from deedbook.ledger.system.files import replacing
 
 log = structlog.get_logger("deedbook.nodes")
 
+T = TypeVar("T")
 tick_s: Final = 0.1
 beat_pause_s: Final = 0.02
 follow_every_s: Final = 1.0
 paused_min_s: Final = 1.0
-"""A node that made no step for this long was stopped; the other nodes may have continued without it."""
+"""A node that made no step for this long was stopped, and others may have gone on."""
 
-fault_scrub_every_s: Final = 10.0
+scrub_again_s: Final = 10.0
+rebuild_pause_s: Final = 0.5
+stream_silent_max_s: Final = 60.0
+"""A majority of servers elects the leader of a stream in less time."""
 
 
 class Membership:
@@ -67,6 +70,7 @@ class Membership:
         self,
         nats: Callable[[], NatsClient],
         replica: Replica,
+        generations: Generations,
         watcher: LogWatcher,
         *,
         folder: Path,
@@ -75,18 +79,18 @@ class Membership:
         work: Callable[[bool], Awaitable[None]],
         timing: Timing,
     ) -> None:
-        self.state = NodeState(_now_ms())
+        self._began_ms = self._stepped_ms = _now_ms()
+        self.state = NodeState(self._began_ms)
         self._nats, self._replica, self._watcher, self._folder, self._url = nats, replica, watcher, folder, url
-        self._timing = timing
+        self._generations, self._timing = generations, timing
         self._answer, self._work = answer, work
-        self._observations: asyncio.Queue[Observation] = asyncio.Queue()
-        self._duties: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
-        self._wake = asyncio.Event()
-        self._job: asyncio.Task[None] | None = None
-        self._answered = (False, False)
-        self._works = False
+        self._wake, self._stepped = asyncio.Event(), asyncio.Event()
+        self._job: asyncio.Task[Any] | None = None
+        self._scrubbed_for = ""
+        self.works = False
+        """Whether this node runs the workers."""
+
         self._is_leaving = False
-        self._stepped_ms = _now_ms()
         self._connections = 0
         self._shared: ClusterRecord | None = None
         replica.permits = lambda: self.admits
@@ -99,8 +103,8 @@ class Membership:
             await self._nats().subscribe(subjects.node_pattern(self._replica.ledger), cb=self._hear)
 
     def _interrupt(self) -> None:
-        # Subscribe at once, so that a publish that waits for a connection continues only after the others were heard.
-        self.state, _ = step(self.state, Interrupted(), self._replica.own(), _now_ms(), self._timing)
+        # At once, so that a publish that waits for a connection does not go on before the others were heard.
+        self.state = step(self.state, Interrupted(), self._replica.own(), _now_ms(), self._timing)
         self._replica.forget_stream()
         self._wake.set()
 
@@ -111,21 +115,18 @@ class Membership:
         return self.state.admits(_now_ms(), self._timing)
 
     @property
-    def works(self) -> bool:
-        """Whether this node runs the workers."""
-        return self._works
-
-    @property
     def stream(self) -> str | None:
         """The name of the log stream in use; None before it is known."""
         return None if self._replica.generation is None else self._replica.generation.name
 
     async def has_all(self) -> bool:
         """Return whether no node has an entry that this one lacks. Raises Unavailable: ``BUS_UNAVAILABLE``."""
-        return not self.state.fault and await self._replica.has_all()
+        with contextlib.suppress(DamagedError):
+            return not self.state.fault and await self._replica.has_all()
+        return False
 
     def _look_for_interruptions(self) -> None:
-        """Find out whether the node was stopped, or lost its connection, since the last check."""
+        """Find out whether the node was stopped, or lost its connection, since it last looked."""
         now_ms, nats = _now_ms(), self._nats()
         was_stopped = now_ms - self._stepped_ms >= paused_min_s * 1000
         if was_stopped or not nats.is_connected or nats.stats["reconnects"] != self._connections:
@@ -133,86 +134,65 @@ class Membership:
             self._interrupt()
 
     async def run(self) -> None:
-        """Step until cancelled."""
+        """Let time pass until cancelled."""
         while True:
-            late = asyncio.get_running_loop().call_later(tick_s, self._observations.put_nowait, Tick())
-            observation = await self._observations.get()
-            late.cancel()
             self._look_for_interruptions()
             self._stepped_ms = _now_ms()
-            for item in (observation,) if isinstance(observation, Tick) else (observation, Tick()):
-                self._step(item)
+            self._step(Tick())
+            await asyncio.sleep(tick_s)
 
     def _step(self, observation: Observation) -> None:
         own, before, now_ms = self._replica.own(), self.state, _now_ms()
-        self.state, actions = step(before, observation, own, now_ms, self._timing)
-        if self.state.fault != before.fault:
-            log.info("fault", fault=self.state.fault or "none", size=own.size, because=type(observation).__name__)
-        for action in actions:
-            self._do(action)
-        answered = (self.admits and not self._is_leaving, self.state.reads(now_ms, self._timing))
-        if answered != self._answered:
-            self._answered = answered
-            self._duties.put_nowait(lambda: self._answer(*answered))
-        works = not self._is_leaving and self.state.has_duties(own, now_ms, self._timing)
-        if works != self._works:
-            self._works = works
-            self._duties.put_nowait(lambda: self._work(works))
-
-    def _do(self, action: Action) -> None:
-        match action:
-            case Rebuild():
-                self._begin(self._rebuild)
-            case Scrub():
-                self._begin(self._scrub)
-            case _:
-                assert_never(action)
-
-    def _begin(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Begin the job of a step, unless another job is running. A job that fails is requested again."""
+        self.state = state = step(before, observation, own, now_ms, self._timing)
+        if state.fault != before.fault:
+            log.info("fault", fault=state.fault or "none", size=own.size, because=type(observation).__name__)
+        self._stepped.set()
         if self._job is not None and not self._job.done():
             return
+        if state.may_rebuild(own, now_ms, self._timing):
+            self._job = asyncio.create_task(self._rebuild())
+        elif state.reported != self._scrubbed_for:
+            self._scrubbed_for = state.reported
+            self._job = asyncio.create_task(self._scrub())
 
-        async def report() -> None:
-            try:
-                await work()
-            except DamagedError as error:
-                self._found(error)
-            except ForkedError as error:
-                self._observations.put_nowait(LogForked(str(error)))
-                log.error("this log has other entries than the stream", error=str(error))
-            except DeedbookError as error:
-                log.warning("job failed", code=error.code, error=error.message)
-                self._observations.put_nowait(ActionFailed())
-            except Exception:
-                log.exception("step failed")
-                self._observations.put_nowait(ActionFailed())
-
-        self._job = asyncio.create_task(report())
+    async def _attempt(self, work: Awaitable[T]) -> T | None:
+        """Follow, scrub or rebuild, and observe what comes of it; return the result, None if it failed."""
+        try:
+            return await work
+        except DamagedError as error:
+            self._found(error)
+        except ForkedError as error:
+            log.error("this log has other entries than the stream", error=str(error))
+            self._step(LogForked(str(error)))
+        except DeedbookError as error:
+            log.info("waiting for the stream", code=error.code, error=error.message)
+        return None
 
     def _found(self, error: DamagedError) -> None:
-        self._replica.forget_stream()
-        self._observations.put_nowait(StreamDamaged(str(error), error.generation))
         log.error("stream degraded", error=str(error))
+        self._replica.forget_stream()
+        self._step(StreamDamaged(str(error), error.generation if error.is_hidden else 0))
 
     async def _rebuild(self) -> None:
-        await self._replica.rebuild()
+        try:
+            await self._attempt(self._generations.rebuild(self.state.damaged))
+        except Exception:
+            log.exception("rebuild failed")
         self._wake.set()
+        await asyncio.sleep(rebuild_pause_s)
 
-    async def _scrub(self, pause_s: float = 0.0) -> int:
-        if generation := await self._replica.scrub(pause_s):
-            self._observations.put_nowait(Scrubbed(generation))
-        return generation
+    async def _scrub(self, pause_s: float = 0.0) -> bool:
+        """Compare the whole stream with the log; return whether each message equals its entry."""
+        generation = await self._attempt(self._replica.scrub(pause_s))
+        if generation:
+            self._step(Scrubbed(generation))
+        return bool(generation)
 
     async def scrub(self) -> None:
-        """Compare the whole stream with the log, at start and every hour, until cancelled."""
+        """Scrub at start and every hour, until cancelled."""
         while True:
-            pause_s = fault_scrub_every_s
-            try:
-                pause_s = scrub_every_s if await self._scrub(scrub_pause_s) else follow_every_s
-            except DamagedError as error:
-                self._found(error)
-            await asyncio.sleep(pause_s)
+            is_sound = await self._scrub(scrub_pause_s)
+            await asyncio.sleep(scrub_every_s if is_sound else scrub_again_s)
 
     async def follow(self) -> None:
         """Follow the stream, at once when another node announces entries, until cancelled."""
@@ -221,21 +201,11 @@ class Membership:
                 async with asyncio.timeout(follow_every_s):
                     await self._wake.wait()
             self._wake.clear()
-            try:
-                await self._replica.follow()
-            except DamagedError as error:
-                self._found(error)
-                await asyncio.sleep(follow_every_s)
-            except ForkedError as error:
-                self._observations.put_nowait(LogForked(str(error)))
-                await asyncio.sleep(follow_every_s)
-            except DeedbookError as error:
-                log.info("cannot follow", code=error.code, error=error.message)
-                await asyncio.sleep(tick_s)
-            else:
+            if generation := await self._attempt(self._replica.follow()):
                 self._watcher.look()
-                if self._replica.generation is not None:
-                    self._observations.put_nowait(Followed(self._replica.generation.number))
+                self._step(Followed(generation))
+            else:
+                await asyncio.sleep(follow_every_s if self.state.fault else tick_s)
 
     async def erase(self) -> None:
         """Replace a stream that holds an erased body, and delete the replaced ones, until cancelled."""
@@ -248,23 +218,30 @@ class Membership:
             before, erased = erased, self._replica.erased_count()
             if erased > generation.redactions:
                 if erased == before:  # one new stream is enough for several redactions in a row
-                    # As for a damaged stream, nobody publishes to the next stream before it holds the whole log.
-                    self._found(self._replica.replace_erased())
+                    # As for a damaged stream: nobody publishes to the next one before it holds the whole log.
+                    self._found(self._generations.replace_erased())
             elif generation.number != cleared and self.admits:
-                await self._replica.delete_erased()
+                await self._generations.delete_erased()
                 cleared = generation.number
 
     async def do_duties(self) -> None:
-        """Carry out the duties of steps one after the other, until cancelled."""
+        """Choose which requests are answered, and start and stop the workers, as the state says, until cancelled."""
+        answered = False, False
         while True:
-            duty = await self._duties.get()
+            await self._stepped.wait()
+            self._stepped.clear()
+            now_ms, is_here = _now_ms(), not self._is_leaving
+            answers = self.admits and is_here, self.state.reads(now_ms, self._timing)
+            works = is_here and self.state.has_duties(self._replica.own(), now_ms, self._timing)
             try:
-                await duty()
-            except DeedbookError as error:
+                if answers != answered:
+                    await self._answer(*answers)
+                    answered = answers
+                if works != self.works:
+                    await self._work(works)
+                    self.works = works
+            except DeedbookError as error:  # the next step tries again
                 log.warning("duty failed", code=error.code, error=error.message)
-                await asyncio.sleep(tick_s)
-                if self._duties.empty():  # otherwise a newer duty replaces this one
-                    self._duties.put_nowait(duty)
 
     # Heartbeats.
 
@@ -280,7 +257,7 @@ class Membership:
         known = self._replica.generation
         if known is not None and beat.generation > known.number:
             self._replica.forget_stream()
-        # Do this at once: a publish that waits for this node's heartbeat must not wait for the next step.
+        # At once: a publish that waits for this node's heartbeat must not wait for the next step.
         self._step(beat)
         if known is None or beat.size > self._replica.own().size:
             self._wake.set()
@@ -308,11 +285,19 @@ class Membership:
             own.size,
             self.admits,
             self._url,
-            state.fault or self._replica.silence,
+            state.fault or self._silence(),
             known.number if known else 0,
             state.is_apart,
             self._is_leaving,
         )
+
+    def _silence(self) -> str:
+        """Return advice about a log stream that was not reached for a long time; empty while it is."""
+        reached_ms = self._began_ms if self.state.reached_ms is None else self.state.reached_ms
+        silent_s = (_now_ms() - reached_ms) / 1000
+        if silent_s <= stream_silent_max_s:
+            return ""
+        return f"the log stream has had no leader for {silent_s:.0f} s: see `Rebuild a stream` in deploy/runbook.md"
 
     async def _write_view(self) -> None:
         """Write the view for this machine."""

@@ -23,10 +23,12 @@ from typing import Final
 import structlog
 
 from deedbook.consumers.interfaces.node.cluster import bring_log, member_of
+from deedbook.consumers.interfaces.node.generations import Generations
 from deedbook.consumers.interfaces.node.membership import Membership
 from deedbook.consumers.interfaces.node.peers import NodeView, silent_max_s
 from deedbook.consumers.interfaces.node.publication import Publishing
 from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.consumers.interfaces.node.stream_order import StreamOrder
 from deedbook.consumers.interfaces.node.users import current_users
 from deedbook.consumers.interfaces.node.workers import Work, drop_blobs, erase_bodies, workers_of
 from deedbook.ledger.admission.committer import Committer
@@ -245,7 +247,7 @@ class Node(AsyncResource):
             replicas=cluster.replicas,
             record=self._home.bus / "generation.json",
         )
-        self.client.node, self.client.order = name, replica
+        self.client.node, self.client.order = name, StreamOrder(replica)
         replica.metrics = self.metrics
         working = AsyncExitStack()
         self._parts.push_async_callback(working.aclose)
@@ -259,6 +261,7 @@ class Node(AsyncResource):
         self._membership = membership = Membership(
             lambda: self._nats,
             replica,
+            Generations(replica),
             self._watcher,
             folder=self._home.bus,
             url=self.url,

@@ -15,8 +15,7 @@ import msgspec
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.format.codec import UNREADABLE, read_json
 from deedbook.ledger.limits import config_size_max_bytes
-from deedbook.ledger.replication.signals import Beat
-from deedbook.ledger.replication.state import Peer
+from deedbook.ledger.replication.state import Beat, Peer
 from deedbook.ledger.system.files import read_regular
 
 NODES_FILE: Final = "nodes.json"

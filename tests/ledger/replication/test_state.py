@@ -7,39 +7,33 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from deedbook.ledger.replication.signals import (
-    Action,
-    ActionFailed,
+from deedbook.ledger.replication.state import (
     Beat,
     Followed,
     Interrupted,
     LogForked,
+    NodeState,
     Observation,
-    Rebuild,
-    Scrub,
+    OwnLog,
     Scrubbed,
     StreamDamaged,
     Tick,
+    Timing,
+    step,
 )
-from deedbook.ledger.replication.state import NodeState, OwnLog, Timing, spread_ms, step
 
 B: Final = OwnLog("b", size=10)
 T: Final = Timing()
 NOW: Final = 60_000
 A: Final = Beat("a", 10, admits=True, generation=3)
-READY: Final = step(step(NodeState(0), A, B, NOW)[0], Followed(3), B, NOW)[0]
+READY: Final = step(step(NodeState(0), A, B, NOW), Followed(3), B, NOW)
 
 
 def after(state: NodeState, *observations: Observation, own: OwnLog = B, now_ms: int = NOW) -> NodeState:
     """Return the state of a node after these observations, all at the same time."""
     for observation in observations:
-        state, _ = step(state, observation, own, now_ms)
+        state = step(state, observation, own, now_ms)
     return state
-
-
-def actions(state: NodeState, now_ms: int, own: OwnLog = B) -> tuple[Action, ...]:
-    """Return the actions of a node when time has passed."""
-    return step(state, Tick(), own, now_ms)[1]
 
 
 def test_a_node_takes_submissions_once_it_has_followed_the_stream_and_waited_for_the_others() -> None:
@@ -78,8 +72,7 @@ def test_a_node_that_only_follows_reads_and_neither_takes_submissions_nor_rebuil
     follows = replace(T, writes=False)
     assert READY.reads(NOW, follows)
     assert not READY.admits(NOW, follows)
-    damaged = after(READY, StreamDamaged("it is gone"))
-    assert step(damaged, Tick(), B, NOW + 1_000, follows)[1] == ()
+    assert not after(READY, StreamDamaged("it is gone")).may_rebuild(B, NOW, follows)
 
 
 def test_a_node_answers_nothing_while_it_lacks_entries_for_long_or_the_stream_is_silent() -> None:
@@ -106,18 +99,12 @@ def test_the_node_with_the_first_name_of_those_that_take_submissions_runs_the_wo
     assert after(READY, Tick(), Followed(3), now_ms=later).has_duties(B, later, T)
 
 
-def test_a_damaged_stream_is_rebuilt_after_a_time_of_the_nodes_own_and_again_if_that_did_not_help() -> None:
+def test_a_damaged_stream_is_rebuilt_until_a_stream_is_followed_again() -> None:
+    assert not READY.may_rebuild(B, NOW, T)
     state = after(READY, StreamDamaged("it is gone"))
     assert (state.fault, state.reads(NOW, T)) == ("it is gone", False)
-    due = NOW + spread_ms(B)
-    assert actions(state, due - 1) == ()
-    assert actions(state, due) == (Rebuild(),)
-    begun = after(state, Tick(), now_ms=due)
-    assert actions(begun, due + T.missed_ms - 1) == ()
-    assert actions(begun, due + T.missed_ms) == (Rebuild(),)
-    assert actions(after(begun, ActionFailed(), now_ms=due), due + T.retry_ms) == (Rebuild(),)
-    assert after(begun, Followed(4)).fault == ""
-    assert spread_ms(B) != spread_ms(OwnLog("a"))
+    assert state.may_rebuild(B, NOW, T)
+    assert after(state, Followed(4)).fault == ""
 
 
 @pytest.mark.parametrize(
@@ -132,7 +119,7 @@ def test_a_damaged_stream_is_rebuilt_after_a_time_of_the_nodes_own_and_again_if_
 )
 def test_a_node_does_not_rebuild_when(observations: list[Observation], own: OwnLog) -> None:
     state = after(READY, StreamDamaged("it is gone"), *observations, own=own)
-    assert actions(state, NOW + 1_000, own) == ()
+    assert not state.may_rebuild(own, NOW + 1, T)
 
 
 def test_damage_that_scrubbing_found_is_not_over_when_the_same_stream_is_followed() -> None:
@@ -148,12 +135,11 @@ def test_a_log_that_is_apart_stays_so() -> None:
     assert (state.fault, state.is_apart) == ("entry 4 differs", True)
 
 
-def test_a_node_scrubs_once_for_each_fault_of_a_node_with_a_shorter_log() -> None:
-    reported = Beat("a", 10, fault="it is short", generation=3)
-    state, begun = step(READY, reported, B, NOW)
-    assert begun == (Scrub(),)
-    assert step(state, reported, B, NOW)[1] == ()
-    assert step(state, replace(reported, generation=4), B, NOW)[1] == (Scrub(),)
-    assert step(state, replace(reported, fault="other", size=11), B, NOW)[1] == ()
-    assert step(state, replace(reported, fault="other", is_apart=True), B, NOW)[1] == ()
-    assert step(after(state, StreamDamaged("it is gone")), replace(reported, fault="other"), B, NOW)[1] == ()
+def test_a_node_scrubs_for_each_fault_of_a_node_with_a_shorter_log() -> None:
+    beat = Beat("a", 10, fault="it is short", generation=3)
+    state = after(READY, beat)
+    assert state.reported == "3: it is short"
+    assert after(state, replace(beat, generation=4)).reported == "4: it is short"
+    for ignored in (replace(beat, fault="other", size=11), replace(beat, fault="other", is_apart=True), A):
+        assert after(state, ignored).reported == state.reported
+    assert after(state, StreamDamaged("it is gone"), replace(beat, fault="other")).reported == state.reported

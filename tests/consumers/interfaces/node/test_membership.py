@@ -14,12 +14,12 @@ from unittest import mock
 import msgspec
 import pytest
 
-from deedbook.consumers.interfaces.node import replica
-from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.consumers.interfaces.node import generations, membership, replica
+from deedbook.consumers.interfaces.node.generations import Generations
 from deedbook.ledger.bus.stream import Generation, log_stream_config, retire
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.replication.signals import Beat
+from deedbook.ledger.replication.state import Beat
 from tests.simulation.fate import Fate, parts
 from tests.simulation.story import actors
 from tests.simulation.world import World
@@ -44,11 +44,11 @@ def writer(fate: Fate) -> Any:
 
 @pytest.fixture
 def fate(world: World) -> Iterator[Fate]:
-    """A world of three nodes without faults, after three seconds."""
+    """A world of three nodes without faults, after six seconds."""
     with parts(world):
         fate = Fate(world)
         fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
-        world.run(4.0)
+        world.run(6.0)
         yield fate
 
 
@@ -99,8 +99,11 @@ def retired(fate: Fate) -> None:
 
 
 def retired_and_the_next_left_empty(fate: Fate) -> None:
+    node = writer(fate)
+    while len(node.log.data) < fate.cluster.streams[Generation(actors().id).name].last_seq:
+        fate.world.run(fate.world.now + 0.01)
     retired(fate)
-    with writer(fate).log.snapshot() as snapshot:
+    with node.log.snapshot() as snapshot:
         head = Generation(actors().id, 2, size=snapshot.size, root=snapshot.root().hex())
     fate.cluster.add_stream(log_stream_config(head))
 
@@ -130,28 +133,24 @@ def retired_while_a_node_that_nobody_hears_writes_and_dies(fate: Fate) -> None:
         await retire(*arguments)
 
     async def begin() -> None:
-        retiring.replica._damaged, retiring.replica._is_scrubbed = 1, True
-        with mock.patch.object(replica, "retire", retire_late):
-            await retiring.replica.rebuild()
+        with mock.patch.object(generations, "retire", retire_late):
+            await retiring.generations.rebuild(1)
 
     retiring.process.run_task(begin())
 
 
 def found_damaged_by_two_nodes_at_once(fate: Fate) -> None:
-    async def begin(node: Any) -> None:
-        node.replica._damaged, node.replica._is_scrubbed = 1, True
-        node.membership._begin(node.membership._rebuild)
-
     for node in fate.nodes[:2]:
-        node.process.run_task(begin(node))
+        node.process.run_task(node.membership._attempt(node.generations.rebuild(1)))
 
 
 def stated_by_a_node_that_dies_before_it_fills(fate: Fate) -> None:
-    node = fate.nodes[0]
+    node, *others = fate.nodes
+    for other in others:
+        other.process.stop_for(10.0)
 
     async def begin() -> None:
-        node.replica._damaged, node.replica._is_scrubbed = 1, True
-        await node.replica.rebuild()
+        await node.generations.rebuild(1)
         node.process.kill()
         fate.world.later(20.0, node.start)
 
@@ -178,10 +177,10 @@ def test_a_stream_that_is_retired_is_followed_by_the_next(fate: Fate, happens: C
     assert len(fate.cluster.streams) > 1
 
 
-async def look_only(self: Replica, number: int) -> bool:
-    """Say whether there is a retired stream, as ``Replica._take_over`` does, and take nothing from it."""
+async def look_only(self: Generations, number: int) -> bool:
+    """Say whether there is a retired stream, as ``Generations._take_over`` does, and take nothing from it."""
     try:
-        await replica.stream_info(self._nats(), Generation(self.ledger, number))
+        await replica.stream_info(self._replica.nats(), Generation(self._replica.ledger, number))
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise
@@ -190,7 +189,7 @@ async def look_only(self: Replica, number: int) -> bool:
 
 
 def test_a_fault_that_leaves_what_a_retired_stream_was_given_last_is_seen(fate: Fate) -> None:
-    with mock.patch.object(Replica, "_take_over", look_only):
+    with mock.patch.object(Generations, "_take_over", look_only):
         retired_while_a_node_that_nobody_hears_writes_and_dies(fate)
         outcome = fate.run()
     assert outcome.violation is not None
@@ -203,13 +202,15 @@ def test_a_stream_that_no_server_leads_for_long_is_a_fault_that_names_the_runboo
         raise Unavailable("BUS_UNAVAILABLE", "nats: timeout")
 
     node = writer(fate)
+    world.current = node.process  # each process has its own clock
     assert node.membership._beat().fault == ""
     with monkeypatch.context() as patch:
         patch.setattr(replica, "stream_info", nobody)
         world.run(world.now + 3)
+        world.current = node.process
         assert node.membership._beat().fault == ""
-        patch.setattr(replica, "stream_silent_max_s", 1.0)
-        world.current = node.process  # each process has its own clock
+        patch.setattr(membership, "stream_silent_max_s", 1.0)
         assert "Rebuild a stream" in node.membership.view().nodes[0].fault
     world.run(world.now + 20)
+    world.current = node.process
     assert node.membership._beat().fault == ""
