@@ -99,8 +99,8 @@ class AsyncConnection:
         for the next. ``greet`` is awaited on each new connection before its first request, because another node may
         answer there. With ``may_be_absent`` the client does not wait for servers that have not answered yet, or that
         one request already waited for in vain. When the server does not admit ``seed``, the client tries the seeds
-        that ``read_seeds`` returns then: a rotation may have replaced the key. When no server admits the client, it
-        tries the learned ``addresses``; a node there must pass ``greet``, too.
+        that ``read_seeds`` returns then: a rotation may have replaced the key. When no server admits the client, or no
+        ledger answers there, it tries the learned ``addresses``; a node there must pass ``greet``, too.
         """
         self._greet = greet
         self._is_greeted = False
@@ -108,6 +108,9 @@ class AsyncConnection:
         self._server_index = 0
         self._addresses = addresses
         self._learned = ""
+        self._unanswered = 0
+        """How many requests to configured servers in a row had no answer."""
+
         self._doubtful = set[str]()
         self._learning: asyncio.Task[None] | None = None
         self._may_be_absent = may_be_absent
@@ -227,10 +230,12 @@ class AsyncConnection:
         try:
             answer = await self._race(subject.lower(), request, f"the ledger at {self._server} does not answer")
         except Unavailable:
-            if (self._learned or len(self._servers) > 1) and client is self._nats:
+            if (self._learned or len(self._servers) > 1 or self._others()) and client is self._nats:
                 self._next_server()  # this server runs, but no ledger answers there
+                self._unanswered = 0 if self._learned else self._unanswered + 1
                 await self._discard()
             raise
+        self._unanswered = 0
         data: bytes = answer.data
         return data
 
@@ -285,25 +290,34 @@ class AsyncConnection:
         return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
 
     async def _connect(self) -> None:
-        """Connect to a configured server; if none admits this agent, to one at a learned address."""
+        """Connect to a configured server; if none admits this agent or answers it, to one at a learned address."""
+        if self._unanswered >= len(self._servers) and await self._connect_as_learned():
+            return
         self._learned = ""
         try:
             await self._connect_as_configured()
         except (Refused, Unavailable):
             refusal = self._refusal, self._is_absent
-            for url in [] if self._addresses is None else self._addresses.others:
-                if url in self._doubtful:
-                    continue
-                self._learned = url
-                try:
-                    await self._connect_once()
-                except Unavailable:
-                    await self._discard()
-                else:
-                    return
-            self._learned = ""
-            self._refusal, self._is_absent = refusal
-            raise
+            if not await self._connect_as_learned():
+                self._refusal, self._is_absent = refusal
+                raise
+
+    def _others(self) -> list[str]:
+        """Return the learned addresses that may be tried."""
+        return [] if self._addresses is None else [url for url in self._addresses.others if url not in self._doubtful]
+
+    async def _connect_as_learned(self) -> bool:
+        """Connect to the first learned address that admits this agent; return whether there is one."""
+        for url in self._others():
+            self._learned = url
+            try:
+                await self._connect_once()
+            except Unavailable:
+                await self._discard()
+            else:
+                return True
+        self._learned = ""
+        return False
 
     async def _connect_as_configured(self) -> None:
         """Connect with the agent's key, or with one that replaced it.

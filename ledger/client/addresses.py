@@ -2,9 +2,9 @@
 
 A node signs its address with its checkpoint key (``proof.checkpoint``), and sends it to whoever looks for services
 (``service.discovery``). A client believes only keys that the ledger names. It tries a learned address when no
-configured server lets it in, and never before. There, too, the node has to continue the trusted history. An address is
-ignored that would be weaker than the configured ones: plain text instead of TLS, or this very machine instead of
-another host.
+configured server lets it in or answers it, and never before. There, too, the node has to continue the trusted history.
+An address is ignored that would be weaker than the configured ones: plain text instead of TLS, or this very machine
+instead of another host.
 
 The file beside the trust store has at most ``addresses_max`` addresses. If we crash before it is written, the next
 connection learns them again.
@@ -85,11 +85,11 @@ class KnownAddresses:
             self._store([*added, *others], asked_ms=time.time_ns() // 1_000_000)
 
     def used(self, url: str) -> None:
-        """Say once that a learned address is used, as none that is configured lets this agent in."""
+        """Say once that a learned address is used, as none that is configured serves this agent."""
         if url != self._record.noticed:
             configured = ", ".join(self._configured)
             log_notice(
-                f"{configured} does not let this agent in, but a node of the same ledger does at {url}: "
+                f"{configured} does not serve this agent, but a node of the same ledger does at {url}: "
                 f"`deed join --address {url}` makes it the first one"
             )
             self._store(self._record.addresses, noticed=url)

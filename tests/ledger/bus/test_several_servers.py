@@ -13,7 +13,9 @@ from building import Actors, Ledger
 from served import Served, failure_of, settings_of, users
 
 from deedbook import Ledger as Program
+from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.connection import AsyncConnection
+from deedbook.ledger.client.addresses import KnownAddresses
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
@@ -67,6 +69,23 @@ def find(ledger: Ledger, *texts: str) -> None:
     """Append findings."""
     for text in texts:
         ledger.emit("alice", SESSION, FindingLogged(finding=text))
+
+
+def test_client_that_knows_one_server_where_no_ledger_answers_uses_a_learned_address(
+    ledger: Ledger, serve: Callable[..., Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "reconnect_wait_max_s", 1.0)
+    silent, second = EmbeddedServer(tmp_path / "silent", Actors().id), serve(ledger, "second")
+    silent.start(users())
+    try:
+        with RemoteClient(settings_of(ledger, silent.url)) as client:
+            with pytest.raises(Unavailable, match="no ledger answers"):
+                client.head()
+            monkeypatch.setattr(KnownAddresses, "others", [second.url])
+            assert client.head().size == ledger.head()[0]
+            assert client.server == second.url
+    finally:
+        silent.stop()
 
 
 def test_client_goes_on_with_the_next_node_when_one_is_away_or_goes(ledger: Ledger, serve: Callable[..., Node]) -> None:

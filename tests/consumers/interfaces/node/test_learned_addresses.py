@@ -72,4 +72,4 @@ def test_client_reaches_another_node_when_the_only_one_that_it_knew_is_gone(
     assert len(findings) >= 3
     (notice,) = notices
     assert any(url in notice for url in others)
-    assert f"{first} does not let this agent in" in notice
+    assert f"{first} does not serve this agent" in notice
