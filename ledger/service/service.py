@@ -340,11 +340,10 @@ class Service:
         return cast("bytes", result)
 
     async def _wait_for(self, size: int) -> None:
-        """Wait until this node has the entries that the caller got from another node, or nobody has them."""
-        if await self._watcher.wait_beyond(size - 1, limits.follower_lag_max_s) >= size:
-            return
-        # Only if they are lost is the caller told that the history changed.
-        if self._has_all is None or not await self._has_all():
+        """Wait until this node has the entries that the caller knows from another node, or nobody has them."""
+        if self._has_all is None or await self._has_all():
+            return  # Only if they are lost is the caller told that the history changed.
+        if await self._watcher.wait_beyond(size - 1, limits.follower_lag_max_s) < size and not await self._has_all():
             raise Unavailable("BUS_UNAVAILABLE", "this node is behind the others: ask again")
 
     async def _wait_beyond(self, agent: str, size: int, wanted: _Range) -> None:
@@ -389,8 +388,18 @@ class _ReadAhead(NamedTuple):
 
 
 def known_size(arguments: Any) -> int:
-    """Return the size of the log that the caller knows."""
-    return int(arguments.size if isinstance(arguments, _StreamHeads) else getattr(arguments, "old_size", None) or 0)
+    """Return the size of the log that the caller knows: of its head, or up to an entry of which it was told."""
+    match arguments:
+        case _StreamHeads():
+            return arguments.size
+        case _Index():
+            return arguments.index + 1
+        case _Range():
+            return max(arguments.start, arguments.old_size or 0)
+        case _View(as_of=int(index)):
+            return index + 1
+        case _:  # an open set: the other verbs name no entry
+            return getattr(arguments, "old_size", None) or 0
 
 
 def _verbs(client: LocalClient, answer_view: AnswerView) -> dict[str, tuple[type, Callable[[Any], Any]]]:

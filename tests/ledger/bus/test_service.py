@@ -238,6 +238,28 @@ def test_node_that_lacks_what_the_caller_knows_answers_no_read_before_it_has_it(
     append_later.join()
 
 
+@pytest.mark.parametrize(
+    ("verb", "named"),
+    [("entry", "index"), ("proof", "index"), ("range", "start"), ("view", "as_of")],
+)
+def test_node_that_lacks_the_entry_that_a_read_names_does_not_answer_as_if_there_was_none(
+    served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, verb: str, named: str
+) -> None:
+    has_all = False
+
+    async def ask_the_stream() -> bool:
+        return has_all
+
+    monkeypatch.setattr(served.service, "_has_all", ask_the_stream)
+    monkeypatch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
+    index = ledger.head()[0] + (named == "start")  # a page begins after the last known entry
+    arguments = msgspec.json.encode({named: index} | ({"query": "agents.list"} if verb == "view" else {}))
+    subject = read_subject(ledger.id, "alice", verb)
+    assert served.ask(subject, arguments)["error"]["code"] == "BUS_UNAVAILABLE"
+    has_all = True
+    assert "this node is behind" not in str(served.ask(subject, arguments))
+
+
 @pytest.mark.parametrize("answer", [{"text": "x" * (answer_size_max_bytes + 1)}, {"object": object()}])
 def test_answer_that_cannot_be_sent_is_an_error(
     served: Served, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
