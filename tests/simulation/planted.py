@@ -10,10 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from deedbook.consumers.interfaces.node.publishing import StreamOrder
-
 from deedbook.consumers.interfaces.node import replica
 from deedbook.consumers.interfaces.node.membership import Membership
+from deedbook.consumers.interfaces.node.stream_order import StreamOrder
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Transaction

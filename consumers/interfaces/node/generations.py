@@ -64,13 +64,13 @@ class Generations:
                 await retire(nats, newest)
             known = read_record(replica.record, replica.ledger)
             number = max(known.number, damaged)
-            # A node that retired a stream may have died before it made the next one. And what a retired stream was
-            # given last is taken over before the next one states its head: a retired stream accepts nothing more.
+            # A node that retired a stream may have died before it made the next one. A retired stream accepts nothing
+            # more, so this node first takes over its last entries, and then the next stream states its head.
             while await self._take_over(number) or (number == known.number and known.created is not None):
                 number += 1
             with replica.log.snapshot() as snapshot:
                 size, root = snapshot.size, snapshot.frontier(snapshot.size).root().hex()
-            # A body that is erased while the next stream is filled makes another one.
+            # If a body is erased while the next stream is filled, another stream is made.
             redactions = replica.erased_count()
             following = Generation(replica.ledger, number, redactions=redactions, size=size, root=root)
             await open_stream(nats, following, replica.replicas)
@@ -139,7 +139,7 @@ class Generations:
             return snapshot.entries(start, limit=limits.batch_events_max, size_max_bytes=limits.batch_size_max_bytes)
 
     def replace_erased(self) -> DamagedError:
-        """Return the error by which the stream in use is replaced because it holds an erased body."""
+        """Return the error that makes the node replace the stream in use because it holds an erased body."""
         return DamagedError(HOLDS_ERASED, self._replica.known().number, is_hidden=True)
 
     async def delete_erased(self) -> None:

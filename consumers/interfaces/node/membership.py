@@ -55,7 +55,7 @@ tick_s: Final = 0.1
 beat_pause_s: Final = 0.02
 follow_every_s: Final = 1.0
 paused_min_s: Final = 1.0
-"""A node that made no step for this long was stopped, and others may have gone on."""
+"""A node that made no step for this long was stopped; the other nodes may have continued without it."""
 
 scrub_again_s: Final = 10.0
 rebuild_pause_s: Final = 0.5
@@ -121,12 +121,16 @@ class Membership:
 
     async def has_all(self) -> bool:
         """Return whether no node has an entry that this one lacks. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+        self._look_for_interruptions()
+        # Before it has heard the others, a node that just started does not know what they have.
+        if self.state.fault or not self.state.is_in_contact(_now_ms(), self._timing):
+            return False
         with contextlib.suppress(DamagedError):
-            return not self.state.fault and await self._replica.has_all()
+            return await self._replica.has_all()
         return False
 
     def _look_for_interruptions(self) -> None:
-        """Find out whether the node was stopped, or lost its connection, since it last looked."""
+        """Find out whether the node was stopped, or lost its connection, since the last check."""
         now_ms, nats = _now_ms(), self._nats()
         was_stopped = now_ms - self._stepped_ms >= paused_min_s * 1000
         if was_stopped or not nats.is_connected or nats.stats["reconnects"] != self._connections:
@@ -218,7 +222,7 @@ class Membership:
             before, erased = erased, self._replica.erased_count()
             if erased > generation.redactions:
                 if erased == before:  # one new stream is enough for several redactions in a row
-                    # As for a damaged stream: nobody publishes to the next one before it holds the whole log.
+                    # As for a damaged stream, nobody publishes to the next stream before it holds the whole log.
                     self._found(self._generations.replace_erased())
             elif generation.number != cleared and self.admits:
                 await self._generations.delete_erased()
@@ -257,7 +261,7 @@ class Membership:
         known = self._replica.generation
         if known is not None and beat.generation > known.number:
             self._replica.forget_stream()
-        # At once: a publish that waits for this node's heartbeat must not wait for the next step.
+        # Do this at once: a publish that waits for this node's heartbeat must not wait for the next step.
         self._step(beat)
         if known is None or beat.size > self._replica.own().size:
             self._wake.set()

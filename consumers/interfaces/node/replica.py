@@ -148,7 +148,7 @@ class Replica:
         if self.is_retired(info, generation):
             self.forget_stream()
             raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was retired. The node looks for the next one.")
-        if faults := scrub_quick(info, generation):  # the stream's present leader may be a server that lost part of it
+        if faults := scrub_quick(info, generation):  # the stream's new leader may be a server that lost part of it
             message = f"{generation.name} differs from what was published: {'; '.join(faults)}"
             raise DamagedError(message, generation.number)
         return info
@@ -233,7 +233,7 @@ class Replica:
         write_record(self.record, stream)
 
     def forget_stream(self) -> None:
-        """Forget the stream, so that it is looked for again and compared: it may be another one now."""
+        """Forget the stream, so that it is searched and compared again: it may be another one now."""
         self.generation = None
 
     def is_retired(self, info: StreamInfo, generation: Generation) -> bool:
@@ -256,7 +256,7 @@ class Replica:
                 if error.code != "BUS_DEGRADED" or self.generation != generation:
                     raise
                 if self.erased_count() > generation.redactions:
-                    return 0  # the log lost this body, and a node replaces the stream
+                    return 0  # the log erased this body, and a node replaces the stream
                 self.metrics.count("stream_faults")
                 raise DamagedError(error.message, generation.number, is_hidden=True) from error
             seq = end + 1

@@ -1,7 +1,7 @@
 """The order of a node's own entries: what it decides, it publishes to the stream before it appends it.
 
 The node's gates call ``publish`` inside their write transaction. After any error nothing is appended, and nothing is
-published again before the log has what stands at that position in the stream: a lost answer may have been a yes.
+published again before the log has what stands at that position in the stream: the lost answer may have been a success.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ publish_wait_max_s: Final = 10.0
 
 permit_wait_s: Final = 0.02
 permit_waits_max: Final = 150
-"""While the others are heard after an interruption; longer than ``limits.heartbeats_missed_s``."""
+"""The wait while the others are heard after an interruption; longer than ``limits.heartbeats_missed_s``."""
 
 sent_again_s: Final = 0.5
 """The wait for an answer before a group is sent again: servers drop messages while they elect a leader."""
@@ -49,7 +49,7 @@ under_way_max_s: Final = 30.0
 """No server stores a message so long after it was sent."""
 
 _FAILURES: Final = (DamagedError, ForkedError, DeedbookError, concurrent.futures.CancelledError, TimeoutError)
-_chance: Final = random.Random()  # noqa: S311 - how long to wait is no secret
+_chance: Final = random.Random()  # noqa: S311 - the length of a wait is no secret
 
 
 class StreamOrder:
@@ -116,7 +116,7 @@ class StreamOrder:
 
     async def _check_end(self, start: int) -> None:
         if start <= self._sent[0] and time.monotonic() - self._sent[1] < under_way_max_s:
-            # An earlier publish may still arrive here, and then a submission that this node refuses now is recorded.
+            # An earlier publish may still arrive here. Then a submission that this node refuses now would be recorded.
             raise Unavailable("BUS_UNAVAILABLE", "an earlier publish got no answer")
         if await self._replica.end() != start:
             raise OvertakenError
@@ -124,7 +124,7 @@ class StreamOrder:
     async def _send(self, group: Sequence[OutboundMessage]) -> None:
         """Publish a group at its position, repeatedly until there is an answer: it can be stored there only once.
 
-        Raises OvertakenError: there is something at this position, perhaps this very group.
+        Raises OvertakenError: this position is taken, perhaps by this same group.
         """
         start = group[0].index
         while True:

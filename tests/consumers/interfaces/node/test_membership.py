@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.node import generations, membership, replica
 from deedbook.consumers.interfaces.node.generations import Generations
+from deedbook.consumers.interfaces.node.stream_order import StreamOrder
+from deedbook.ledger.admission.order import OvertakenError
 from deedbook.ledger.bus.stream import Generation, log_stream_config, retire
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.replication.state import Beat
+from deedbook.ledger.replication.state import Beat, NodeState, Timing
 from tests.simulation.fate import Fate, parts
 from tests.simulation.story import actors
 from tests.simulation.world import World
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 SEED_OF_A_CLUSTER: Final = 3
+is_in_contact = NodeState.is_in_contact
 
 
 @pytest.fixture(autouse=True)
@@ -193,6 +198,86 @@ def test_a_fault_that_leaves_what_a_retired_stream_was_given_last_is_seen(fate: 
         retired_while_a_node_that_nobody_hears_writes_and_dies(fate)
         outcome = fate.run()
     assert outcome.violation is not None
+
+
+def until(fate: Fate, is_true: Callable[[], bool], stopped: Any = None) -> None:
+    """Let time pass until something is true; ``stopped`` is a node that does not run meanwhile."""
+    for _ in range(3000):
+        if is_true():
+            return
+        if stopped is not None:
+            stopped.process.stop_for(0.03)
+        fate.world.run(fate.world.now + 0.02)
+    pytest.fail("it did not become true")
+
+
+def lost_at_all_servers_while_a_node_starts(fate: Fate) -> None:
+    """Lose entries that one node has, of which another one knows, and a third one starts before it hears the first."""
+    having, knowing, starting = fate.nodes
+    cluster, lost = fate.cluster, list[int]()
+
+    def lose() -> None:
+        stream = cluster.log_stream()
+        assert stream is not None
+        lost.append(stream.last_seq)
+        cluster.lose_from(stream, len(having.log.data) + 1)
+        starting.process.kill()
+
+    having.membership._send_beat = unsent
+    having.at_publish = lose
+    until(fate, lambda: bool(lost) and len(having.log.data) == lost[0])
+    hear(knowing, having.host, node=having.host, size=lost[0])
+    until(fate, lambda: cluster.leader is not None and not cluster.down, having)
+    starting.start()
+    having.process.stop_for(2.2)
+    del having.membership._send_beat
+
+
+def filled_as_far_as_the_shortest_log(fate: Fate) -> None:
+    """Leave a node with a shorter log alone with a next stream that is filled just so far."""
+    shorter, *others = fate.nodes
+    stream = fate.cluster.streams[Generation(actors().id).name]
+    for other in others:
+        other.membership._send_beat = unsent
+    size = len(shorter.log.data)
+    until(fate, lambda: all(size < len(other.log.data) == stream.last_seq for other in others), shorter)
+    for other in others:
+        other.process.kill()
+        fate.world.later(20.0, other.start)
+    retired(fate)
+    with others[0].log.snapshot() as snapshot:
+        head = Generation(actors().id, 2, size=snapshot.size, root=snapshot.root().hex())
+    fate.cluster.add_stream(log_stream_config(head))
+    following = fate.cluster.streams[head.name]
+    following.messages = {seq: stream.messages[seq] for seq in range(1, size + 1)}
+    following.last_seq = size
+
+
+def publish_before_the_fill(self: StreamOrder, _start: int) -> Generation:
+    if self._replica.generation is None or not self._replica.permits():
+        raise OvertakenError
+    return self._replica.generation
+
+
+def in_contact_with_those_it_met(self: NodeState, now_ms: int, timing: Timing) -> bool:
+    return is_in_contact(replace(self, awaited=frozenset(self.peers)), now_ms, timing)
+
+
+@pytest.mark.parametrize(
+    ("happens", "part", "name", "fault"),
+    [
+        (lost_at_all_servers_while_a_node_starts, NodeState, "is_in_contact", in_contact_with_those_it_met),
+        (filled_as_far_as_the_shortest_log, StreamOrder, "_check_order", publish_before_the_fill),
+    ],
+)
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_rule_that_keeps_entries_is_needed(
+    fate: Fate, happens: Callable[[Fate], None], part: type, name: str, fault: Callable[..., Any], *, is_planted: bool
+) -> None:
+    with mock.patch.object(part, name, fault) if is_planted else nullcontext():
+        happens(fate)
+        outcome = fate.run()
+    assert (outcome.violation is not None) == is_planted, outcome.violation
 
 
 def test_a_stream_that_no_server_leads_for_long_is_a_fault_that_names_the_runbook_until_one_does(
