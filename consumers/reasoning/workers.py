@@ -46,6 +46,7 @@ from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.limits import data_size_max_bytes
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.projections.reasoning.queries import read_graph
 
 log = structlog.get_logger("deedbook.compressor")
 
@@ -127,7 +128,7 @@ class _Worker:
 
         Raises Refused: it was not admitted; ``INVALID_FIELD`` if the prose is about an earlier version.
         """
-        full = self._reader.full_reasoning(id_)
+        full = read_graph(self._reader, id_)
         prose, missing = (written, "") if isinstance(written, Prose) else (None, written)
         if prose is not None and not holds(prose, full.memory):
             raise Refused("INVALID_FIELD", "the reasoning was extended while the model wrote about it")
@@ -197,7 +198,7 @@ class ProseWorker(_Worker):
 
     def _ask(self, wanted: ProseRequest) -> None:
         try:
-            prose: Prose | DeedbookError = write_prose(self._reader.full_reasoning(wanted.id).memory, self._llm)
+            prose: Prose | DeedbookError = write_prose(read_graph(self._reader, wanted.id).memory, self._llm)
         except DeedbookError as error:
             prose = error
         except Exception as error:  # without an answer, the request would count as running for ever

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-import structlog
 from msgspec.structs import replace
 
 from deedbook.consumers.sdk.kinds import kinds_of
@@ -19,7 +19,7 @@ from deedbook.ledger.events.declared import DeclaredData
 from deedbook.ledger.format.codec import check_strict, converted
 from deedbook.ledger.format.forms import is_own
 
-log: Final = structlog.get_logger("deedbook.declared")
+_log: Final = logging.getLogger("deedbook")
 
 
 def plain_values(data: msgspec.Struct | dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def check_subscribed(ask: Ask, kinds: Sequence[Any]) -> None:
     with suppress(Unavailable):
         missing = unknown_kinds(ask, kinds_of(kinds))
         for kind, alike in missing.items():
-            log.warning("nobody has declared this kind yet", kind=kind, did_you_mean=alike)
+            _log.warning("nobody has declared the kind %s yet%s", kind, did_you_mean(alike))
         for form in own_types(kinds):
             if form.kind not in missing:
                 _check_type(form, schema_of(ask, form.kind))

@@ -11,7 +11,6 @@ compressed form (``projections.reports.compressed``).
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -90,8 +89,12 @@ def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:
     if (encoded.isascii() and b"\x7f" not in encoded) or text.isprintable():
         return text
 
-    # JSON writes two escapes for a character above U+FFFF, as json.dumps does.
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    return "".join(char if char.isprintable() else _json_escapes(char) for char in text)
+
+
+def _json_escapes(char: str) -> str:
+    """Return the escape of a character in JSON; above U+FFFF these are two, one for each unit of UTF-16."""
+    return "".join(f"\\u{unit}" for unit in char.encode("utf-16-be").hex(" ", 2).split())
 
 
 def sanitize_line(text: str, replacement: str = REPLACEMENT) -> str:

@@ -17,7 +17,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -355,7 +354,11 @@ def remove_old(path: Path) -> None:
     While the new one exists, another process is replacing the former, and ``finish_swap`` needs both.
     """
     if not os.path.lexists(new_path(path)) and os.path.lexists(path / FILE):
-        shutil.rmtree(old_path(path), ignore_errors=True)
+        old = old_path(path)
+        with contextlib.suppress(OSError):  # also a link, whose target is somebody else's
+            for file in () if old.is_symlink() else old.iterdir():
+                file.unlink()
+            old.rmdir()
 
 
 def new_path(path: Path) -> Path:

@@ -8,7 +8,6 @@ hash of the whole then says so.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, Final, NamedTuple
 
@@ -55,7 +54,7 @@ class Uploads:
             if progress.ref is None:
                 raise Unavailable("STORE_IN_USE", f"{intent.ref} expired meanwhile: store it again", ref=intent.ref)
             return present
-        upload = secrets.token_bytes(_upload_bytes)
+        upload = os.urandom(_upload_bytes)
         with self._files.part(intent.digest, upload) as file:
             try:
                 record = self._check_content(_copy(chunks, file, intent), intent)
@@ -154,7 +153,7 @@ class Uploads:
             table.delete_intent(before)  # one of the two sizes is wrong, so its part is useless
             before = None
         # An author who signs again keeps the blob for another day: the new intent has a new ``accepted_ms``.
-        intent = replace(intent, upload=before.upload if before else secrets.token_bytes(_upload_bytes))
+        intent = replace(intent, upload=before.upload if before else os.urandom(_upload_bytes))
         table.put_intent(intent)
         return intent, record
 
@@ -199,7 +198,7 @@ def put_restored(blobs: Blobs, ref: str, chunks: Iterable[bytes]) -> None:
     Without an intent, the blob counts in no agent's quota. Entries reference it, so it is never deleted. Raises
     Corrupted: ``VERIFICATION_FAILED`` if the content has another digest. Unavailable: ``STORE_FULL``.
     """
-    digest, upload = bytes.fromhex(check_ref(ref).partition(":")[2]), secrets.token_bytes(_upload_bytes)
+    digest, upload = bytes.fromhex(check_ref(ref).partition(":")[2]), os.urandom(_upload_bytes)
     if blobs.is_whole(ref):
         return
     with blobs.files.part(digest, upload) as file:

@@ -14,9 +14,7 @@ from deedbook.ledger.home.config import Settings
 from deedbook.projections.answers.instants import Instant, index_or_time, instant_of
 from deedbook.projections.answers.past import Pasts, StalePast
 from deedbook.projections.answers.query import QueryContext
-from deedbook.projections.answers.rows import ViewRows
 from deedbook.projections.answers.view_reader import ViewReader
-from deedbook.projections.reasoning.queries import WholeGraph, get_graph
 from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import VIEWS, views_for
 from deedbook.projections.views.runner import Progress, Runner
@@ -117,7 +115,3 @@ class Reader(ViewReader):
         if not self.is_closed and "_pasts" in vars(self):
             self._pasts.close()
         super().close()
-
-    def full_reasoning(self, ref: str) -> WholeGraph:
-        """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""
-        return self.ask(lambda context: get_graph(ViewRows(context), ref))

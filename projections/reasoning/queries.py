@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -12,7 +12,7 @@ from deedbook.ledger.events.imported import RecordClaims
 from deedbook.ledger.format.codec import read_json
 from deedbook.projections.answers import query
 from deedbook.projections.answers.answer import Page
-from deedbook.projections.answers.rows import Range, RowSource
+from deedbook.projections.answers.rows import Range, RowSource, ViewRows
 from deedbook.projections.briefs.tokens import tokenizer
 from deedbook.projections.reasoning.answers import (
     ExistingReasonings,
@@ -47,6 +47,9 @@ from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.reasoning.route import Domain, Route, Tag
 from deedbook.projections.redactions.fold import FORMER_VERSIONS
 from deedbook.projections.views.projection import Table
+
+if TYPE_CHECKING:
+    from deedbook.projections.answers.view_reader import ViewReader
 
 LISTING: Final = query.Listing(
     "SELECT * FROM reasonings", "reasonings", "started_index", time="happened_ms", cursors="reasonings"
@@ -170,6 +173,11 @@ def get_graph(source: RowSource, reference: str) -> WholeGraph:
     version = find_version(source, reference)
     _check_whole(source, version)
     return _whole(version, [row["delta"] for row in _versions(source, version)])
+
+
+def read_graph(reader: ViewReader, ref: str) -> WholeGraph:
+    """Return a version from the views, as ``get_graph`` does."""
+    return reader.ask(lambda context: get_graph(ViewRows(context), ref))
 
 
 def _check_whole(source: RowSource, version: Version) -> None:

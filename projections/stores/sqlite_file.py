@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import threading
 from collections import Counter
@@ -143,7 +142,8 @@ def translated(path: Path) -> Iterator[None]:
 def _is_full(path: Path) -> bool:
     """Return whether the disk has no room for the shared memory of a reader: SQLite calls that an I/O error."""
     try:
-        return shutil.disk_usage(path.parent).free < _shared_memory_bytes
+        disk = os.statvfs(path.parent)
+        return disk.f_bavail * disk.f_frsize < _shared_memory_bytes
     except OSError:
         return False
 

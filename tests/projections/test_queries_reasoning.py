@@ -10,6 +10,7 @@ from view_ledger import ViewLedger
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import KeyRevoked
 from deedbook.ledger.format.identity import Key
+from deedbook.projections.reasoning.queries import read_graph
 
 
 def test_every_version_is_read_whole_by_its_ref(ledger: ViewLedger, reader):
@@ -27,7 +28,7 @@ def test_every_version_is_read_whole_by_its_ref(ledger: ViewLedger, reader):
 
 def test_full_reasoning_is_the_structure_and_its_bytes(ledger, reader):
     ledger.reason("r")
-    full = reader.full_reasoning("r")
+    full = read_graph(reader, "r")
     assert full.ref == "sha256:" + hashlib.sha256(full.canonical).hexdigest()
     assert (full.memory.reasoning_id, full.memory.conclusion, full.version) == ("r", "It is.", 6)
 
@@ -47,7 +48,7 @@ def test_a_damaged_delta_never_passes_for_the_graph(ledger, reader):
         sql = "UPDATE reasoning_versions SET delta = replace(delta, 'Step 1', 'Step 9') RETURNING version"
         assert len(writing.rows(sql)) == 6
     with pytest.raises(Corrupted):
-        reader.full_reasoning(ref)
+        read_graph(reader, ref)
 
 
 def test_reasonings_are_listed_newest_first(ledger, reader):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.live_events import follow_events
 from deedbook.consumers.interfaces.cli.reader_app import SEALED, ReadingApp
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase, load
@@ -240,7 +239,7 @@ class App(ReadingApp):
     def follow(self, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
         """Print events from an index on, as they are accepted."""
         line = self.line if self.as_json else None
-        follow_events(self.client(), self.plain, kinds, stream, author, start, line=line)
+        load("live_events:follow_events")(self.client(), self.plain, kinds, stream, author, start, line=line)
 
     def plain(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of ``query``, without the names of compromised authors that ``query_with`` collects."""

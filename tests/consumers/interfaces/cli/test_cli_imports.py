@@ -58,3 +58,16 @@ def test_everyday_verb_imports_what_is_kept_and_nothing_more(alone: Deed, verb: 
     (tmp_path / kept.name).write_text(done.stderr)
     again = f"if each of these is needed, copy {tmp_path / kept.name} to {kept}"
     assert done.stderr.split() == (kept.read_text().split() if kept.exists() else []), again
+
+
+def test_verb_that_checks_signatures_imports_no_library_of_servers(alone: Deed) -> None:
+    """Such libraries, and those for a terminal's colours, were a third of what `deed next` imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "--home", str(alone.home), "next"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+        timeout=60,
+    )
+    assert not {"asyncio", "httpx", "rich", "ssl", "structlog", "subprocess"} & {*done.stderr.split()}

@@ -39,6 +39,7 @@ from deedbook.ledger.events.reasoning import (
 from deedbook.ledger.home.config import Actions
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.reasoning.queries import read_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,7 +127,7 @@ def test_brief_stands_at_once_and_its_prose_follows(desk: Desk, vendor: Vendor) 
     assert (data["prose"]["fidelity_kind"], data.get("prose_missing", "")) == ("lexical lower bound", "")
     assert desk.wanted() == []
     # Whatever a model says or fails to say, the brief is the default compressor's.
-    memory = desk.reader.full_reasoning("audit").memory
+    memory = read_graph(desk.reader, "audit").memory
     brief = msgspec.convert(data["brief"], Brief)
     assert brief.facts
     assert brief == compress(memory, STANDARD)
