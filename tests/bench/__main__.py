@@ -16,9 +16,11 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -55,6 +57,7 @@ GROUPS: Final = {
     "handoffs": "handoffs_large",
     "reports": "reports",
     "thinking": "thinking",
+    "peers": "peers",
     "report_quality": "report_quality",
     "briefs": "briefing",
     "brief_quality": "brief_quality.table",
@@ -89,9 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(msgspec.json.encode({"machine": machine, "rows": [row.to_dict() for row in found]}).decode())
         return
     print_rows(found)
+    print_times(found)
     print()
     print(
-        f"{CORES} cores, Python {machine['python']}, load {machine['load']}, {machine['seconds']} s in all; "
+        f"{CORES} cores ({processor()}), Python {machine['python']}, load {machine['load']}, "
+        f"{machine['seconds']} s in all; "
         f"before it began, one and the same loop took up to {noise:.2f} × its shortest time. "
         "ok and short compare the median with the budget."
     )
@@ -116,10 +121,38 @@ def spread() -> float:
 
 def print_rows(found: Sequence[Row]) -> None:
     """Print the table."""
-    cells = [HEADER, *(_cells(row) for row in found)]
+    _print_columns([HEADER, *(_cells(row) for row in found)])
+
+
+def print_times(found: Sequence[Row]) -> None:
+    """Print the milliseconds of each tool for each job, for the rows that have them."""
+    times: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for figures in (row.figures for row in found if row.figures and "ms" in row.figures):
+        line = times.setdefault((figures["job"], f"{figures['items']:,}"), {})
+        for tool, ms in figures["ms"].items():
+            line.setdefault(tool, []).append(ms)
+    tools = list(dict.fromkeys(tool for line in times.values() for tool in line))
+    if times:
+        print("\nmilliseconds of a whole process, median")
+    cells = [("job", "items", *tools)] * bool(times) + [
+        (*job, *(f"{statistics.median(line[tool]):.0f}" if tool in line else "–" for tool in tools))
+        for job, line in times.items()
+    ]
+    _print_columns(cells)
+
+
+def _print_columns(cells: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(wide) for cell, wide in zip(line, widths, strict=True)).rstrip())
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line for line in lines if line.startswith("model name")).partition(": ")[2]
+    return platform.machine()
 
 
 def _cells(row: Row) -> tuple[str, ...]:

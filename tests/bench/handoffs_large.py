@@ -97,14 +97,14 @@ def fill(ledger: Ledger) -> int:
     """Append all handoffs and what happened to them, and return how many dependencies they have."""
     places = [(layer, place) for layer in range(LAYERS) for place in range(WIDTH)]
     made = {id_of(layer, place): content(layer, place) for layer, place in places}
-    _append(ledger, "alice", list(reversed(made.items())))
+    append(ledger, "alice", list(reversed(made.items())))
     approved = list(made.items())[: APPROVED_LAYERS * WIDTH]
     versions = [(name, HandoffApproved(version=compute_version("alice", data))) for name, data in approved]
-    _append(ledger, "rita", versions)
+    append(ledger, "rita", versions)
     done = [id_of(0, place) for place in range(WIDTH // 2, WIDTH)]
-    _append(ledger, "bob", [(name, HandoffClaimed()) for name in done])
-    _append(ledger, "bob", [(name, HandoffCriterionChecked(position=at)) for name in done for at in range(2)])
-    _append(ledger, "bob", [(name, HandoffCompleted(summary="完成")) for name in done])
+    append(ledger, "bob", [(name, HandoffClaimed()) for name in done])
+    append(ledger, "bob", [(name, HandoffCriterionChecked(position=at)) for name in done for at in range(2)])
+    append(ledger, "bob", [(name, HandoffCompleted(summary="完成")) for name in done])
     return sum(len(data.depends_on) for data in made.values())
 
 
@@ -127,7 +127,7 @@ def content(layer: int, place: int) -> HandoffCreated:
     )
 
 
-def _append(ledger: Ledger, author: str, steps: Sequence[tuple[str, EventData]]) -> None:
+def append(ledger: Ledger, author: str, steps: Sequence[tuple[str, EventData]]) -> None:
     """Append one event for each name, by signed batches."""
     drafts = [Draft(stream=f"handoff/{name}", data=data) for name, data in steps]
     for start in range(0, len(drafts), BATCH):

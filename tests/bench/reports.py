@@ -1,9 +1,8 @@
 """Rows of sessions and reports: whole runs of their verbs against ``python -c pass``, and beside `empirica`'s.
 
 The ledger holds 100 sessions of one agent, each with assessments, findings and a report, and 20 handoffs. `empirica`
-is what the seed describes, measured only where it is installed: ``DEEDBOOK_EMPIRICA`` names its virtual environment
-(its ``bin/empirica`` is run with a home and a repository of the benchmark's own). It has no handoffs between agents;
-its list of goals is what comes nearest. It holds one session and one report, ours a hundred.
+is what the seed describes (``peers`` installs it), run with a home and a repository of the benchmark's own. It has no
+handoffs between agents; its list of goals is what comes nearest. It holds one session and one report, ours a hundred.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from deedbook.ledger.events.session import (
 )
 from deedbook.projections.answers.reader import Reader
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
+from tests.bench.peers import EMPIRICA, installed
 from tests.bench.workload import AUTHOR, open_ledger
 
 if TYPE_CHECKING:
@@ -125,11 +125,9 @@ def fill(ledger: Ledger) -> None:
 
 def empirica(bench: Bench) -> Callable[[Verb, int], float] | None:
     """Return what runs a verb of `empirica` in a project with one session and one report; None where there is none."""
-    place = os.environ.get("DEEDBOOK_EMPIRICA")
-    if not place:
-        bench.say("empirica is not measured: DEEDBOOK_EMPIRICA names no virtual environment")
+    program, folder = installed(bench, EMPIRICA), bench.folder / "empirica"
+    if program is None:
         return None
-    program, folder = Path(place) / "bin" / "empirica", bench.folder / "empirica"
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"HOME": str(folder), "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
