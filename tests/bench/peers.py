@@ -208,7 +208,7 @@ class Empirica(Tool):
         """Return the commands."""
         goal = str(uuid.UUID(int=self.open_item(number)))
         return {
-            "create": ("goals-create", "--session-id", self._session, "--objective", f"New: {title(number)}"),
+            "create": ("goals-create", "--session-id", self._session, "--force", "--objective", title(number)),
             "list open": ("goals-list",),
             "complete": ("goals-complete", "--goal-id", goal, "--reason", "done"),
         }
