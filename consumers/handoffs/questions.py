@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple, cast
 
-from deedbook.consumers.handoffs.content import events_of
+from deedbook.consumers.handoffs.content import events_of_step
 from deedbook.consumers.handoffs.operations import NextCommand, Verb, command_of, next_on, saying_way_on
 from deedbook.consumers.handoffs.short_ids import short_id
 from deedbook.ledger.client.author import Author, Draft
@@ -94,7 +94,7 @@ def settling(view: Ask, author: Author, refs: Sequence[str], comment: str = "") 
 
 def _of_handoff(verb: Verb, author: Author, name: str, values: dict[str, Any]) -> list[Draft]:
     handoff = ask(author.client, "handoffs.show", {"id": name})
-    events = events_of(verb, handoff, values, author)
+    events = events_of_step(verb, handoff, values, author)
     return [Draft(stream=f"handoff/{handoff['id']}", data=data) for data in events]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from deedbook.consumers.handoffs.agent_names import AgentNames, read_agents
-from deedbook.consumers.handoffs.content import amended
+from deedbook.consumers.handoffs.composition import amended
 from deedbook.consumers.handoffs.files.mapping import content_from, content_of_file, name_problems, reviewer_of
 from deedbook.consumers.handoffs.files.plan import HeldEdit, Plan, base_after
 from deedbook.consumers.handoffs.files.syntax.comparison import with_progress_of

@@ -16,7 +16,8 @@ from mcp.types import CallToolResult
 from msgspec.structs import replace
 from pydantic import Field, WithJsonSchema
 
-from deedbook.consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
+from deedbook.consumers.handoffs.composition import creation, events_of
+from deedbook.consumers.handoffs.content import of_version, place_of, query_for
 from deedbook.consumers.handoffs.decisions import standing, touched_paths
 from deedbook.consumers.handoffs.files.mapping import lines_only_in_file
 from deedbook.consumers.handoffs.operations import (

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
-from deedbook.consumers.handoffs.content import creation, events_of, query_for
+from deedbook.consumers.handoffs.composition import creation, events_of
+from deedbook.consumers.handoffs.content import query_for
 from deedbook.consumers.handoffs.decisions import drafts_of
 from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer

@@ -39,7 +39,10 @@ class HandoffGroup(LazyGroup):
         command, name = super().get_command(ctx, cmd_name), self.name_of(cmd_name)
         if command is not None or name not in load("operation_help:LINES"):
             return command
-        operation: click.Command = load("commands.handoffs:COMMANDS")[name]
+        if name in ("create", "amend"):
+            operation: click.Command = load(f"commands.handoffs:{name}")
+        else:
+            operation = load("commands.handoff_steps:command_of")(name.replace("-", "_"))
         return operation
 
     def resolve_command(

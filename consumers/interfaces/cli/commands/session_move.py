@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import click
 
-from deedbook.consumers.handoffs import content, operations
+from deedbook.consumers.handoffs import composition, operations
 from deedbook.consumers.handoffs.moves.plan import (
     MovePlan,
     Parties,
@@ -273,7 +273,7 @@ def _sign(app: App, planned: _Move) -> None:
         "topics": list(planned.topics),
         "reasoning": list(planned.records.reasonings),
     }
-    made = content.creation(app.query_with, app.acting(), app.settings(), planned.plan.id, values)
+    made = composition.creation(app.query_with, app.acting(), app.settings(), planned.plan.id, values)
     app.author().emit(Draft(stream=f"handoff/{made.id}", data=made.data))
 
 

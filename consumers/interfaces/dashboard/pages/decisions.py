@@ -1,6 +1,6 @@
 """Decisions of a person: the form of a handoff or review, the handling of a sent form, and the lock of the key.
 
-A decision takes the same path as in every interface: the table of operations, ``content.events_of``, the gate. This
+A decision takes the same path as in every interface: the table of operations, ``composition.events_of``, the gate. This
 interface adds the session of the click (``guard``), the displayed content (``decision``) and the passphrase
 (``signer``).
 """
@@ -13,7 +13,8 @@ from urllib.parse import parse_qsl, quote
 
 import msgspec
 
-from deedbook.consumers.handoffs.content import events_of, of_version, place_of, query_for
+from deedbook.consumers.handoffs.composition import events_of
+from deedbook.consumers.handoffs.content import of_version, place_of, query_for
 from deedbook.consumers.handoffs.operations import saying_way_on
 from deedbook.consumers.interfaces.dashboard import decision as decisions
 from deedbook.consumers.interfaces.dashboard.address import own_path, path_to

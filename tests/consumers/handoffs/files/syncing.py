@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checking import check_log
 
-from deedbook.consumers.handoffs.content import amended
+from deedbook.consumers.handoffs.composition import amended
 from deedbook.consumers.handoffs.files.folder import Folder
 from deedbook.consumers.handoffs.files.mapping import content_from, file_name, file_now
 from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deedbook.consumers.handoffs.content import split_ids
+from deedbook.consumers.handoffs.composition import split_ids
 from deedbook.consumers.sdk.text import default_id
 from deedbook.ledger.errors import Refused
 
