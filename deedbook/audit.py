@@ -25,10 +25,10 @@ __all__ = ["AuditedAgent", "Problem", "Verdict", "verify_bundle"]
 def verify_bundle(path: Path | str, *, root: str | None = None, checkpoint: str | None = None) -> Verdict:
     """Return the verdict on the bundle at ``path``: its tar, or the folder that it was unpacked to.
 
-    Nothing is written, and nobody is asked. ``root`` is the fingerprint of the root key (hex, at least 32 digits),
-    from another source than the bundle; ``checkpoint`` is the text of a checkpoint of the ledger, from another source,
-    too: if the bundle ends before it, ``missing`` says how many entries are not here. Without either, ``is_anchored``
-    is false: the bundle only agrees with itself.
+    Nothing is written, and no server is contacted. ``root`` is the fingerprint of the root key (hex, at least 32
+    digits), from another source than the bundle; ``checkpoint`` is the text of a checkpoint of the ledger, from another
+    source, too: if the bundle ends before it, ``missing`` says how many entries are not here. Without either,
+    ``is_anchored`` is false: the bundle only agrees with itself.
 
     Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: this is not a bundle; ``USAGE``: ``root`` is no
     fingerprint; ``INVALID_FORMAT``: ``checkpoint`` is no checkpoint.

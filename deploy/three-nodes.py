@@ -6,11 +6,11 @@ The program makes a ledger and two more nodes in a temporary folder, starts `dee
 ports, and lets agents submit. When half of the events are acknowledged, it kills one node and its nats-server, which
 leads the log stream, with SIGKILL. The agents continue. At the end it compares the logs of the other two nodes: every
 acknowledged event, and the roots at equal sizes. It prints one JSON document. It exits with 1 if an event is missing or
-twice, or the roots differ.
-``gap_s`` is the longest time without an acknowledgement; the program does not judge it.
+occurs twice, or if the roots differ. ``gap_s`` is the longest time without an acknowledgement; the program does not
+judge it.
 
-The folder has the logs of the nodes and what they printed. The program deletes it after a rehearsal that held, unless
-you pass --keep. After an error it keeps the folder and prints where it is.
+The folder has the logs of the nodes and their output. The program deletes it after a successful rehearsal, unless you
+pass --keep. After an error it keeps the folder and prints where it is.
 """
 
 from __future__ import annotations

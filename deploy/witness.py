@@ -1,4 +1,4 @@
-"""A small witness for transparency logs (C2SP tlog-witness): it cosigns a log's checkpoint if the log has only grown.
+"""A small witness for transparency logs (C2SP tlog-witness): it cosigns a checkpoint if the log only grew.
 
 This one file needs Python 3.11 and PyNaCl, and nothing of Deedbook: a witness is useful only if neither the operator
 nor the code of the log decides what it signs. Run it on another machine, as another user, by other people.

@@ -16,10 +16,10 @@ Not public: programs import from ``deedbook`` (``docs/public-api.md`` lists the 
     ...     client.head().size
     1
 
-The words used here, each with one meaning:
+The terms used here, each with one meaning:
 
-- *event*: what an agent signed, of one *kind*, on one *stream* (the aggregate it belongs to, never JetStream's)
-- *entry*: the bytes an event is stored as; *index*: its place in the *log*, from 0
+- *event*: a signed statement of an agent, of one *kind*, on one *stream* (its aggregate, never a stream of JetStream)
+- *entry*: the stored bytes of an event; *index*: its position in the *log*, from 0
 - *checkpoint*: a signed statement of the log's size and root; *receipt*: the proof that an entry is under one
-- *gate*: where every event is admitted or *refused*, with a code
+- *gate*: the code that admits or *refuses* every event
 """

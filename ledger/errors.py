@@ -52,9 +52,10 @@ class Exit(IntEnum):
 class Code(msgspec.Struct, frozen=True):
     """The meaning of a code: its exit code, whether it is recoverable, and one sentence.
 
-    Recoverable means that it can help to repeat the same request: its cause can pass by itself, or when another agent
-    does its part. What the caller or its user must do first (unseal a key, tick a criterion, install a package) is not
-    recoverable. ``remedy`` is the next step of somebody who reads a code of a family; ``REMEDIES`` has those of others.
+    Recoverable means that repeating the same request can help: its cause can disappear by itself, or when another agent
+    does its part. If the caller or its user must do something first (unseal a key, tick a criterion, install a
+    package), the code is not recoverable. ``remedy`` is the next step for a reader of a family's code; ``REMEDIES`` has
+    the steps for other codes.
     """
 
     exit: Exit
@@ -275,7 +276,7 @@ def _codes_of_families() -> dict[str, Code]:
     codes: dict[str, Code] = {}
     for family in families.installed():
         if family.codes:
-            with suppress(Exception):  # whoever needs the family learns that it cannot be used
+            with suppress(Exception):  # a program that needs the family gets the error
                 codes = families.load(family.codes) | codes
     return {code: meaning for code, meaning in codes.items() if code not in _CORE_CODES}
 
@@ -352,7 +353,7 @@ def newer_version(what: str, version: object, known: object, otherwise: str = ""
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
-    """Return up to three ``names`` with a spelling like the unknown ``name``, the nearest first."""
+    """Return up to three ``names`` that are spelled like the unknown ``name``, the nearest first."""
     return get_close_matches(name, {*names}, n=3, cutoff=0.65)
 
 
@@ -367,7 +368,7 @@ class UnknownName(Refused, AttributeError):
     code = "UNKNOWN_FIELD"
 
     def __init__(self, owner: object, name: str) -> None:
-        # Nothing is searched or written yet, because ``getattr`` with a default drops this error unread.
+        # Nothing is searched or written yet: ``getattr`` with a default catches this error and ignores it.
         AttributeError.__init__(self, owner, name)
 
     @cached_property

@@ -5,20 +5,20 @@ A package registers a family by an entry point of the group ``deedbook.families`
     [project.entry-points."deedbook.families"]
     rollout = "deedbook_rollout:FAMILY"
 
-Deedbook's own distribution registers its families in the same way, and no other module names them. A ``Family`` is
-only data: it names modules as ``"module:attribute"``, which are imported when they are first used. So the ledger knows
-which views or pages a family has, and imports none of them.
+Deedbook's own distribution registers its families in the same way, and no other module names them. A ``Family`` is only
+data: it names modules as ``"module:attribute"``, which are imported when they are first used. So the ledger knows the
+views and pages of a family without importing them.
 
 **One name is one namespace.** All that a family brings begins with its name: kinds and queries (``rollout.started``),
 streams (``rollout/ID``), tables (``rollout_runs``), its command (``deed rollout``), and its pages (``/rollout/ID``). No
 family has a name of the core (``CORE_NAMES``), so families can neither override the core nor each other, and a reader
 that lacks a family sees from the kind and stream alone that the family is missing.
 
-A broken package stops only those who need it: ``find`` returns an ``UnusableFamily``, whose text says what to do.
+A broken package stops only programs that need it: ``find`` returns an ``UnusableFamily``, whose text says what to do.
 
 Entry points are read from the folders on ``sys.path`` without ``importlib.metadata``, because importing that module
-takes a quarter of the time of ``deed --help`` (35 of 130 ms, measured), and this takes 1 ms. The current folder is
-left out: a stranger's folder may look like a package.
+takes a quarter of the time of ``deed --help`` (35 of 130 ms, measured), and this takes 1 ms. The current folder is left
+out: a stranger's folder may look like a package.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class UnusableFamily(NamedTuple):
 
 def find(name: str) -> Family | UnusableFamily | None:
     """Return the family of that name, loaded on first use; None if no installed package has one."""
-    if name in CORE_NAMES:  # so that nobody looks for packages who needs none
+    if name in CORE_NAMES:  # a program that needs only the core searches no packages
         return None
     return _find(name) if name in sources() else None
 
@@ -179,7 +179,7 @@ def unusable() -> Iterator[UnusableFamily]:
 
 
 def load(reference: str) -> Any:
-    """Return what ``"module:attribute"`` names."""
+    """Return the object that ``"module:attribute"`` names."""
     module, _, attribute = reference.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -192,9 +192,10 @@ def file_of(reference: str) -> Path:
 
 @cache
 def sources() -> Mapping[str, Source]:
-    """Return the entry points of families by name, in order. They are read once for a process, and nothing is loaded.
+    """Return the entry points of families by name, in order.
 
-    A name that two distributions register has the first of them here, and ``find`` says that it cannot be used.
+    They are read once for a process, and nothing is loaded. If two distributions register a name, this has the first of
+    them, and ``find`` reports that it cannot be used.
     """
     found: dict[str, Source] = {}
     for source in _registered():
@@ -219,7 +220,7 @@ def _registered() -> tuple[Source, ...]:
 
 
 def _folders() -> Iterator[str]:
-    """Yield the folders on ``sys.path`` without the current one, also if it is there by its name."""
+    """Yield the folders on ``sys.path`` without the current one, even if its path is listed."""
     try:
         here = os.path.realpath(".")
     except OSError:  # it was deleted
@@ -231,14 +232,15 @@ def _names_in(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.name.endswith(_SUFFIXES)]
-    except OSError:  # it is a file, or is not there, or may not be read
+    except OSError:  # it is a file, does not exist, or may not be read
         return []
 
 
 def _read(path: str) -> bytes:
-    """Return what a file holds; nothing if it is not there, as in most distributions, or may not be read."""
+    """Return the content of a file; nothing if it does not exist, as in most distributions, or may not be read."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # an object for the path of each takes longer than the rest
+        # creating a path object for each file takes longer than the rest
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
     with os.fdopen(file, "rb") as opened:

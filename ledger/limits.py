@@ -19,7 +19,7 @@ stream_name_max_bytes: Final = 400
 causes_max: Final = 64
 # The last millisecond of the year 9999: RFC 3339 has no later dates.
 clock_max_ms: Final = 253_402_300_799_999
-clock_forward_max_ms: Final = 30 * 86_400_000  # From one entry to the next; further only by ``ledger.clock_set``.
+clock_forward_max_ms: Final = 30 * 86_400_000  # from one entry to the next; a larger step needs ``ledger.clock_set``
 batch_events_max: Final = 256
 batch_size_max_bytes: Final = 900 * 1024
 
@@ -35,7 +35,7 @@ kind_items_max: Final = 1_000
 kind_text_max_chars: Final = 40_000
 kind_title_max_chars: Final = 200
 kind_description_max_chars: Final = 2_000
-# A sealed reference has at most so many characters.
+# The maximum number of characters in a sealed reference.
 sealable_text_min_chars: Final = 200
 
 # Reserved by authors, who do not know yet how large the fields around ``data`` will be: stream, causes, names, times,
@@ -60,7 +60,8 @@ blob_size_max_bytes: Final = 1024**3 + 1024**2  # 1 GiB of content, and what sea
 content_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16
 blob_scan_max_bytes: Final = 8 * 1024**2
-# Quotas count this much per blob besides its content: else blobs of one byte would cost their agent nothing.
+# Quotas count this much for each blob in addition to its content. Else blobs of one byte would cost their agent
+# nothing.
 blob_overhead_bytes: Final = 1024
 # A blob that no event references is deleted after this time, and so is an unfinished upload.
 blob_unreferenced_max_s: Final = 24 * 3600
@@ -78,17 +79,17 @@ poll_wait_max_s: Final = 30.0
 
 # The bus.
 request_timeout_s: Final = 10.0
-# A request waits this long for a server or node that was reachable before and is not now.
+# A request waits this long for a server or node that was reachable before but is not reachable now.
 reconnect_wait_max_s: Final = 2.0
 discovery_answers_per_s_max: Final = 100
 
-# A client stores so many learned addresses of nodes, and asks for them again after this time.
+# A client stores this many learned addresses of nodes, and asks for new ones after this time.
 addresses_max: Final = 8
 address_size_max: Final = 200
 addresses_interval_s: Final = 600.0
 addresses_wait_s: Final = 1.0
 addresses_close_wait_s: Final = 0.05
-"""A short command waits so long for the answers before it closes its connection."""
+"""A short command waits this long for the answers before it closes its connection."""
 spool_events_max: Final = 10_000
 spool_size_max_bytes: Final = 64 * 1024**2  # The spool of one agent while its ledger is unreachable, refused ones too.
 retry_attempts_max: Final = 5
@@ -103,7 +104,8 @@ agent_payload_max_bytes: Final = request_size_max_bytes + message_headers_max_by
 agent_requests_waiting_max: Final = 512
 agent_requests_waiting_max_bytes: Final = 2 * 1024**2
 agent_bytes_per_s_max: Final = 64 * 1024**2
-# An agent that exceeds that rate by so many bytes floods, however quickly it is served: a node reads a few times that.
+# An agent that exceeds that rate by this many bytes floods, even if it is served quickly: a node reads a few times that
+# rate.
 agent_burst_max_bytes: Final = 8 * 1024**2
 requests_waiting_max_bytes: Final = 64 * 1024**2
 agent_submissions_running_max: Final = 128
@@ -111,7 +113,7 @@ agent_submissions_running_max_bytes: Final = 2 * 1024**2
 submissions_running_max: Final = 1024
 read_threads_max: Final = 4
 agent_reads_running_max: Final = 2
-# Reads that wait for new entries. They count apart from the requests above.
+# Reads that wait for new entries. They are counted separately from the requests above.
 agent_reads_waiting_max: Final = 64
 reads_waiting_max: Final = 4096
 subscription_pause_min_s: Final = 0.05
@@ -119,12 +121,12 @@ subscription_pause_min_s: Final = 0.05
 subscription_pause_max_s: Final = 0.5
 subscription_flood_forget_s: Final = 30.0
 subscription_batch_max: Final = 64
-# An agent that flooded may send this much at once, until it has not flooded for ``subscription_flood_forget_s``.
+# An agent that flooded may send this much at once, until ``subscription_flood_forget_s`` has passed since.
 subscription_batch_max_bytes: Final = 1024**2
 # The server passes on this many messages of an agent to a node that has not read any of them yet.
 # As many of the largest, in submissions and in reads, fit into ``connection_pending_max_bytes``.
 subscription_window_max: Final = 256
-subscription_answers_max: Final = 32  # Requests shed before the subject is closed that still get an answer.
+subscription_answers_max: Final = 32  # Refused requests that still get an answer, before the subject is closed.
 subscription_pending_max: Final = 256 * 1024
 # Bytes that nats-py holds between reading and our queues. It is about one socket buffer, so this is never reached.
 subscription_pending_max_bytes: Final = 64 * 1024**2
@@ -137,15 +139,16 @@ heartbeats_missed_s: Final = 2.5
 stream_silent_max_s: Final = 15.0
 # A node takes no requests while it lacks entries that another node had this long ago.
 follower_lag_max_s: Final = 2.0
-# A node decides a submission so often while other nodes are faster. It waits for a random part of this time, times the
-# number of its attempts.
+# The number of attempts of a node to decide a submission while other nodes are faster. Between attempts it waits for a
+# random part of this time, times the number of its attempts.
 publish_attempts_max: Final = 32
 publish_conflict_wait_s: Final = 0.002
 
 # The embedded server.
 payload_max_bytes: Final = 1024 * 1024
-# Bytes that the server holds for a connection that does not read. Beyond it, it cuts the connection as a slow consumer.
-# Loopback carries a gigabyte a second. A node that gets no processor for half a second must not be cut off.
+# Bytes that the server stores for a connection that does not read. Beyond this, it closes the connection as a slow
+# consumer. Loopback carries a gigabyte a second, and a node that gets no processor for half a second must not lose its
+# connection.
 connection_pending_max_bytes: Final = 512 * 1024**2
 write_deadline_s: Final = 30  # The longest write to a connection; after it, the connection is cut too.
 server_start_max_s: Final = 15.0

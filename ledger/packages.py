@@ -1,4 +1,4 @@
-"""Families as those who need them get them: a family that is missing or cannot be used is refused."""
+"""Looks up families for callers that need them. A missing or unusable family is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def family_of(stream_type: str) -> Family | None:
 
 
 def part_of(family: Family, reference: str) -> Any:
-    """Return what ``"module:attribute"`` names in the package of a family. Raises Refused: ``FAMILY_UNUSABLE``."""
+    """Return the object that ``"module:attribute"`` names in a family's package.
+
+    Raises Refused: ``FAMILY_UNUSABLE``.
+    """
     try:
         return load(reference)
     except (Exception, SystemExit) as error:

@@ -74,7 +74,7 @@ class Processes(Resource):
         return {role: child.pid for role, child in self._children.items()}
 
     def is_done(self) -> bool:
-        """Return whether all processes have finished; start a dead one again, at most ``restarts_max`` times."""
+        """Return whether all processes have finished. Start a dead process again, at most ``restarts_max`` times."""
         codes = {role: child.poll() for role, child in self._children.items()}
         for role, code in codes.items():
             if code not in (None, 0):
@@ -132,7 +132,7 @@ def play(connection: Connection, role: kinds.Role, assignment: Assignment) -> No
         agent = Agent(role, author_of(role, settings, client), thinker, assignment.opening)
         code = Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
         if agent.is_idle:
-            client.close()  # otherwise a thread may be writing, and closing the store under it may hang
+            client.close()  # else a thread may be writing, and closing the store during that may hang
     except DeedbookError as error:
         with suppress(OSError):  # the parent is gone
             connection.send(error.to_dict())

@@ -1,9 +1,9 @@
 """Runs a task: starts the agents that search a problem, and reads the result.
 
 On a ledger in a folder the six are service agents that the node key registers if they are new; on a server they are
-already registered. A role may be bound to another agent instead, by the registered identity key of that agent: then
-nobody plays it here, and the agent answers over the bus. One process at a time plays a task, because two would ask a
-model everything twice.
+already registered. A role may be bound to another agent instead, by the registered identity key of that agent: then no
+process here plays the role, and that agent answers over the bus. Only one process at a time plays a task, because two
+would send every question to a model twice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from deedbook.ledger.system.files import lock_file
 
 poll_wait_s: Final = 0.25
 problem_size_max_bytes: Final = 14_000
-"""Size as JSON, a quarter of an event: a prompt and the root node repeat it, and a path adds its steps."""
+"""Size as JSON, a quarter of an event: a prompt and the root node repeat the problem, and a path adds its steps."""
 BINDABLE: Final[tuple[kinds.Role, ...]] = ("generator", "evaluator")
 
 _ID_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -8,8 +8,8 @@ other nodes those below the threshold and those beyond the beam are pruned. Dept
 child until a solution, the depth limit or a dead end; then it backtracks to the deepest node with a child left.
 
 If the thinker proves answers (``checks``), only a solution counts as an answer. If not, the best node at the depth
-limit is an answer, too, and so is the best remaining node when a budget is spent or nothing is left to try; that answer
-says that nobody checked it. Such an answer costs one call beyond the budget, and never discards what was found.
+limit is an answer, too. The best remaining node is the answer when a budget is spent or nothing is left to try. Such an
+answer is marked as unchecked, and costs one call beyond the budget.
 
 A model that cannot be reached, or whose answers cannot be used, pauses the search and counts against no node. Any other
 failed request is repeated, at most ``attempts_max`` times, for the nodes without an answer, and the best
@@ -40,8 +40,10 @@ from deedbook.ledger.lifecycle.authority import to_ms
 batch_nodes_max: Final = 64
 path_full_bytes: Final = 34 * 1024
 path_size_max_bytes: Final = 39 * 1024
-"""Sizes of a path with the problem, as JSON: at the first the path ends; one above the second would fit no message once
-its last node is evaluated."""
+"""Sizes of a path with the problem, as JSON. At the first size the path ends.
+
+A path above the second size would fit no message once its last node is evaluated.
+"""
 
 ends_tried_max: Final = 3
 
@@ -276,7 +278,7 @@ def _out_of_budget(task: Task, thinker: Thinker) -> Step:
 
 
 def _exhausted(task: Task, thinker: Thinker, text: str) -> Step:
-    """Return the end of a search without a solution: the best remaining node, if the thinker proves nothing anyway."""
+    """Return the end of a search without a solution: with the best node left, unless the thinker proves answers."""
     cut = cut_off(task.nodes)
     left = [node for node in task.nodes.values() if node.depth and node.id not in cut]
     if left and not thinker.checks:

@@ -1,7 +1,8 @@
 """The settings of a search: the table of task types, equivalent spellings, and overrides.
 
-An override wins over the decomposer's estimate of depth, and that over the table. Open types (writing, design) generate
-independently, constrained ones sequentially. A type outside the table needs an explicit strategy and depth.
+An override takes precedence over the decomposer's estimate of depth, and the estimate over the table. Open types
+(writing, design) generate independently, constrained ones sequentially. A type outside the table needs an explicit
+strategy and depth.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ def search_config(
     # Other settings keep the message's own defaults.
     read = converted(config, SearchConfig)
     if read.deadline is not None:
-        to_ms(read.deadline)  # raises for an impossible date, on which the explorer would fail at every step
+        to_ms(read.deadline)  # raises for an impossible date, because the explorer would fail on it at every step
     return read
 
 

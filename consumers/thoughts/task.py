@@ -1,4 +1,4 @@
-"""The state of a task: a fold over the events of ``tot/TASK``, which is all that its agents go by.
+"""The state of a task: a fold over the events of ``tot/TASK``. Its agents use nothing else.
 
 An agent's next step is a function of this state, its role and its thinker. The step's key (``Step.key``) comes from its
 cause, so the ledger accepts it once. A request keeps the nodes at the time when it was made, because an answer must not
@@ -66,14 +66,14 @@ class Step(NamedTuple):
 
 
 class Task:
-    """The state that the six agents of a task go by.
+    """The state from which the six agents of a task decide.
 
     ``attempts`` counts, for each node, the failed generations and the evaluations without a score (0: the failure does
     not count against it, and the request is repeated); a node in ``given_up`` failed for good. ``trouble`` is the
     answer for which the search must pause (its id and error), ``fault`` the last error, ``turned_from`` the last node
     of a backtrack, ``costs`` the cost of the whole task, and ``paid`` the cost without that of bound agents, because a
     budget limits our own model. ``answers`` are the recorded answers of models by role and prompt; a resumption drops
-    the unusable ones, so that their questions are asked again. With ``takes_best_path``, nothing more is thought.
+    the unusable ones, so that their questions are asked again. With ``takes_best_path``, no thinker is asked again.
     """
 
     def __init__(self, task_id: str) -> None:
@@ -125,7 +125,7 @@ class Task:
     @property
     def asked(self) -> kinds.InitializePayload:
         """The request to search; only after it was made."""
-        assert self.search is not None  # noqa: S101 - whoever searches was asked to
+        assert self.search is not None  # noqa: S101 - an agent that searches got a request to search
         return self.search
 
     @property
@@ -140,7 +140,7 @@ class Task:
         return {id_: data for id_, data in data_by_id.items() if isinstance(data, SearchRequest)}
 
     def apply(self, event: Event) -> None:
-        """Take in the next event of the task's stream."""
+        """Apply the next event of the task's stream."""
         data = event.data
         self.now_ms, self.last_id = event.accepted_ms, event.id
         self.costs = view.costs_after(self.costs, event)
@@ -248,7 +248,7 @@ class Task:
         if is_passing and self.paused is None:
             self.trouble = (event.id, failure)
         if not failure.recoverable and not is_passing and failure.code != "SEARCH_EXHAUSTED":
-            self.given_up.update(ids)  # not for a spent budget, which is no fault of a node
+            self.given_up.update(ids)  # not if the budget is spent, which is no fault of a node
 
 
 def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:

@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return a text as code."""
+    """Return a text as a code span."""
     return f"`{text}`" if text else ""
 
 

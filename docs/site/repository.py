@@ -1,8 +1,8 @@
 """A hook of MkDocs: the pages of the whole repository, with the links that they have there.
 
-A page stays in the folder that it is about (``deploy/runbook.md``), and its links are those that a reader follows in
-the repository. So each file gets its path in the repository as its name for MkDocs; a page of ``docs/`` has an address
-without ``docs/``. A link to another file of the repository leads to a copy of it; a link to a folder becomes its text.
+A page stays in the folder that it describes (``deploy/runbook.md``), and its links work in the repository. So each file
+gets its path in the repository as its name for MkDocs; a page of ``docs/`` has an address without ``docs/``. A link to
+another file of the repository leads to a copy of it; a link to a folder becomes its text.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     named = Files([])
     for file in files:
         if file.abs_src_path is None or not Path(file.abs_src_path).is_relative_to(ROOT / "docs"):
-            named.append(file)  # of the theme or a plugin
+            named.append(file)  # a file of the theme or a plugin
         else:
             renamed = File.generated(config, f"docs/{file.src_uri}", abs_src_path=file.abs_src_path)
             renamed.dest_uri, renamed.inclusion = file.dest_uri, file.inclusion
@@ -95,7 +95,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def link(match: re.Match[str]) -> str:
         target = Path(normpath(folder / match[2]))
         if not target.is_relative_to(ROOT) or not target.exists():
-            return match[0]  # MkDocs says that it leads nowhere
+            return match[0]  # MkDocs reports that the link leads nowhere
         name = target.relative_to(ROOT).as_posix()
         if target.is_dir():
             page_there = files.get_file_from_path(f"{name}/README.md")

@@ -7,10 +7,10 @@
 - The keys of ``root`` and ``node`` and the checkpoint keys are never revoked. They are replaced, by root only.
 - An agent that could replace another agent's key could approve in its name. So root replaces lost keys. An admin may
   do so only for agents that are neither human, reviewer, admin nor node.
-- An agent declares its own key compromised (with any key it still has, because the declaration only lowers trust and
-  may be repeated only with an earlier index), or an admin does. Keys of root and node must be replaced first.
-- Identity, session, checkpoint and bus keys are each used once and for one purpose: a key that was ever one of them
-  cannot become another.
+- An agent or an admin declares a key of that agent compromised. Any key that the agent still has can sign this, because
+  a declaration only lowers trust, and may be repeated only with an earlier index. Keys of root and node must be
+  replaced first.
+- Identity, session, checkpoint and bus keys are each used once and for one purpose: a key can never change its type.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def known_agent(state: Layer, name: str) -> registry.AgentRecord:
 
 
 def _created(event: Event, state: Layer) -> None:
-    """The root key that entry 0 names signs it."""
+    """The event must be signed by the root key that entry 0 names."""
     data = typed(event, authority.LedgerCreated)
     if event.index != 0 or event.key != data.root or event.author != registry.ROOT:
         raise Refused("NOT_AUTHORIZED", "ledger.created must be entry 0, by root, signed with the root key it names")
@@ -292,7 +292,7 @@ def _known_key(event: Event, state: Layer, key: str) -> registry.KeyRecord:
 
 
 def _take_bus_key(state: Layer, agent: str, nkey: str | None) -> None:
-    """Refuse a bus key that any agent has or had: a server would admit one user by it and shut out the other."""
+    """Refuse a bus key that any agent has or had: a server would admit one user with it and refuse the other."""
     if nkey is None:
         return
     if (owner := state.record(keys.bus_key_key(nkey))) is not None:
@@ -345,7 +345,7 @@ def _rule(check: Callable[[Event, Layer], None]) -> Rule:
 
 
 def _redaction(event: Event, state: Layer, _: StreamState | None) -> None:
-    """Root or two humans erase a body. The gate alone can check what is left of it (``admission.erasure``)."""
+    """Root or two humans erase a body. Only the gate can check the remnant (``admission.erasure``)."""
     data = typed(event, authority.Redaction)
     if event.author != registry.ROOT or isinstance(data, authority.RedactionProposed):
         require_role(event, state, "human")

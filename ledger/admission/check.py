@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Candidate(msgspec.Struct, frozen=True):
     """An event with valid bytes: its body decoded, the commitment to it computed, its signature verified.
 
-    Only a gate searches for a ``secret``. A replay makes candidates without it. Only a replay has candidates whose body
-    was erased: ``body``, ``data`` and ``raw`` are then those of the ``remnant``.
+    Only a gate searches for a ``secret``; a replay leaves the field empty. Only a replay has candidates whose body was
+    erased: ``body``, ``data`` and ``raw`` are then those of the ``remnant``.
     """
 
     body: Body

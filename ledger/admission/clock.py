@@ -15,7 +15,10 @@ ReportIssue: TypeAlias = "Callable[[int, str, str], None]"  # Takes an entry's i
 
 
 class ClockMark(msgspec.Struct, frozen=True):
-    """The state of a ``Clock`` that is not in doubt. ``jumps``: index and time (ms) of entries that jumped ahead."""
+    """The state of a ``Clock`` that has no open question.
+
+    ``jumps``: index and time (ms) of entries that jumped ahead.
+    """
 
     before_ms: int
     now_ms: int
@@ -24,11 +27,11 @@ class ClockMark(msgspec.Struct, frozen=True):
 
 
 class Clock:
-    """Compares the times of entries: the clock goes back or jumps ahead only where root set it.
+    """Compares the times of entries: the clock may go back or jump ahead only where root set it.
 
-    Where it goes back, either the entry before is too late or this one is too early. The next entry decides which. At
-    the end of the log nobody can tell, and both are reported. A jump ahead is only a note if root later set the clock
-    back before it: leases and keys that were granted meanwhile no longer hold.
+    If it goes back, either the entry before is too late or this one is too early. The next entry decides which. At the
+    end of the log this is unknown, and both are reported. A jump ahead is only a note if root later set the clock back
+    to a time before it: leases and keys that were granted meanwhile are then invalid.
     """
 
     def __init__(self, problem: ReportIssue, note: ReportIssue) -> None:
@@ -45,7 +48,7 @@ class Clock:
         return None if self._doubt else ClockMark(self._before, self.now, self._changed_at, dict(self._jumps))
 
     def go_on(self, mark: ClockMark, index: int) -> None:
-        """Continue after the entry at ``index`` with the state that another clock had there."""
+        """Continue after the entry at ``index`` with the state that another clock had at that entry."""
         self._before, self.now, self._changed_at, self._index = mark.before_ms, mark.now_ms, mark.changed_at, index
         self._jumps = dict(mark.jumps)
 
@@ -55,7 +58,8 @@ class Clock:
             self._index = index
             self._set(index, accepted_ms)
             return
-        is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not adjacent
+        # in a bundle of one stream, most entries are not adjacent
+        is_next, self._index = index == self._index + 1, index
         if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, HistoryReset):
             self._jumps[index] = accepted_ms
         if self._doubt is not None:
@@ -75,7 +79,7 @@ class Clock:
                 self._blame(index)
 
     def end(self) -> None:
-        """Report what no later entry has settled."""
+        """Report problems that no later entry has settled."""
         self._settle()
         for index in self._jumps:
             message = f"entry {index} is more than {forward_days_max} days later than the entry before it"

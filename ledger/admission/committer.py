@@ -105,7 +105,8 @@ class Committer(Resource):
     def _work(self) -> None:
         while (job := self._arrived.get()) is not None:
             self._check(job)
-            # A thread that adds a job while another writes leaves it to the writer, which looks again when it is done.
+            # If a thread adds a job while another one writes, the writer takes the job: it checks again when it is
+            # done.
             while not self._ready.empty() and self._writing.acquire(blocking=False):
                 try:
                     self._write(self._next_group())
@@ -122,7 +123,7 @@ class Committer(Resource):
         try:
             decoded = decode_submission(submission) if isinstance(submission, bytes) else submission
             self._ready.put((job, check(decoded)))
-        except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
+        except BaseException as error:  # noqa: BLE001 - every error goes to the waiting caller
             self._answer([(job, error)])
 
     def _next_group(self) -> list[tuple[_Job, CheckedSubmission]]:
@@ -143,7 +144,7 @@ class Committer(Resource):
             traces.record("deedbook.check", job.began_s, [job.traceparent])
         try:
             answers = self._gate.admit([checked for _, checked in group])
-        except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
+        except BaseException as error:  # noqa: BLE001 - every error goes to the waiting callers
             self._answer([(job, _own(error)) for job, _ in group])
             return
         self._metrics.observe("commit_seconds", time.perf_counter() - began_s)

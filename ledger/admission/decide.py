@@ -69,7 +69,8 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
             refusals[position] = (
                 Refused("DEPENDS_ON_REFUSED", "not checked, because an event before it was refused")
                 if candidate.secret is None or body.allow_secret
-                else secret_refusal(candidate.secret)  # a property of its bytes, whatever it follows
+                # the secret is in the event's own bytes, even if the event follows a refused one
+                else secret_refusal(candidate.secret)
             )
             tainted |= {body.stream, candidate.id}
             continue
@@ -133,7 +134,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     """Decide one event that is known not to be in the log below ``layer``.
 
     Raises Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``,
-    ``NOT_AUTHORIZED`` for ``allow_secret``, at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
+    ``NOT_AUTHORIZED`` for ``allow_secret``, ``SECRET_DETECTED`` (only at the gate), and the codes of the kind's rule.
     """
     body = candidate.body
     event = make_event(
@@ -293,7 +294,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     body = candidate.body
     index = layer.index_of(body.stream, candidate.id)
     if index is not None:
-        # The same bytes under another key are no retry: only the first signer gets the first answer.
+        # The same bytes under another key are not a retry: only the first signer gets the first answer.
         if layer.key_at(index) != key:
             message = f"event {candidate.id} is already entry {index}, signed with another key"
             raise Refused("ALREADY_RECORDED", message, index=index)
@@ -306,7 +307,8 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     try:
         check_signer(body, candidate.data, key.hex(), layer, accepted_ms)
     except Refused:
-        return None  # The bytes differ from the first time, so the key must be valid now; ``apply`` says why it is not.
+        # the bytes differ from the first time, so the key must be valid now; ``apply`` gives the reason if it is not
+        return None
     return record.index
 
 

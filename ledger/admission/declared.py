@@ -1,6 +1,6 @@
 """The rules of declared kinds: an admin declares them, and agents with one of their roles publish their events.
 
-Replayable, like all of ``admission.rules``. An erased event has no fields to check, and counts as it did before.
+Replayable, like all of ``admission.rules``. An erased event has no fields to check, and has the same effect as before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Erases bodies: what the gate checks before it admits a redaction, and what is left of the entry.
+"""Erases bodies: the gate's checks before it admits a redaction, and the remnant of the entry.
 
-The transaction that appends ``entry.redacted`` also puts the remnant in the place of the erased entry, so a log never
-has the one without the other. The file still holds the body in pages that LMDB freed, and records of states may hold
-its texts. So the log is marked until its file is rewritten (``admission.rewriter``).
+The transaction that appends ``entry.redacted`` also replaces the erased entry by its remnant, so a log never has only
+one of these changes. The file still holds the body in pages that LMDB freed, and records of states may hold its texts.
+So the log is marked until its file is rewritten (``admission.rewriter``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DECIDERS: Final[dict[str, StateMachine[Any]]] = {
     "handoff": handoff.MACHINE,
     "snapshot": snapshot_machine.MACHINE,
 }
-"""The core's streams whose rules or states hold texts against one another; of the others, texts decide nothing."""
+"""The core's streams whose rules or states compare texts. In all other streams, texts decide nothing."""
 StreamEntries: TypeAlias = Callable[[str], Iterable[tuple[int, bytes]]]
 
 
@@ -103,8 +103,8 @@ def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:
 def check_confirmed(snapshot: Snapshot) -> None:
     """Check that a redaction names each entry without a body.
 
-    Raises Corrupted: ``VERIFICATION_FAILED``: the log was copied from one that lost a body in another way, or the copy
-    ended before the redaction.
+    Raises Corrupted: ``VERIFICATION_FAILED``: the copied log lost a body in another way, or the copy ended before the
+    redaction.
     """
     for index, record in snapshot.redactions().items():
         if record.found is not None:
@@ -118,7 +118,7 @@ def erased_count(snapshot: Snapshot) -> int:
 
 
 def _outcomes(stream: str, events: list[Event]) -> list[Any]:
-    """Return which events of a stream count, and the state after them without texts and digests of texts."""
+    """Return which events of a stream are valid, and the state after them without texts and digests of texts."""
     if (rules := rules_with_texts(stream)) is None:
         return []
     counted: list[Any] = []
@@ -137,7 +137,7 @@ def _outcomes(stream: str, events: list[Event]) -> list[Any]:
 
 
 def rules_with_texts(stream: str) -> StateMachine[Any] | Transition[Any] | None:
-    """Return the rules of a stream if they or its state may hold texts against one another."""
+    """Return the rules of a stream if they or its state may compare texts."""
     name = stream.partition("/")[0]
     return _DECIDERS.get(name) or (None if (family := family_of(name)) is None else load_rules(family))
 

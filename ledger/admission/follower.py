@@ -39,7 +39,10 @@ class SignedEntry(NamedTuple):
 
 
 class LogFollower:
-    """Appends the entries of another copy to one log. One thread uses it, and nobody else should write meanwhile."""
+    """Appends the entries of another copy to one log.
+
+    One thread uses it, and no other program should write meanwhile.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -79,7 +82,10 @@ class LogFollower:
         return signed
 
     def take(self, start: int, signed: Sequence[SignedEntry]) -> None:
-        """Append the result of ``read`` for ``start``, each redaction in a commit of its own. Raises as ``append``."""
+        """Append the result of ``read`` for ``start``, with a separate commit for each redaction.
+
+        Raises as ``append``.
+        """
         alone = [at for at, (_, _, candidate) in enumerate(signed) if isinstance(candidate.data, EntryRedacted)]
         ends = sorted({*alone, *(at + 1 for at in alone), len(signed)} - {0})
         for first, end in pairwise([0, *ends]):
@@ -94,7 +100,7 @@ class LogFollower:
                 raise Corrupted("HISTORY_CHANGED", message, size=snapshot.size, expected=start)
             layer, pending = self._decide(snapshot, signed)
             self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
-        # If we crash before this line the log has none of them, after it all of them. Restarting reads the log's size.
+        # If we crash before this line, the log has none of them; after it, all of them. A restart reads the log's size.
         if not pending.erased:  # else the records may hold erased texts
             self._cache |= layer.records
             self._cached_size = start + len(signed)
@@ -112,7 +118,7 @@ class LogFollower:
                 raise _unfit(index, "its time is before the time of the entry before it")
             replayed = replay.step(index, entry, candidate)
             if (refusal := replayed.refused or replayed.misplaced) is not None:
-                if refusal.code in LACKS_FAMILY:  # the rules of its package failed: that is no fault of the entry
+                if refusal.code in LACKS_FAMILY:  # the rules of its package failed, which is not the fault of the entry
                     raise refusal
                 raise _unfit(index, str(refusal)) from refusal
             pending.entries.append(data)
@@ -130,7 +136,7 @@ class LogFollower:
 def _erased(snapshot: Snapshot, event: Event[EntryRedacted]) -> dict[int, bytes]:
     index = event.data.entry
     if index < snapshot.size and is_remnant(decode_entry(snapshot.entry(index)).body):
-        return {}  # the other copy sent it without its body
+        return {}  # the other copy sent this entry without its body
     try:
         return {index: erase_as_named(snapshot, event).entry.encode()}
     except Refused as refusal:

@@ -6,8 +6,8 @@ recomputes a handoff, decision, question or review from its stream. An agent, it
 from the streams ``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of the authors). An idempotency
 key is compared with the entry that it names.
 
-Not verified, because they are long and approve nothing: the events of sessions, reasonings and searches, and how often
-a session key was used. A consistent edit of several tables passes here; ``deed fsck`` detects it.
+The events of sessions, reasonings and searches, and the number of uses of a session key, are not verified, because they
+are long and approve nothing. A consistent edit of several tables passes here; ``deed fsck`` detects it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class RecordVerifier:
         machine: StateMachine[Any] | Transition[Any] | None
         if family in _VERIFIED:
             machine = MACHINES[family]
-        else:  # a record may hold erased texts, and rules may compare these
+        else:  # the record may hold erased texts, and rules may compare these
             machine = rules_with_texts(stream) if snapshot.needs_rewriting() else None
         if machine is None:
             return record
@@ -253,7 +253,8 @@ class Gate:
     def admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
         """Admit a group of checked submissions in one commit, and return the answers in the same order.
 
-        If other nodes were faster, catch up and decide again. Raises Unavailable: ``BUSY``: they were each time.
+        If other nodes were faster, catch up and decide again. Raises Unavailable: ``BUSY``: other nodes were faster
+        each time.
         """
         if self._order is None:
             return self._admit(group)
@@ -325,7 +326,7 @@ class Gate:
         """
         if self._quota is not None:
             self._check_quota(self._quota, checked, layer, accepted_ms)
-        # The last check: what it notes in ``base`` is erased with the next commit.
+        # This is the last check, because the texts that it writes to ``base`` are erased with the next commit.
         base.check_redactions(checked, accepted_ms)
 
     def _check_quota(self, quota: Quota, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
@@ -346,7 +347,7 @@ class Gate:
             position: sealed_too_late(reference.subject)
             for position, candidate in enumerate(checked.candidates)
             for reference in sealed_in(candidate.data)
-            if not isinstance(candidate.data, HandoffAmended)  # it may keep what was sealed before
+            if not isinstance(candidate.data, HandoffAmended)  # an amendment may keep content that was sealed before
             and (record := layer.stream(f"subject/{reference.subject}")) is not None
             and record.state is not None
         }
@@ -354,8 +355,8 @@ class Gate:
             raise refusal_of(refusals, len(checked.candidates))
 
     def _usable_cache(self, snapshot: Snapshot) -> dict[bytes, Any]:
-        mark = snapshot.rewrite_mark()  # rewriting exchanges records, and adds no entry
-        if mark != self._mark:  # what was verified before may hold erased texts
+        mark = snapshot.rewrite_mark()  # rewriting replaces records, and adds no entry
+        if mark != self._mark:  # records that were verified before may hold erased texts
             self._verifier, self._cached_size, self._mark = RecordVerifier(), -1, mark
         if self._cached_size != snapshot.size or len(self._cache) + len(self._glanced) > records_cached_max:
             check_head(snapshot)
@@ -455,12 +456,12 @@ def check_is_alone(snapshot: Snapshot) -> None:
 
 
 def state_of(snapshot: Snapshot) -> Layer:
-    """Return the state that rules decide on, in one snapshot of the log: for checks that append nothing."""
+    """Return the state that rules decide on, in one snapshot of the log. It is for checks that append nothing."""
     return Layer(Transaction(snapshot, {}))
 
 
 def first_head(ledger: str | None) -> Head:
-    """Return the head that entry 0 of a ledger is appended to."""
+    """Return the head before entry 0 of a ledger."""
     if ledger is None:
         raise Corrupted("CORRUPTED", "the log lost its first entry: run `deed fsck`")
     return Head(FORMAT, ledger, 0, Frontier.empty().to_bytes(), 0, 0)

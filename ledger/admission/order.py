@@ -10,7 +10,10 @@ from typing import Protocol
 
 
 class OvertakenError(Exception):
-    """The stream has, or may have, entries that the log lacks: catch up, and decide again. Never leaves the gate."""
+    """The stream has, or may have, entries that the log lacks: catch up, and decide again.
+
+    The gate always catches it.
+    """
 
 
 class Order(Protocol):
@@ -27,5 +30,5 @@ class Order(Protocol):
     def catch_up(self, attempt: int) -> None:
         """Append the entries that the log lacks, after a wait of random length that grows with ``attempt``.
 
-        Raises Unavailable: that was not possible.
+        Raises Unavailable: the entries cannot be read.
         """

@@ -1,15 +1,15 @@
 """Replays stored entries with the rules of the gate: those of a whole log, or of a part of it.
 
-``Replay.step`` decides each stored entry, whoever replays: a follower, a reader who acts, the audit of a part or of a
+``Replay.step`` decides each stored entry for every caller: a follower, a reader who acts, the audit of a part or of a
 whole log. The gate decides new entries with the same ``decide.apply``. The callers read the entries, verify their
 signatures in the way that suits their source, and report.
 
-A *part* has all entries of authority and those of some streams. The versions in the entries show gaps between them,
-and the rules show which other streams they read. So a replay either confirms a part or names the missing entries. It
-does not check facts that only the whole log shows: that an idempotency key was used once, how many events a session
-key has signed on other streams, how large a batch is, and that the clock did not jump.
+A *part* has all entries of authority and those of some streams. The versions in the entries show gaps between them, and
+the rules show which other streams they read. So a replay either confirms a part or names the missing entries. It does
+not check facts that only the whole log shows: that an idempotency key was used once, how many events a session key has
+signed on other streams, how large a batch is, and that the clock did not jump.
 
-Pure: the caller reads the entries and vouches for their indexes in the log.
+Pure: the caller reads the entries and guarantees their indexes in the log.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Replay:
     def start_layers(self) -> None:
         """Begin an empty ``state``, after the source has taken over the last one."""
         self.state = Layer(self._source)
-        # Reused for all entries, because it caches reads: a new layer for each took a tenth of a replay.
+        # One layer is used for all entries, because it caches reads: a new layer for each took a tenth of a replay.
         self._layer = Layer(self.state)
 
     def step(self, index: int, entry: Entry, candidate: Candidate, *, has_time: bool = True) -> ReplayedEntry:
@@ -102,7 +102,8 @@ class Replay:
             check_versions(entry, stream, layer)
         except Refused as refusal:
             misplaced = refusal
-            go_on_from(entry, stream, layer)  # so a damaged entry is reported once, not for all after it
+            # so that a damaged entry is reported once, and not again for every later entry
+            go_on_from(entry, stream, layer)
         if candidate.remnant is not None:
             self.find_erased(index, entry, candidate)
         if isinstance(candidate.data, EntryRedacted):
@@ -113,7 +114,7 @@ class Replay:
         return ReplayedEntry(refused, misplaced)
 
     def find_erased(self, index: int, entry: Entry, candidate: Candidate) -> None:
-        """Note an entry whose body is erased: a later entry must name what is left of it."""
+        """Note an entry whose body is erased: a later entry must name its remnant."""
         found = FoundRemnant(Erasure(candidate.id, digest_of(entry.body)), candidate.body.kind in AUTHORITY_KINDS)
         self.erased[index] = found
         record = self.state.record(redaction_key(index))
@@ -123,7 +124,7 @@ class Replay:
             self._layer.merge_down()
 
     def redactions(self) -> dict[int, RedactionRecord]:
-        """Return what is known of redactions, by the index of the entry that they erase."""
+        """Return the known redactions, by the index of the erased entry."""
         letter = redaction_key(0)[:1]
         records = self._source.records_of(letter) | self.state.records_of(letter)
         return {int.from_bytes(key[1:], "big"): record for key, record in sorted(records.items())}
@@ -147,7 +148,8 @@ class Replay:
         """Return the index of each compromised signature, in order, with that of the entry that reports its key."""
         key_of, compromised = self.state.key, dict[int, int]()
         for key, indexes in self.signed_by.items():
-            # A key in doubt is in doubt from some index on, so the last one tells whether to look at the others.
+            # If a key is in doubt, it is so from some index on. So the last signature decides whether to check the
+            # others.
             if compromised_at(key_of, key.hex(), indexes[-1]) is not None:
                 reports = ((index, compromised_at(key_of, key.hex(), index)) for index in indexes)
                 compromised |= {index: report for index, report in reports if report is not None}
@@ -192,7 +194,7 @@ def read_candidate(entry: Entry, commitment: bytes | None = None, *, may_lack_fa
 
 
 def _lacks_rules(kind: str) -> bool:
-    """Return whether the package of a kind's family is installed, and has no rules that can be used."""
+    """Return whether the package of a kind's family is installed, but its rules cannot be used."""
     try:
         rule_of(kind)
     except Refused as refusal:
@@ -291,7 +293,7 @@ class PartialReplay(Replay):
         self.notes.setdefault(index, Refused(code, message))
 
     def _note_missing(self, key: bytes) -> None:
-        """Note a stream that the rules read and that has no entry so far, with the first index at which they did."""
+        """Note a stream that the rules read and that has no entry so far, with the index of the first read."""
         if key[:1] == b"s":
             self._streams_read.setdefault(key[1:].decode(), self._index)
 

@@ -1,8 +1,8 @@
 """Rewrites the file of a log that still holds erased bodies, while others read and write the log.
 
 The new file is built beside the log, page by page, from its entries, whose state is replayed: records may hold erased
-texts, too. Then the write lock is taken, the entries that came meanwhile are added, and the file takes the log's place
-(``log.rewrite``). So a writer waits for the last few entries, and not for the whole log.
+texts, too. Then the write lock is taken, the entries that were appended meanwhile are added, and the file replaces the
+log's file (``log.rewrite``). So a writer waits only for the last few entries.
 
 If another body is erased meanwhile, the new file may hold it. Then it is deleted, and the rewriting begins again.
 """
@@ -26,11 +26,11 @@ from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import Tables
 
 rounds_max: Final = 8
-"""Each round copies the entries that came in the round before. Then the rest is copied under the lock."""
+"""Each round copies the entries that were appended during the round before. Then the rest is copied under the lock."""
 attempts_max: Final = 8
-"""So often a redaction may interrupt the copying."""
+"""The number of times that a redaction may interrupt the copying."""
 pause_s: Final = 0.1
-"""After the first interruption; twice as long after each other one, because redactions often come in a row."""
+"""The pause after the first interruption. It doubles after each other one, because redactions often come in a row."""
 
 
 def finish_erasures(
@@ -38,9 +38,9 @@ def finish_erasures(
 ) -> bool:
     """Delete erased blobs, and rewrite the file of a log that still holds an erased body; return whether it did.
 
-    If another process is at it, wait for its end, or without ``waits`` leave it to that one. ``progress`` is called
-    with the entries done and to do; if it raises, the log is as before. Raises Unavailable: ``STORE_FULL``; ``BUSY``:
-    redactions kept coming. Corrupted: the log is damaged. It is then as before, and still marked.
+    If another process does this already, wait for its end, or without ``waits`` leave the work to it. ``progress`` is
+    called with the entries done and to do; if it raises, the log is as before. Raises Unavailable: ``STORE_FULL``;
+    ``BUSY``: redactions kept coming. Corrupted: the log is damaged. It is then as before, and still marked.
     """
     with log.snapshot() as snapshot:
         if not snapshot.needs_rewriting():
@@ -52,7 +52,7 @@ def finish_erasures(
             with log.snapshot() as snapshot:
                 mark, redactions = snapshot.rewrite_mark(), snapshot.redactions()
             if mark is None:
-                return False  # the one for whom we waited did it
+                return False  # the other process has done it
             if blobs := erased_blobs(redactions.values()):
                 log.blobs.remove(blobs)
             with new_tables(log.tables) as built:
@@ -142,7 +142,7 @@ class _Copy:
 
 
 class _BuiltState(Transaction):
-    """The state that this process has built. Nobody else writes it, so its records need not be verified."""
+    """The state that this process has built. No other process writes it, so its records need not be verified."""
 
     def record(self, key: keys.Key[Any]) -> Any:
         """Return the record under a state key, or None."""

@@ -37,7 +37,7 @@ from deedbook.ledger.packages import families_cached_max, family_of, part_of
 
 
 def check_working_role(agents: Agents, name: str) -> None:
-    """Refuse an agent without a working role that counts. Raises Refused: ``NOT_AUTHORIZED``."""
+    """Refuse an agent without a valid working role. Raises Refused: ``NOT_AUTHORIZED``."""
     if not has_role(agents, name, WORKING):
         message = f"{name} needs the role agent, reviewer, human or service: ask an admin to grant one"
         raise Refused("NOT_AUTHORIZED", message, name=name)
@@ -52,7 +52,7 @@ def _by_machine(machine: StateMachine[Any] | Transition[Any]) -> Rule:
 
 
 def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
-    """A handoff: its state machine decides. The numbers of dependents follow, for the search for a cycle."""
+    """A handoff: its state machine decides. The numbers of dependents follow; the search for cycles uses them."""
     assert current is None or isinstance(current, handoff.HandoffState)  # noqa: S101 - its stream's type determines it
     before, after = () if current is None else current.depends_on, handoff.MACHINE.decide(current, event, state)
     if after.depends_on != before:
@@ -63,7 +63,7 @@ def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamS
 
 
 def _imported(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
-    """A record of another tool: the rules of the stream that it is on decide."""
+    """A record of another tool: the rules of its stream decide."""
     return _OF_STREAM[event.stream.partition("/")[0]](event, state, current)
 
 
@@ -140,5 +140,5 @@ def load_rules(family: Family) -> StateMachine[Any] | Transition[Any]:
     return rules
 
 
-# Kinds after which cached keys and roles are stale: all kinds with a rule of their own.
+# Kinds after which cached keys and roles are outdated: all kinds with a rule of their own.
 AUTHORITY_KINDS: Final = frozenset(OF_KIND)

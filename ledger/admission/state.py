@@ -1,8 +1,8 @@
 """The state that rules decide on, in layers: a decision writes into its own layer until it is final.
 
-A ``Layer`` answers from its own records, then from the layer below. At the bottom is a ``Base``: the log's state
-within a transaction (``gate.Transaction``), or state in memory (``MemoryState``). To refuse a submission, its layer is
-dropped, and nothing is ever undone.
+A ``Layer`` answers from its own records, then from the layer below. At the bottom is a ``Base``: the log's state within
+a transaction (``gate.Transaction``), or state in memory (``MemoryState``). A refused submission's layer is dropped, so
+nothing must be undone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Base:
 
 
 class MemoryState(Base):
-    """State in memory: that of a replay. ``other`` answers for the state keys that have no record here.
+    """The state of a replay, in memory. ``other`` answers for the state keys that have no record here.
 
     The state stays small over millions of events. A record is stored as the log's own bytes and decoded only in a cache
     of bounded size, an id takes 32 bytes, and its stream 8. (As objects and text they took some 600 bytes an event.)
@@ -133,7 +133,8 @@ class Layer:
         self.ledger: str | None = below.ledger
         self.now_ms: int | None = below.now_ms
         self.authority_version: int = below.authority_version
-        # Checks that hold until authority changes: an identity key is its agent's, and agents have one of some roles.
+        # Checks that stay valid until authority changes: an identity key belongs to its agent, and agents have a
+        # required role.
         self.signer: tuple[bytes, str] | None = None
         self.role_holders: set[tuple[str, frozenset[str]]] = set()
 
@@ -141,12 +142,12 @@ class Layer:
         """Return the record under a state key, or None."""
         record: R | None = self.records.get(key)
         if record is None and (record := self._below_records.get(key)) is None:
-            # The layers below do not change while this one is in use.
+            # The layers below do not change while this layer is in use.
             record = self._below_records[key] = self.below.record(key)
         return record
 
     def glance(self, key: keys.Key[R]) -> R | None:
-        """Return the record as ``Base.glance`` does: perhaps not verified, so no basis for a decision."""
+        """Return the record as ``Base.glance`` does. It may be unverified, so no decision may use it."""
         return self.records.get(key) or self._below_records.get(key) or self.below.glance(key)
 
     def records_of(self, letter: bytes) -> dict[bytes, Any]:

@@ -4,7 +4,7 @@ A bundle of a log contains these members, in this order:
 
     blobs/ALGORITHM/HEX       the blobs that entries of the bundle refer to by this ref and that the ledger has
     checkpoint                C2SP tlog-checkpoint: origin, size and root, signed by the checkpoint key
-    index.html                what happened and who signed, for any browser; verifiers make it again and compare
+    index.html the events and their signers, for any browser; verifiers make it again and compare
     keys/agents.vkeys         every key that entries register or delegate, one vkey a line, in the order of the log
     keys/checkpoint.vkey      the keys that may sign a checkpoint after the last entry, as C2SP vkeys
     keys/root.fingerprint     BLAKE3 of the root key, hex: auditors compare it with one from another source
@@ -35,8 +35,8 @@ of a log:
 Verifiers replay the rules of a part, too, and detect missing entries: a gap between entries by their versions, the end
 of a stream by the signed lengths, a whole stream by the rules that read it, a blob by the entry that is incomplete
 without it. They refuse a blob that no entry references: nobody signed it (``blobs.BundleBlobs``). A bundle cannot show
-entries after its checkpoint. Rejected: a list of contents in the manifest as proof, because nobody signs it; a list of
-dependencies beside the rules.
+entries after its checkpoint. Rejected: a list of contents in the manifest as proof, because nobody signs it; and a list
+of dependencies beside the rules.
 
 The tar has a canonical form: ustar headers without owner or time, zero padding, members in this order. So equal logs
 give equal files, and any flipped byte is found. This module never extracts anything.

@@ -1,8 +1,8 @@
 """Reads a bundle without trusting it: sizes are limited, nothing is extracted.
 
 A bundle is a tar, the folder of an unpacked one, or a signed file (``signed_file``). A tar must be canonical. A folder
-has the same files, all of them regular. It may lack blobs and entries, as when somebody did not pass all of them on:
-``Bundle.lost`` names these, and the verdict of an audit is PARTIAL.
+has the same files, all of them regular. It may lack blobs and entries, for example if somebody passed on only some of
+them. ``Bundle.lost`` names these, and the verdict of an audit is PARTIAL.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compares the blobs in a bundle with those that its entries reference.
 
-A bundle that lacks a blob without which an entry is incomplete is PARTIAL, but a blob that a redaction names is erased,
-not missing. It must not be here. A blob that no entry references is refused:
-nobody signed it, so whoever packed the bundle could show any file as part of the ledger.
+If an entry needs a blob that the bundle lacks, the bundle is PARTIAL. A blob that a redaction names is erased, not
+missing, and must not be here. A blob that no entry references is refused: nobody signed it, so the maker of the bundle
+could show any file as part of the ledger.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BundleBlobs:
         self.unreferenced = set(manifest.blobs)
 
     def missing(self, erased: Collection[str]) -> dict[str, int]:
-        """Return the blobs that the manifest does not list, and the first entry that is incomplete without each.
+        """Return the blobs that the manifest does not list, each with the first entry that needs it.
 
         Blobs that were ``erased`` are not missing.
         """
@@ -55,7 +55,7 @@ class BundleBlobs:
     def observe_bytes(self, index: int, data: bytes) -> None:
         """Take note of the refs in the bytes of an entry. One that cannot be read has none."""
         if not find_refs(data):
-            return  # the usual case: the entry need not be decoded as its kind
+            return  # the usual case, in which the entry need not be decoded
         try:
             _, candidate = read_entry(data)
         except Refused:

@@ -102,7 +102,7 @@ class _Survey(msgspec.Struct):
         """Add the refs in the data of an entry."""
         if refs := refs_in(bytes(head.data)):
             self.refs.update(refs)
-            with suppress(Refused):  # not even its kind is known: verifiers say so
+            with suppress(Refused):  # if not even the kind is known, verifiers report it
                 self.needed.update(blobs_of(read_event(index, data).data))
 
 
@@ -121,10 +121,10 @@ def export_bundle(
 
     A web server can serve the folder: it has the layout of C2SP tlog-tiles, and a few more files. With ``files`` of the
     ledger's folder, the bundle is a backup for `deed restore`. ``progress`` gets the steps done and their total, two
-    for each entry. Equal logs give equal files. A file at ``path`` is replaced only if the new one has all that it has.
-    Raises Refused: ``FILE_EXISTS`` for another file, or a folder with files; ``NOT_FOUND`` for an unknown stream; the
-    codes of a key file when the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be
-    written.
+    for each entry. Equal logs give equal files. A file at ``path`` is replaced only if the new file contains everything
+    in it. Raises Refused: ``FILE_EXISTS`` for another file, or a folder with files; ``NOT_FOUND`` for an unknown
+    stream; the codes of a key file when the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path``
+    cannot be written.
     """
     if is_folder:
         _check_empty(path)
@@ -181,7 +181,7 @@ def _check_empty(folder: Path) -> None:
 
 
 def _check_replaceable(client: Client, path: Path, new: layout.Manifest) -> None:
-    """Refuse to replace a file unless it is a bundle of an earlier state of this log, and has nothing that is not new.
+    """Refuse to replace a file, unless it is a bundle of an earlier state of this log with nothing extra.
 
     Raises Refused: ``FILE_EXISTS``.
     """

@@ -30,8 +30,8 @@ _TILE: Final = re.compile(r"tile/(\d{1,2}|entries|bodies)/((?:x\d{3}/)*\d{3})", 
 AuthorityEvents: TypeAlias = Iterable[tuple[int, str, EventData]]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
-# The files that a bundle may contain beside log and blobs: of a backup the settings and keys, of an export the keys of
-# subjects that somebody asked for. Keys are sealed with a passphrase.
+# The files that a bundle may contain beside log and blobs: settings and keys in a backup, and requested keys of
+# subjects in an export. Keys are sealed with a passphrase.
 HomeFile: TypeAlias = Literal["chains.toml", "config.toml", "keys.sealed", "subjects.sealed"]
 SUBJECTS: Final[HomeFile] = "subjects.sealed"
 
@@ -85,7 +85,7 @@ def tiles_of(size: int, level: int) -> Iterator[tuple[int, int]]:
 
 
 def split_tile(content: bytes, count: int) -> list[bytes] | None:
-    """Return the ``count`` items of a tile of entries or bodies, each after its length; None: it has another number."""
+    """Return the ``count`` items of a tile of entries or bodies, each after its length; None if the number differs."""
     items, start = list[bytes](), 0
     while len(items) < count:
         end = start + LENGTH_BYTES + int.from_bytes(content[start : start + LENGTH_BYTES], "big")

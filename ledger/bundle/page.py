@@ -32,7 +32,7 @@ class BundlePage:
         self._page = Page(SimpleNamespace(**json.loads(schemas())))
 
     def add(self, index: int, data: bytes) -> None:
-        """Add the next entry. One that no gate could have accepted is left out: the bundle is INVALID anyway."""
+        """Add the next entry. An entry that no gate could have accepted is left out: the bundle is INVALID anyway."""
         with suppress(*UNREADABLE, Refused, LookupError, TypeError, ValueError, AttributeError, RecursionError):
             entry = decode_entry(data)
             remnant = entry.body if is_remnant(entry.body) else None

@@ -2,7 +2,8 @@
 
 The program is written in parts of a few hundred lines (``standalone``) and joined into one file. The join merges the
 imports and sets one constant, the hash of ``schemas.json``; it changes nothing else. The parts import only each other,
-and Deedbook's own verifiers do not use them, but for ``page``, which makes ``index.html`` and decides nothing.
+and Deedbook's own verifiers do not use them, with one exception: ``page``, which makes ``index.html`` and decides
+nothing.
 
 ``schemas.json`` has three tables: the fields of each kind, generated from the types that the gate decodes with, the
 fields that name blobs, and the rules of ``proto/rules``. Its hash is in the program, which the reader has to trust
@@ -41,12 +42,11 @@ def schemas() -> bytes:
     """Return the tables as canonical JSON: the fields of each kind, in a subset of JSON Schema, and the rules.
 
     ``blobs`` has the path of the field that names a blob, for each kind that is incomplete without it, and
-    ``artifacts`` the path of the texts that may name a kept artifact. ``sealable`` has the paths of the texts that
-    may be sealed references. ``texts`` has the fields that are erased with a body, for each type that has some, and
-    how; ``erasable`` are the kinds of which a body may be erased, and ``reserved`` the names that no family of a
-    package has.
+    ``artifacts`` the path of the texts that may name a kept artifact. ``sealable`` has the paths of the texts that may
+    be sealed references. ``texts`` has, for each type, the fields that are erased with a body, and how. ``erasable``
+    are the kinds whose bodies may be erased, and ``reserved`` the names that no family of a package may have.
     """
-    kinds = CORE_KINDS  # the program is the same in every installation, whatever families there are
+    kinds = CORE_KINDS  # the program is the same in every installation, also if families are installed
     ids = {kind.stream: kind.id_type for kind in kinds.values() if kind.id_type is not str}
     mapped = {kind: mapped_types(kind) for kind in MAPPED}
     types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in kinds.values()), *sum(mapped.values(), ())])]
@@ -76,7 +76,7 @@ def schemas() -> bytes:
 
 
 def _bare(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without texts for readers. A field with such a name has a schema, and stays."""
+    """Return a schema without texts for readers. A field with the name of such a text has a schema, and stays."""
     return {
         name: part for name, part in schema.items() if name not in _FOR_READERS or (isinstance(part, dict) and part)
     }

@@ -1,8 +1,8 @@
-"""Reads the entries and blobs of a bundle as those of a ledger, for somebody who has only the bundle.
+"""Reads the entries and blobs of a bundle like those of a ledger, for somebody who has only the bundle.
 
 The caller has verified the bundle (``consumers.auditor.bundle_ledger``). The views are folded from its entries, so they
 answer what a ledger's own views answer. A bundle of one stream has only some entries of its log: pages of entries and
-views skip the others. A bundle can only be read: what a ledger signs, appends or proves is refused.
+views skip the others. A bundle can only be read: signing, appending and proving are refused.
 """
 
 from __future__ import annotations

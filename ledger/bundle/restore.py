@@ -266,7 +266,7 @@ def restore(
 
 
 class _PresentLog(NamedTuple):
-    """The log in a home: its ledger (None: unknown), and its size and root (0 and empty when it cannot be read).
+    """The log in a home: its ledger (None: unknown), its size and its root (0 and empty if it cannot be read).
 
     ``root_at_backup`` is its root at the size of the backup, None when it is shorter, ``erased`` its erased entries.
     """
@@ -353,7 +353,7 @@ def _put_in_place(
     )
     with log:
         work.build(log, progress, root=root)
-        sweep_files(log)  # entries may need blobs that this folder has and the backup lacks
+        sweep_files(log)  # entries may need blobs that are in this folder and not in the backup
         missing = work.check_blobs(log.blobs, accept_partial=accept_partial)
         count = work.put_blobs(log.blobs)
         with log.snapshot() as snapshot:

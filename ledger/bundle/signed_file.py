@@ -1,12 +1,11 @@
 """A bundle of one stream as one text file that a version control system can compare line by line.
 
-It is JSON. Each entry is one line, with the bytes that its author signed (``body``) as they are, so that a reader of a
-difference sees which event was added. The inclusion paths of all entries share their hashes (``merkle.shared_hashes``).
-Everything else that a bundle contains follows from these: reading a signed file makes the members of the bundle, and
-the auditor verifies them as those of a tar. It has the blobs that templates of handoffs and imported records are, if
-they are small; of other blobs the verdict says that they are missing.
-
-A body that is not on one line, or too deep inside of another document, is a JSON string.
+It is JSON. Each entry is one line, with the unchanged bytes that its author signed (``body``), so that a diff shows
+which event was added. The inclusion paths of all entries share their hashes (``merkle.shared_hashes``). Everything else
+that a bundle contains follows from these: reading a signed file makes the members of the bundle, and the auditor
+verifies them as those of a tar. It contains small blobs that are templates of handoffs or imported records; the verdict
+reports all other blobs as missing. A body with several lines, or with too many levels for another document, is stored
+as a JSON string.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def encode_signed_file(
     entries: Sequence[ProvenEntry],
     get_blob: Callable[[str], bytes | None],
 ) -> bytes:
-    """Return the signed file of a stream: ``entries`` are all that a bundle of it has, each with its proof.
+    """Return the signed file of a stream: ``entries`` are all entries of a bundle of it, each with its proof.
 
     ``get_blob`` returns None for blobs that it leaves out. Raises Refused: ``TOO_LARGE``: export such a stream as a
     tar.
@@ -135,7 +134,7 @@ def encode_signed_file(
 
 
 def _list_of(name: bytes, items: list[bytes]) -> bytes:
-    # The commas begin the lines, so that another item changes no line before it.
+    # The commas are at the beginning of lines, so that a new item changes no line before it.
     return name + (b"[\n" + b"\n,".join(items) + b"\n]" if items else b"[]")
 
 
@@ -178,10 +177,7 @@ def _blob_lines(ref: str, content: bytes) -> bytes:
 
 
 def read_signed_file(content: bytes) -> tuple[layout.Manifest, dict[str, bytes]]:
-    """Return the manifest and the members of the bundle that a signed file stands for. Nothing of it is verified.
-
-    Raises Refused: as ``codec.decode_strict``. Corrupted: a part has the wrong form.
-    """
+    """Return the manifest and the members of the bundle that a signed file represents. Nothing is verified yet."""
     file = _decoded(content)
     try:
         return _members_of(file)
@@ -284,7 +280,7 @@ def _members_of(file: SignedFile) -> tuple[layout.Manifest, dict[str, bytes]]:
         receipt = Receipt(line.index, tuple(paths[line.index]), note, batch or None)
         members |= zip(layout.entry_names(line.index), (data, receipt.to_text().encode()), strict=True)
         page.add(line.index, data)
-        with suppress(*UNREADABLE, Refused):  # a verifier says so
+        with suppress(*UNREADABLE, Refused):  # a verifier reports it
             event = read_event(line.index, data)
             if event.kind in AUTHORITY_KINDS:
                 authority.append((line.index, event.author, event.data))

@@ -1,13 +1,13 @@
 """An agent's connection to a server, on the caller's event loop.
 
 NATS reports a denied publish only on its error channel, never to the request, and no request learns of a lost
-connection. So each request also waits for both, fails at once and says why. After an uncertain answer the client sends
-the request again until its time is up. Ids make that harmless for submissions.
+connection. So each request also waits for these two, and then fails at once with the reason. After an uncertain answer
+the client sends the request again until its time is up. Ids make that harmless for submissions.
 
 The client distinguishes an absent server from a slow one. It reports at once a server that refuses the first
 connection. When a connection is lost, or no ledger listens on the server, it repeats requests for
-``reconnect_wait_max_s`` plus the ``wait_s`` of a read: a node may take that long to start again, and the subject of an
-agent that floods is closed no longer than that.
+``reconnect_wait_max_s`` plus the ``wait_s`` of a read: a node may take that long to start again, and after a flood of
+requests an agent's subject is closed for at most this time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HEADER: Final = re.compile(r"\r\n([!-9;-~]+): ([!-~]+(?: +[!-~]+)*)(?=\r\n)")
 
 
 class _AbsentServer(Unavailable):
-    """No ledger can be reached there, which is certain and not guessed from a missing answer."""
+    """No ledger can be reached there. This is certain, and not guessed from a missing answer."""
 
 
 class Addresses(Protocol):
@@ -186,7 +186,7 @@ class AsyncConnection:
         return await self._exchange(subject, payload, headers, timeout_s)
 
     async def _check_node(self, greet: Greet) -> None:
-        """Greet the node. At a learned address, another ledger is as good as nobody."""
+        """Greet the node. If another ledger answers at a learned address, treat it as no answer."""
         try:
             await greet(self._exchange)
         except (Refused, Corrupted) as error:
@@ -204,7 +204,7 @@ class AsyncConnection:
 
     @staticmethod
     async def _learn(addresses: Addresses, client: NatsClient) -> None:
-        """Ask all nodes for their addresses; hear some answers while other requests go on."""
+        """Ask all nodes for their addresses. Some answers arrive while other requests run."""
         inbox = client.new_inbox()
         with contextlib.suppress(nats.errors.Error, OSError):  # the next connection asks again
             answers = await client.subscribe(inbox)
@@ -320,10 +320,10 @@ class AsyncConnection:
         return False
 
     async def _connect_as_configured(self) -> None:
-        """Connect with the agent's key, or with one that replaced it.
+        """Connect with the agent's key, or with a key that replaced it.
 
-        If a rotation crashed after the ledger accepted it, the server knows only the new key, which is not yet in the
-        old one's file.
+        If a rotation crashed after the ledger accepted it, the server knows only the new key, which has not yet
+        replaced the old file.
         """
         denied_seeds = set[str]()
         while True:
@@ -341,11 +341,11 @@ class AsyncConnection:
                 return
 
     async def _connect_with_seed(self) -> None:
-        """Connect; fail at once when nothing listens there, and after a few attempts when this agent is unknown.
+        """Connect. If nothing listens, fail at once; if the agent is unknown, fail after a few attempts.
 
         Other errors may be temporary. A server that loads new users breaks connections that are being made, and for
-        some milliseconds refuses even users that it admits before and after (one attempt in 400, measured). A refusal
-        may be lost when the server closes before it has read everything (one in 12). So a reset does not replace an
+        some milliseconds refuses even users that it admits before and after (one attempt in 400, measured). If the
+        server closes before it has read everything, its refusal may be lost (one in 12). So a reset does not replace an
         earlier refusal.
         """
         deadline = time.monotonic() + reconnect_wait_max_s
@@ -385,7 +385,8 @@ class AsyncConnection:
             inbox_prefix=subjects.inbox_prefix(self._agent).encode(),
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnect,
-            # The next request connects again. nats-py would try for ever, even when refused, and leave sockets open.
+            # The next request connects again. nats-py would retry for ever, even after a refusal, and leave sockets
+            # open.
             allow_reconnect=False,
             # nats-py would make sixty attempts, two seconds apart. With these two settings it makes two at once.
             max_reconnect_attempts=1,
@@ -414,7 +415,7 @@ class AsyncConnection:
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
         if self._refusal and isinstance(error, _CLOSED):
-            return  # the earlier refusal says more
+            return  # the earlier refusal is more precise
         self._refusal = text or type(error).__name__
         self._is_absent = isinstance(error, OSError) and not isinstance(error, _TRANSIENT)
         self._is_reset = isinstance(error, _CLOSED)
@@ -461,7 +462,7 @@ def decode_answer(data: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """Raise ``BUS_UNAVAILABLE`` when the block finds an answer that has not the form of a ledger's answer."""
+    """Raise ``BUS_UNAVAILABLE`` if the block finds an answer that does not have the form of a ledger's answer."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:
@@ -501,16 +502,17 @@ class NodeClient(NatsClient):
     """A node's connection: a ``nats`` client that no message from outside can stop.
 
     An exception while nats-py reads a message silently ends its reading, and the client still says "connected": the
-    node would receive nothing more. Bytes that are not UTF-8 cause that in a subject or in the status line of headers.
-    A hundred thousand headers block the event loop for a tenth of a second (all measured with 2.16). Agents choose
-    these bytes. So this client decodes text leniently, and limits the size of headers before it parses them.
+    node would receive nothing more. Bytes that are not UTF-8 in a subject or in the status line of headers cause such
+    an exception. A hundred thousand headers block the event loop for a tenth of a second (all measured with 2.16).
+    Agents choose these bytes. So this client decodes text leniently, and limits the size of headers before it parses
+    them.
     """
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:  # noqa: FBT001, FBT002 - as of nats-py
         """Take a server's description, but learn no other server of the cluster from it.
 
-        Only its own server lets a node subscribe to what nodes send. If that one was killed, nats-py would go to
-        another server, be refused these subscriptions, and stay there.
+        Only its own server lets a node subscribe to messages of nodes. If its server was killed, nats-py would connect
+        to another server, which refuses these subscriptions, and stay there.
         """
         await super()._process_info(info | {"connect_urls": []}, initial_connection)
 
@@ -539,7 +541,7 @@ class NodeClient(NatsClient):
     async def allow(self, subscription: Subscription, count: int) -> None:
         """Let the server end a subscription after ``count`` messages, counted from its beginning.
 
-        For nats-py it stays open: nats-py's own limit would drop pending messages once so many were read.
+        nats-py does not know of this limit: its own limit would drop pending messages once this many were read.
         """
         await self._send_unsubscribe(subscription._id, limit=count)  # noqa: SLF001 - nats-py has no public call
 

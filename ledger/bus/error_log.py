@@ -13,7 +13,7 @@ interval_s: Final = 60.0
 
 
 class BusErrorLog:
-    """The error callback of a connection. An agent can cause errors as fast as it sends, and must not fill a disk."""
+    """The error callback of a connection. It limits the log, because an agent can cause errors as fast as it sends."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

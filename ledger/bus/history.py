@@ -1,8 +1,8 @@
 """Find the acknowledged entries that a log stream holds and its log lacks.
 
-A log is committed before it is published. So a stream that is ahead of its log, or holds other entries, was fed by
-another copy of the log. Nothing may be appended or retired before a person decides. A message proves nothing unless it
-is a validly signed entry of this ledger at its own index; else the stream is foreign or damaged
+A log is committed before it is published. So if a stream is ahead of its log, or holds other entries, another copy of
+the log was published to it. Then a person must decide before anything is appended or retired. A message proves nothing
+unless it is a validly signed entry of this ledger at its own index; else the stream is foreign or damaged
 (``ledger.bus.stream``).
 """
 
@@ -33,12 +33,12 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.trust.history import ResetPoint, TrustedHead
 
-# The number of events before and after the end of the shorter one in which evidence is searched.
+# Evidence is searched in this number of events before and after the end of the shorter one.
 window_events: Final = limits.batch_events_max
 _reads_at_once: Final = 32
 near_events_max: Final = 4 * limits.batch_events_max
 near_size_max_bytes: Final = 2 * limits.batch_size_max_bytes
-"""A whole signed batch with its headers is smaller."""
+"""The limit exceeds a whole signed batch with its headers."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def entry_at(seq: int, message: RawStreamMsg | None, *, verify: bool = True) -> 
 
 
 def is_same_entry(entry: bytes, other: bytes) -> bool:
-    """Whether two copies are the same entry of the tree: one of them may lack its body, which was erased."""
+    """Whether two copies are the same entry of the tree. One of them may lack its erased body."""
     return entry == other or entry_leaf(entry) == entry_leaf(other)
 
 
@@ -246,13 +246,13 @@ def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMs
 
 
 async def _shared_size(client: Client, generation: Generation, log: Log, first: int, last: int) -> int:
-    """Return how many entries both begin with, by bisection: two histories that differ never agree again."""
+    """Return the number of entries with which both begin, by bisection: two histories that differ never agree again."""
     low, high = first - 1, last
     while low < high:
         middle = (low + high) // 2
         data = entry_at(middle + 1, (await read_messages(client, generation, middle + 1, middle + 1))[middle + 1])
         with log.snapshot() as snapshot:
-            # A damaged or lost message is not another history.
+            # A damaged or lost message does not prove another history.
             is_same = data is None or is_same_entry(snapshot.entry(middle), data)
         low, high = (middle + 1, high) if is_same else (low, middle)
     return low

@@ -75,7 +75,7 @@ class Connection:
         # Closing failed the pending requests. Let their coroutines and the tasks that nats-py left behind end.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             _, late = await asyncio.wait(others, timeout=close_wait_max_s)
-            for task in late:  # otherwise the thread that waits for it would wait for ever
+            for task in late:  # otherwise the thread that waits for this task would wait for ever
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=close_wait_max_s)

@@ -30,7 +30,8 @@ PATH: Final = "Deedbook-Path"
 BLOB_HEADER: Final = "Deedbook-Blob"
 CHUNK_HEADER: Final = "Deedbook-Chunk"
 INTENT: Final = "intent"
-# The header of a read: the size of the log that the caller knows. A node that has less waits until it has as much.
+# The header of a read: the size of the log that the caller knows. A node with a shorter log waits until it has this
+# size.
 KNOWN_SIZE_HEADER: Final = "Deedbook-Known-Size"
 
 

@@ -7,8 +7,8 @@ other message is foreign and ends publishing until the next generation. A publis
 (``Nats-Expected-Stream``): if it comes so late that the stream was retired, the next generation refuses it.
 ``Nats-Msg-Id`` is not used: the server checks the expected sequence first, so it would never help (measured).
 
-After a crash at any line, the next start asks the stream where it ends and continues there. A lost answer or connection
-takes the same path, so this path is always exercised.
+After a crash at any line, the next start asks the stream where it ends and continues there. After a lost answer or
+connection the code does the same, so this path is exercised often.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deedbook.ledger.system import traces
 ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
 
 acknowledge_wait_max_s: Final = 2.0
-"""A longer wait gains nothing: after a lost answer the publisher looks into the stream."""
+"""A longer wait gains nothing: after a lost answer the publisher reads the stream."""
 
 retry_wait_first_s: Final = 0.05
 WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})

@@ -6,12 +6,12 @@ missing messages (all measured). So the node compares the stream with the ledger
 ``BUS_DEGRADED``: stop publishing, and build the next generation from the log. A damaged stream is never repaired. The
 quick check does not detect altered content; ``StreamPublisher.scrub`` compares every message.
 
-**A redaction** begins the next generation, too. It is filled from the log, so it carries the remnant in place of the
-erased body, and then the generations before it are deleted with their files. Each stream says in its metadata how many
-bodies were erased when it was made (``Generation.redactions``), so any node sees, also after a crash, whether it still
-holds one. Rejected: deleting the one message with "secure erase". The server overwrites it in the stream's own file,
-but not in the Raft log, where each of three servers keeps it for an unknown time (measured). And every reader would
-have to tell this hole from a loss, and trust a node to fill it.
+**A redaction** begins the next generation, too. It is filled from the log, so it has the remnant in place of the erased
+body. Then the earlier generations are deleted with their files. Each stream says in its metadata how many bodies were
+erased when it was made (``Generation.redactions``), so any node sees, even after a crash, whether the stream still
+holds an erased body. Rejected: deleting the one message with "secure erase". The server overwrites it in the stream's
+own file, but not in the Raft log, where each of three servers keeps it for an unknown time (measured). And every reader
+would have to distinguish this hole from a loss, and trust a node to fill it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def config_faults(config: StreamConfig, expected: Generation) -> list[str]:
 
 
 def scrub_quick(info: StreamInfo, expected: Generation, last_seq_min: int = 0) -> list[str]:
-    """Return the differences between a stream and its record; it has acknowledged ``last_seq_min`` before."""
+    """Return the differences between a stream and its record. The stream has acknowledged ``last_seq_min`` before."""
     state, created = info.state, created_of(info)
     faults = config_faults(info.config, expected)
     if expected.created is not None and created != expected.created:
@@ -132,7 +132,7 @@ def redactions_of(info: StreamInfo) -> int:
 
 
 def stated(generation: Generation, info: StreamInfo) -> Generation:
-    """Return a generation as its stream states it in its metadata, with the time at which it was made."""
+    """Return a generation from the metadata of its stream, with the time at which it was made."""
     return replace(
         generation,
         created=created_of(info),
@@ -188,7 +188,7 @@ async def open_stream(client: Client, generation: Generation, replicas: int = 1)
             raise
         with bus_errors(f"making log stream {generation.name}"):
             manager = client.jetstream(timeout=limits.request_timeout_s)
-            # The server makes no stream whose name another one has, with other settings or metadata.
+            # If a stream of this name exists with other settings or metadata, the server makes no stream.
             info = await manager.add_stream(log_stream_config(generation, replicas))
             # If we crash before the caller records it, the next call finds this stream and uses it. The publisher
             # compares its content when it starts.
@@ -226,7 +226,7 @@ async def retire(client: Client, retiring: Generation) -> None:
 async def delete_erased(client: Client, current: Generation) -> list[str]:
     """Delete the retired streams that hold a body which was erased before ``current`` was made; return their names.
 
-    Only after ``current`` holds the whole log. If we crash here, the next call goes on. Raises Unavailable:
+    Call this only after ``current`` holds the whole log. If we crash here, the next call continues. Raises Unavailable:
     ``BUS_UNAVAILABLE``.
     """
     deleted: list[str] = []

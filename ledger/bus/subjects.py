@@ -73,9 +73,9 @@ def submit_pattern(ledger: str, node: str = "") -> str:
 
 
 def node_submit_subject(ledger: str, agent: str, node: str) -> str:
-    """Return the subject that a server gives the submissions of its agents for the node beside it, one of several.
+    """Return the subject to which a server maps the submissions of its agents, for its own node, one of several.
 
-    So the agents of a server use one node, although a server would otherwise give each message to any node.
+    So the agents of a server use one node. Otherwise the server would give each message to any node.
     """
     return f"{submit_subject(ledger, agent)}.{_agent(node)}" if node else submit_subject(ledger, agent)
 

@@ -36,7 +36,7 @@ _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "i
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
-    """The content of the file: addresses, the last one first; when a node answered; the one whose use was reported."""
+    """The content of the file: addresses, the last used first; the time of the last answer; the reported address."""
 
     addresses: list[str] = []
     asked_ms: int = 0

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 
-# The roles of which an agent needs one for the part that a field gives it. A service could receive work, but people who
-# misspell a name do not mean one.
+# For each field that names an agent: the agent needs one of these roles. A service could receive work, but it is never
+# suggested for a misspelled name.
 _PARTS: Final = {"to": {"agent", "reviewer", "human"}, "reviewer": {"reviewer", "human"}}
 _SALT: Final = b'"salt":"'
 
@@ -39,7 +39,8 @@ _SALT: Final = b'"salt":"'
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """An event before it is signed. ``data`` is the type of its kind, or a dict; a dict needs ``kind``.
 
-    ``allow_secret``: its author, a human, allows what looks like a secret in it, and signs that with the identity key.
+    ``allow_secret``: its author, a human, allows text in it that looks like a secret, and signs that with the identity
+    key.
     """
 
     stream: str
@@ -109,8 +110,8 @@ def _bodies_of(drafts: Sequence[Draft], *, ledger: str, author: str, at: str) ->
 def _sign_distinct(bodies: Sequence[bytes], key: Key) -> Submission:
     """Return the submission of bodies that ``body_of`` made.
 
-    Raises Refused: as ``sign``, and ``PARTIAL_RETRY`` when two differ only in their salt. To the gate these are two
-    events, but somebody who submits the same content twice at one time repeats it by mistake.
+    Raises Refused: as ``sign``, and ``PARTIAL_RETRY`` when two differ only in their salt. For the gate these are two
+    events, but the same content twice at the same time is a mistake.
     """
     submission = sign(bodies, key)
     contents: set[bytes] = set()
@@ -139,8 +140,8 @@ class Author:
     ) -> None:
         """Write as ``name``. ``key_for`` gets each event's (kind, stream, data) and returns the key that signs them.
 
-        With ``allow_secret`` the author signs what looks like a secret, marked as allowed; then ``key_for`` must return
-        a human's identity key.
+        With ``allow_secret`` the author signs text that looks like a secret, and marks it as allowed. Then ``key_for``
+        must return a human's identity key.
         """
         self.client = client
         self.name = name
@@ -161,7 +162,7 @@ class Author:
             raise
 
     def _fit_for(self, name: str, drafts: Sequence[Draft]) -> Iterator[str]:
-        """Yield the present agents that can take the part for which the drafts name an agent that does not exist."""
+        """Yield present agents that could take the part for which the drafts name an unknown agent."""
         parts = [roles for part, roles in _PARTS.items() for each in drafts if getattr(each.data, part, None) == name]
         for agent in self.client.agents():
             if agent.removed_index is None and all(roles & {*agent.roles} for roles in parts):

@@ -111,9 +111,9 @@ class Client(Protocol):
         """Return a page of entries from index ``start`` on. Empty ``kinds`` and no ``stream`` mean all entries.
 
         If the log ends before ``start``, the call waits for a match up to ``wait_s`` seconds, at most
-        ``limits.poll_wait_max_s``. Read the next page from ``next_index``, also after an empty page. With ``old_size``
-        the page includes the answer of ``consistency``, from the same snapshot. Raises Refused: ``INVALID_FIELD`` for
-        a negative ``start``.
+        ``limits.poll_wait_max_s``. The next page begins at ``next_index``, also after an empty page. With ``old_size``
+        the page includes the answer of ``consistency``, from the same snapshot. Raises Refused: ``INVALID_FIELD`` for a
+        negative ``start``.
         """
 
     def stream(self, request: StreamRequest) -> StreamPage:
@@ -121,8 +121,8 @@ class Client(Protocol):
 
         This method does not check the entries; ``streams`` does. Without ``request.size`` the proofs are for the
         ledger's head: the client checks that this head continues the one it trusts, and then trusts the new head. With
-        ``only_looks`` it does neither. Raises Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a head that
-        the ledger's key did not sign.
+        ``only_looks`` it neither checks nor trusts the head. Raises Corrupted: ``HISTORY_CHANGED``;
+        ``VERIFICATION_FAILED`` for a head that the ledger's key did not sign.
         """
 
     @property
@@ -211,8 +211,8 @@ def open_content(content: bytes | BinaryIO) -> tuple[BinaryIO, int]:
 def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
     """Read the whole batch of the entry at ``index``, and return the entry's inclusion path in it.
 
-    The path is empty for an event of no batch, and when the rest of the batch is missing: then the signature does not
-    verify. Nor does it when a server answers with events of another batch.
+    The path is empty for an event without a batch, and when the rest of the batch is missing. In the latter case the
+    signature does not verify. It also does not verify if a server answers with events of another batch.
     """
     if entry.batch_size == 1:
         return []

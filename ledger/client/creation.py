@@ -63,10 +63,10 @@ def create_ledger(
 ) -> str:
     """Create a ledger in ``home`` and return its id. It has three keys and entry 0.
 
-    A passphrase encrypts the root key. A ledger for a first try says so for ever (``is_trial``). ``clock_ms`` returns
-    the time of entry 0 (default: now). This user trusts the folder from then on, but not a settings file that was there
-    before. Raises Refused: ``LEDGER_EXISTS``. Unavailable:
-    ``STORE_UNAVAILABLE`` when the folder cannot be written.
+    A passphrase encrypts the root key. A ledger for a first try is marked as one for ever (``is_trial``). ``clock_ms``
+    returns the time of entry 0 (default: now). This user trusts the folder from then on, but not a settings file that
+    was there before. Raises Refused: ``LEDGER_EXISTS``. Unavailable: ``STORE_UNAVAILABLE`` when the folder cannot be
+    written.
     """
     CheckpointKey(origin, bytes(32))  # refuses an origin that cannot name a key, before anything is written
     check_is_new(home)

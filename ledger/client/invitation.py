@@ -1,9 +1,10 @@
-"""Invitations: a code of one line with which an agent or a node joins. Its own keys are made on its machine and stay.
+"""Invitations: a code of one line with which an agent or a node joins.
 
-The inviter makes a random token. Two key pairs are derived from it: an Ed25519 key that signs for the joining key, and
-an nkey with which the server accepts the connection. There are two, because a client signs any nonce that a server
-sends. The inviter signs both public keys into the ledger (``agent.invited``). The token is in the code and nowhere
-else. The code also pins the ledger by the fingerprint of its root key: everything that is read later must lead to it.
+Its own keys are made on its machine and stay. The inviter makes a random token. Two key pairs are derived from it: an
+Ed25519 key that signs for the joining key, and an nkey with which the server accepts the connection. There are two
+keys, because a client signs any nonce that a server sends. The inviter signs both public keys into the ledger
+(``agent.invited``). Only the code contains the token. The code also contains the fingerprint of the ledger's root key:
+everything that is read later must be signed by a chain of keys from it.
 
 Refused: a hash of the token in the log, because a check would reveal the token, and a reader of the first attempt could
 use it for a key of their own; a key made by the inviter, because it would have to be sent.

@@ -56,7 +56,7 @@ from deedbook.ledger.client.local_reader import LocalReader, OpenViews
 class LocalClient(LocalReader):
     """A ``Client`` of a ledger in a folder. Any number of processes may open the same folder.
 
-    With ``needs_witnesses``, which a node sets that fails closed, it returns only receipts that witnesses cosigned.
+    With ``needs_witnesses`` it returns only receipts that witnesses cosigned. A node with ``fail = "closed"`` sets it.
     """
 
     def __init__(self, settings: Settings, *, log: Log | None = None, views: OpenViews | None = None) -> None:
@@ -82,12 +82,13 @@ class LocalClient(LocalReader):
     def submit(self, submission: Submission) -> list[Accepted]:
         with self._lock:
             if self._gate is None:
-                for notice in self.trust_store.rivals(self.consistency):  # before this write makes the copies differ
+                # before this write makes the copies of the log differ
+                for notice in self.trust_store.rivals(self.consistency):
                     log_notice(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, order=self.order)
             accepted = self._gate.submit(submission)
             is_unfinished = self._gate.is_unfinished
-        if is_unfinished:  # after a redaction that was stopped, unless the process that redacts is at it
+        if is_unfinished:  # after a redaction that was stopped, unless another process is finishing it
             try:
                 self.finish_erasures(waits=False)
             except (Unavailable, Corrupted) as error:  # the submission is in the log
@@ -230,7 +231,8 @@ class LocalClient(LocalReader):
         return self.log.blobs.page(after, limit=limit, author=author, unreferenced=unreferenced)
 
     def _read_references(self) -> None:
-        # On read-only media or in a full map this cannot be written; then the references that were stored before count.
+        # On read-only media or in a full map this cannot be written. Then only the references that were stored before
+        # are valid.
         with suppress(Unavailable):
             read_references(self.log)
 
@@ -241,7 +243,7 @@ class LocalClient(LocalReader):
         return self.log.blobs.get(ref)
 
     def _checkpoint_key(self, snapshot: Snapshot) -> CheckpointKey:
-        """Return the key that signs checkpoints. Over a log that contradicts the trust store nothing is signed."""
+        """Return the key that signs checkpoints. Refuse if the log contradicts the trust store."""
         if self.disagreement is not None:
             raise self.disagreement
         created = read_event(0, snapshot.entry(0)).data

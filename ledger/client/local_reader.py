@@ -162,9 +162,10 @@ class LocalReader(Resource):
         return page
 
     def _wait_for(self, start: int, kinds: Collection[str], stream: str | None, wait_s: float) -> int:
-        """Wait for a matching entry, and return the index to read from, after entries that do not match.
+        """Wait for a matching entry, and return the index from which to read. Entries before it do not match.
 
-        If entries from ``start`` on exist already, return at once, matching or not: a caller may read up to an index.
+        If entries from ``start`` on exist already, return at once, even if none matches: a caller may read up to an
+        index.
         """
         deadline = time.monotonic() + min(wait_s, limits.poll_wait_max_s)
         has_waited, size_max_bytes = False, limits.range_size_max_bytes
@@ -182,7 +183,8 @@ class LocalReader(Resource):
                 has_waited = True
                 if announced is not None:  # one watcher in this process announces new entries to all readers
                     self._log.wait(announced, deadline - time.monotonic())
-                time.sleep(poll_interval_s)  # also after an announcement: entries of one burst come in one page
+                # also after an announcement, so that the entries of one burst are in one page
+                time.sleep(poll_interval_s)
         return start
 
 

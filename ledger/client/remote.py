@@ -239,7 +239,7 @@ class RemoteClient(RemoteReads, Resource):
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         wait_s = float(arguments.get("wait_s", 0.0))
         subject = subjects.read_subject(self.ledger, self._agent, verb)
-        # Another node may answer than the one that took the submission, or the one that answered the last read.
+        # The node that answers may not be the one that took the submission, or that answered the last read.
         trusted = self._greeter.history.trusted
         size = max(self._written_size, trusted.size if trusted else 0)
         headers = {KNOWN_SIZE_HEADER: str(size)} if size else None

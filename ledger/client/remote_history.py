@@ -85,7 +85,7 @@ class RemoteHistory:
             log_notice(str(reset))
 
     def verifiers(self) -> list[CheckpointVerifier]:
-        """Return the verifiers of the ledger's checkpoint keys, as far as answers were verified with them."""
+        """Return the verifiers of the ledger's checkpoint keys that are known from verified answers."""
         return active_verifiers(self.trust_store.checkpoint_keys)
 
     def _verify_signed(self, consistency_proof: ConsistencyProof, chain: Chain) -> ConsistencyProof:
@@ -93,7 +93,7 @@ class RemoteHistory:
         try:
             checkpoint = verify_checkpoint(consistency_proof.checkpoint, *active_verifiers(known))
         except Corrupted:
-            known = chain.checkpoint_keys(known)  # the ledger may have named a key since, or no key is known yet
+            known = chain.checkpoint_keys(known)  # the ledger may have named a new key since, or no key is known yet
             checkpoint = verify_checkpoint(consistency_proof.checkpoint, *active_verifiers(known))
         self.trust_store.checkpoint_keys = known
         if (checkpoint.size, checkpoint.root.hex()) != (consistency_proof.size, consistency_proof.root):
@@ -135,7 +135,7 @@ class Chain:
                     keys = keys.after(event.index, event.data)
                 case CheckpointKeyRotated() if self._is_by_root(event):
                     keys = keys.after(event.index, event.data)
-                case AgentRemoved():  # no matter who signed it: a key that is distrusted wrongly only costs an answer
+                case AgentRemoved():  # regardless of the signer: wrong distrust of a key costs only one answer
                     keys = keys.after(event.index, event.data)
                 case _:  # its signer may name no keys
                     continue

@@ -4,7 +4,7 @@ The spool sends them in order when the ledger answers again.
 
 ``spool/NAME/`` in the agent's folder has one file for each submission. ``rejected/`` in it has those that the ledger
 refused later, each with the reason. It is safe to send a submission again, because the ledger knows its ids and repeats
-its first answer. So if a process is killed, at worst a file stays. New submissions go after the waiting ones.
+its first answer. So a killed process leaves at most a file. New submissions are sent after the waiting ones.
 
 The spool stores only ``REPORTS``: kinds that say what an author did or learned. It does not store claims, approvals or
 events that expect a version of their stream, because the next step depends on the answer. Refused: a receipt for a
@@ -57,7 +57,7 @@ REPORTS: Final = frozenset(
     }
 )
 
-# These codes refuse the agent, not the submission. The submission waits until the cause is mended.
+# These codes refuse the agent, not the submission. The submission waits until the cause is removed.
 _AGENT_CODES: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})
 _NO_OUTAGE: Final = frozenset({"QUOTA_EXCEEDED"})
 _AWAY_CODES: Final = frozenset({"BUS_UNAVAILABLE", "SHARED_LOG"})
@@ -223,7 +223,7 @@ class Spool:
         number = 1 + max(map(_number, stored), default=0)
         ids = [event_id(commitment_to(body)) for body in submission.bodies]
         path = self.folder / f"{number:09}-{len(heads)}-{ids[0].partition(':')[2][:16]}.msg"
-        # With the label, the next writer removes what a crash left.
+        # With this label, the next writer removes the remains of a crash.
         with _own_files(path), replacing(path, label="spool-") as file:
             file.write(content)
         message = (
@@ -262,7 +262,7 @@ def spools(home: Path) -> list[tuple[str, Spool]]:
 
 @contextmanager
 def _own_files(path: Path, problem: str = "cannot be written") -> Iterator[None]:
-    """Convert an error of the spool's own files to ``SPOOL_UNAVAILABLE``: it says nothing about the ledger."""
+    """Convert an error of the spool's own files to ``SPOOL_UNAVAILABLE``, because the ledger may be fine."""
     try:
         with as_unavailable(path, problem):
             yield

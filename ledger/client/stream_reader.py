@@ -9,8 +9,8 @@ store for other processes. The result belongs to a head that the log must contin
 since which it is valid, so that an old entry is checked against the authority of its time. The object also caches the
 streams that it read last, as of their head, and checks only newer entries when it reads them again.
 
-A body that was erased since must not stay in a cache: after a redaction of anything cached, the reader forgets all of
-it, also in the file, and reads again. A node that then still sends the body is an error that names the node.
+A body that was erased since must not stay in a cache. After a redaction of a cached entry, the reader deletes the whole
+cache, with the file, and reads again. If a node then still sends the body, the error names the node.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class StreamReader:
         request = StreamRequest(stream, start=start, authority_start=authority.start, known_size=known.size)
         page = self._client.stream(request)
         if known.size and not is_continued(known, replace(page.consistency_proof, path=page.known_path)):
-            # The stored authority is of an abandoned history, or of another copy.
+            # The stored authority belongs to an abandoned history, or to another copy.
             return self._read_again(stream, size)
         run = (
             cached.fork(page.consistency_proof)
@@ -259,7 +259,7 @@ class StreamReader:
         while True:
             for proven in page.entries:
                 run.add(proven)
-            if page.next_index is None or not page.entries:  # an empty page would come again
+            if page.next_index is None or not page.entries:  # the next page would be empty, too
                 break
             start = page.next_index
             page = self._client.stream(
@@ -282,7 +282,7 @@ class StreamReader:
         return CheckedStream(stream, run.entries, run.ignored, run.state_at_size, run.head, last_ms, ends)
 
     def _read_again(self, stream: str, size: int | None) -> CheckedStream:
-        """Forget all that is cached, and read from entry 0 on."""
+        """Delete all caches, and read from entry 0 on."""
         self.authority, self._runs, self._cached_bytes = self._empty_authority(), {}, 0
         self.folds.clear()
         return self._read(stream, size)
@@ -300,7 +300,7 @@ class StreamReader:
         try:
             content = self._file and read_regular(self._file, size_max_bytes=authority_file_max_bytes, is_own=True)
             digest, packed = (content or b"")[:_DIGEST_SIZE], (content or b"")[_DIGEST_SIZE:]
-            if digest != sha256(packed).digest():  # else a damaged bit here would look like a fault of the ledger
+            if digest != sha256(packed).digest():  # otherwise a damaged bit here would look like an error of the ledger
                 return self._empty_authority()
             stored = read_msgpack(packed, _StoredAuthority)
         except (DeedbookError, *UNREADABLE):
@@ -317,7 +317,7 @@ class StreamReader:
                 packed = msgspec.msgpack.encode(self.authority.stored)
                 file.write(sha256(packed).digest() + packed)
         except OSError:
-            self._file = None  # the file only saves time
+            self._file = None  # ignore the error: the file only saves time
 
 
 class _Run:
@@ -391,7 +391,7 @@ class _Run:
         own, source = keys.stream_key(stream), MemoryState(other)
         source.ledger, source.authority_version = self.ledger if index else None, self._authority.count(index)
         replay, is_own = Replay(source), stream == self._stream
-        # Only the number of the entries is known of another stream of authority.
+        # Only the number of entries is known of the other streams of authority.
         record = self._record if is_own else StreamRecord(entry.stream_version - 1, 0)
         if record is not None:
             replay.state.put(own, record)
@@ -410,10 +410,10 @@ class _Run:
         return entry.accepted_ms
 
     def check_erasures(self, authority_start: int) -> tuple[int, SignedErasure] | None:
-        """Check that a redaction names what is left of each erased body; return one whose body is here all the same.
+        """Check that a redaction names the remnant of each erased body.
 
-        That may also be an event of authority that was checked earlier, before ``authority_start``. Raises Corrupted:
-        an entry lost its body without a redaction.
+        Return a redacted entry whose body is still here. That may also be an event of authority that was checked
+        earlier, before ``authority_start``. Raises Corrupted: an entry lost its body without a redaction.
         """
         erasures = self._authority.erasures(self.head.size)
         for index, remnant in self._remnants.items():
@@ -447,15 +447,16 @@ class _Run:
         try:
             return read_entry(proven.data, may_lack_family=may_lack_family)
         except Refused as refusal:
-            if refusal.code in LACKS_FAMILY:  # it is this reader that lacks something
+            if refusal.code in LACKS_FAMILY:  # this reader lacks the family, so the entry is not at fault
                 raise
             raise unproven(f"entry {index} cannot be read: {refusal.message}", index=index) from refusal
 
 
 def pinned_root(home: Path, ledger: str) -> str | None:
-    """Return the root fingerprint that this user pinned for a folder, or None: then the ledger vouches for itself.
+    """Return the root fingerprint that this user pinned for a folder, or None.
 
-    Raises Corrupted: ``VERIFICATION_FAILED`` when the pinned root is of another ledger.
+    Without it, only the ledger itself names its root key. Raises Corrupted: ``VERIFICATION_FAILED`` when the pinned
+    root is of another ledger.
     """
     try:
         record = trust.find_record(resolved(home))

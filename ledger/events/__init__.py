@@ -2,9 +2,9 @@
 
 ``KINDS`` maps a kind to the type of its ``data`` and the type of its stream: the core's kinds, and those of the
 families that installed packages bring (``ledger.families``). Tests compare JSON Schemas, AsyncAPI, admission rules,
-documentation and examples with this table. Kinds are past-tense facts. A published kind is never changed: a new
-version is a new kind. The modules of types are loaded when their kinds are first used, and packages are looked for
-when a kind is not one of the core's.
+documentation and examples with this table. Kinds are past-tense facts. A published kind is never changed: a new version
+is a new kind. The modules of types are loaded when their kinds are first used. Packages are searched only for a kind
+that the core does not have.
 
 To add a kind: write its ``EventData`` in the module of its family, add it here, add its row to the rules of its family
 in ``proto/rules`` (or handle it in ``ledger.admission.rules``: without either it is refused), fold it in the views that
@@ -189,7 +189,7 @@ def _kinds_of_family(name: str) -> dict[str, Kind]:
 
 
 class _Kinds(Mapping[str, Kind]):
-    """The core's kinds, then those of families. To list all loads all families, without those that cannot be used."""
+    """The core's kinds, then those of families. A complete list loads all usable families."""
 
     def __getitem__(self, name: str) -> Kind:
         return CORE_KINDS.get(name) or _kinds_of_family(name.partition(".")[0])[name]

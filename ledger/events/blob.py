@@ -67,7 +67,7 @@ def blobs_of(data: EventData, raw: bytes | None = None) -> list[str]:
 
     ``raw`` are the bytes of the body: if they hold no ref, the fields are not read.
     """
-    # A backslash with u begins a letter in another spelling.
+    # A backslash with u may spell a letter differently.
     if raw is not None and not (b"blake3:" in raw or b"sha256:" in raw or b"\\u" in raw):
         return []
     kind = type(data)

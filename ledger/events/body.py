@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.envelope import Remnant
 
     D_co = TypeVar("D_co", covariant=True, default=Any)
-else:  # Python 3.13 has a default itself; at run time nobody asks for it
+else:  # Python 3.13 has this default; at run time no code uses it
     from typing import TypeVar
 
     D_co = TypeVar("D_co", covariant=True)
@@ -224,9 +224,9 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
 
 
 def decode_unread(text: bytes) -> tuple[Body, UnreadData]:
-    """Return a body of a family without a usable package, for an audit that checks everything but its data.
+    """Return a body of a family without a usable package.
 
-    Raises Refused: as ``decode_body``.
+    It is for an audit that checks everything except the data. Raises Refused: as ``decode_body``.
     """
     try:
         body = _any_body.decode(text)
@@ -316,7 +316,7 @@ def make_event(
     accepted_ms: int,
     remnant: Remnant | None = None,
 ) -> Event:
-    """Return the event of ``body`` at ``index``, which is that of the ``remnant`` if the event was erased."""
+    """Return the event of ``body`` at ``index``. If the event was erased, ``body`` is that of the ``remnant``."""
     return Event(
         index=index,
         id=event_id,

@@ -3,10 +3,10 @@
 ``domain`` is a field of ``reasoning.started`` because it decides how much a receiver must fetch. It is never part of
 the graph's own ref.
 
-A validator's report of a large graph does not fit into an entry. So ``counts`` is always complete, the lists begin
-with the worst, ``omitted`` counts the lines left out, and ``whole`` is then the blob with all of them. A report never
-quotes the checked files: everybody reads the report but perhaps not the files, so it carries digests and numbers. A
-tree is named by its commit, or by the digest of what the validator read; never by a path on the machine.
+A validator's report of a large graph does not fit into an entry. So ``counts`` is always complete, the lists begin with
+the worst, ``omitted`` counts the lines left out, and ``whole`` is then the blob with all of them. A report never quotes
+the checked files, because some of its readers may not read the files. It contains digests and numbers instead. A tree
+is named by its commit, or by the digest of what the validator read; never by a path on the machine.
 """
 
 from __future__ import annotations

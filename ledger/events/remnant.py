@@ -6,11 +6,11 @@ body that is gone: it trusts the signature of ``entry.redacted``, which holds th
 that had the body when they admitted that event. A remnant that still has a text is refused, so nobody can put words
 into an author's mouth.
 
-Nothing that confirms an erasure may rest on the erased entry itself. Otherwise somebody with a copy of a log could put
-a remnant that names their own key as the root key in the place of any entry, and confirm it with this key. Therefore
-nobody erases the events on which readers base the keys of root and of checkpoints, and history resets. Nobody erases
-the declaration of a kind, because the events of that kind are checked by it. Of an event of a declared kind no field
-stays, because only the state of the log says which of its texts are fixed words.
+Nothing that confirms an erasure may rest on the erased entry itself. Otherwise somebody with a copy of a log could
+replace an entry by a remnant that names their own key as the root key, and confirm it with this key. Therefore the gate
+refuses to erase history resets and the events from which readers learn the keys of root and of checkpoints. It also
+refuses to erase the declaration of a kind, because the events of that kind are checked with it. An erased event of a
+declared kind loses all fields, because only the state of the log shows which of its texts are fixed words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHORT: Final = "*"
 """Used when ``ERASED`` would make the remnant too large, because it is longer than the texts."""
 _TEXT_PATTERNS: Final = frozenset({None, LINE_PATTERN, LABEL_PATTERN, STATEMENT_PATTERN})
 _NO_SALT: Final = "A" * 22
-"""In place of the salt, which could confirm a guess of the body."""
+"""A replacement for the salt, because the salt could confirm a guess of the body."""
 _KEPT: Final = frozenset(
     {
         *("origin", "kinds", "streams", "ai_id", "claimed_author", "claimed_at", "status"),
@@ -165,7 +165,7 @@ def has_texts(kind: type[EventData]) -> bool:
 
 
 def is_kind_erasable(kind: type[EventData]) -> bool:
-    """Return whether events with this data may be erased. Of ``KeyRotated``, only those of other agents than root."""
+    """Return whether events with this data may be erased. A ``KeyRotated`` of root may not."""
     return has_texts(kind) and not issubclass(kind, _NEVER_ERASED)
 
 

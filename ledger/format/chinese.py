@@ -1,4 +1,4 @@
-"""Chinese markers, stated once, in Simplified characters, and read in both scripts.
+"""Chinese markers: the source has each once, in Simplified characters, and recognizes them in both scripts.
 
 ``TRADITIONAL`` has the characters of the markers in this source that differ, each with its Traditional forms; a test
 compares it with the markers. Both functions keep each character's position, so spans of a text stay right.

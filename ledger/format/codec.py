@@ -25,13 +25,13 @@ T = TypeVar("T")
 # The exceptions of msgspec for invalid bytes. For text that is not UTF-8 it raises Python's own error.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _sorted_json = msgspec.json.Encoder(order="sorted")
-_msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
+_msgpack = msgspec.msgpack.Encoder(order="deterministic")  # every process orders sets differently
 _examined: set[Any] = set()
 _examining = threading.Lock()
 decimal_max: Final = 2**63 - 1
 _DECIMAL: Final = r"0|[1-9][0-9]{0,18}"
 _HALF: Final = "[\ud800-\udfff]"
-# A string without an end goes on to the end of the text. Otherwise the search would begin again at each quote in it.
+# A string without an end continues to the end of the text. Otherwise the search would begin again at each quote in it.
 _STRINGS: Final = rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))'
 _SURROGATE: Final = rb"\\u[dD][89a-fA-F]"
 _SIXTEEN_DIGITS: Final = rb"[0-9]{16}"
@@ -92,7 +92,7 @@ def encode_arguments(arguments: Any, what: str) -> bytes:
     except OverflowError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer is outside ±(2^53−1)") from error
     check_depth(text)
-    if re.search(_SIXTEEN_DIGITS, text):  # as below; msgspec writes no other faults of JSON
+    if re.search(_SIXTEEN_DIGITS, text):  # see below; msgspec writes no other invalid JSON
         check_strict(text)
     return text
 

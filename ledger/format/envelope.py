@@ -73,7 +73,7 @@ class Remnant(msgspec.Struct, frozen=True):
 
 
 def is_remnant(stored: bytes) -> bool:
-    """Return whether the bytes in the place of an entry's body are a remnant."""
+    """Return whether the bytes at the position of an entry's body are a remnant."""
     return stored.startswith(_REMNANT_PREFIX)
 
 
@@ -191,7 +191,10 @@ _entry_decoder = msgpack_decoder(Entry)
 
 
 def without_body(data: bytes) -> tuple[bytes, bytes]:
-    """Return the bare form and the body of an entry's bytes; of bytes that are no entry, these bytes and no body."""
+    """Return the bare form and the body of an entry's bytes.
+
+    For bytes that are no entry, return these bytes and no body.
+    """
     try:
         entry = decode_entry(data)
     except Refused:
@@ -217,9 +220,9 @@ _LENGTH_BYTES: Final = {0xC4: (1, 0), 0xC5: (2, 2**8), 0xC6: (4, 2**16)}
 
 
 def split_entry(data: bytes) -> tuple[bytes, bytes] | None:
-    """Return the body in an entry's bytes and what follows it, without decoding them; None if they begin differently.
+    """Return the body in an entry's bytes and the bytes after it, undecoded; None if the bytes begin differently.
 
-    It takes a quarter of the time of decoding, which counts where an audit only hashes entries again.
+    This takes a quarter of the time of decoding, which helps an audit that only hashes entries again.
     """
     if not data.startswith(_BEFORE_BODY):
         return None

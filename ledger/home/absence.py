@@ -1,4 +1,4 @@
-"""The error for a folder without a ledger, and the advice in it: the likely ledger's folder, and the next command."""
+"""The error for a folder without a ledger. It names a likely folder, and the next command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _refs_size_max_bytes: Final = 16 * 1024**2
 
 
 def _advice(start: Path) -> str:
-    """Return the next step if a ledgers' folders are just below ``start``, or if ``start`` is in a work tree of git."""
+    """Return the next step if there are ledgers' folders just below ``start``, or if it is in a git work tree."""
     with suppress(OSError):
         below = (Path(entry) / FOLDER for entry in islice(os.scandir(start), _scanned_entries_max))
         homes = [home for home in below if home.is_dir()]

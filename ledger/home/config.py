@@ -1,8 +1,8 @@
 """The types of ``config.toml``, and the settings that are passed down.
 
-A ledger's folder that was found by walking up is data, often a stranger's. So the file is read into two types:
-``Config`` is harmless and counts at once. ``Actions`` runs a program or sends something somewhere; callers get it only
-through ``trust.actions_of``. Each new setting belongs to one of the two types, and a test checks that.
+A ledger's folder that was found by walking up is data, often a stranger's. So the file is read into two types.
+``Config`` is harmless and takes effect at once. ``Actions`` can run a program or send data; callers get it only through
+``trust.actions_of``. Each new setting belongs to one of the two types, and a test checks that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SERVER: Final = r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The settings in ``config.toml`` that run nothing and send nothing. They count in anybody's folder.
+    """The settings in ``config.toml`` that run nothing and send nothing. They take effect in any folder.
 
     ``map_size_bytes`` limits the log (address space, not disk), ``blobs_size_max_bytes`` all blobs together.
     ``default_reviewer`` is written into a handoff that names no reviewer. ``quota`` limits what one agent may append
@@ -97,9 +97,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     A client that ``only_looks``, such as an auditor, may read a log that differs from the one read before; it gets a
     notice instead of an error. ``text`` is the bytes of ``config.toml`` as read once, so that the trust check hashes
-    the same bytes that it parses. A program may set ``actions`` to its own settings; those of a folder never go there.
-    ``server`` may name several nodes of one ledger, separated by commas. With ``spool``, events are stored locally
-    while none of them answers (``ledger.client.spool``).
+    the same bytes that it parses. A program may set ``actions`` to its own settings; the settings of a folder are never
+    stored there. ``server`` may name several nodes of one ledger, separated by commas. With ``spool``, events are
+    stored locally while none of them answers (``ledger.client.spool``).
     """
 
     home: Path

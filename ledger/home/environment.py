@@ -1,4 +1,4 @@
-"""Environment variables that are no settings of a ledger."""
+"""Environment variables that are not settings of a ledger."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ def wants_colour() -> bool:
 
 def temporary_files_folder() -> Path:
     """Return the folder for temporary files (``TMPDIR``)."""
-    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - under names that nobody can guess
+    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the names of files there cannot be guessed

@@ -51,10 +51,12 @@ _SEED: Final = re.compile("SU[A-D][A-Z2-7]{55}")
 
 
 def check_own_folder(path: Path) -> None:
-    """Check that a folder, which may be missing, can become that of a ledger: links and files of others would suffer.
+    """Check that a folder, which may be missing, can become a ledger's folder without harm to files of others.
 
-    A clone or an archive may bring the folder. Through a link in it, keys would be written where git shares them, and a
-    file elsewhere would be replaced. Raises Refused: ``INVALID_FORMAT``. Unavailable: ``STORE_UNAVAILABLE``.
+    A clone or an archive may bring the folder. Through a link in it, keys would be written where git shares them, or a
+    file elsewhere would be replaced.
+
+    Raises Refused: ``INVALID_FORMAT``. Unavailable: ``STORE_UNAVAILABLE``.
     """
     with as_unavailable(path, "cannot be read"):
         link = next((entry for entry in path.iterdir() if entry.is_symlink()), None) if path.is_dir() else None
@@ -138,7 +140,8 @@ class Home(msgspec.Struct, frozen=True):
         """
         trust.demand(self.path)
         path = self.key_file(CHECKPOINT)
-        for file in (path, pending(path)):  # the second counts after a crash between acceptance and end of a rotation
+        # the second file is valid after a crash between acceptance and end of a rotation
+        for file in (path, pending(path)):
             if file == path or file.exists():
                 key = open_key(file)
                 if key.public.hex() in public:
@@ -205,7 +208,7 @@ class Home(msgspec.Struct, frozen=True):
 
 def _read_bus_seed(path: Path) -> str:
     seed = read_private(path).decode("ascii", "replace").strip()
-    if _SEED.fullmatch(seed) is None:  # for an empty file, say, the connection would fail without a reason
+    if _SEED.fullmatch(seed) is None:  # with an empty file, for example, the connection would fail without a reason
         message = f"{path} holds no key of a bus connection: restore it from a copy"
         raise Refused("INVALID_FORMAT", message, path=str(path))
     return seed

@@ -16,7 +16,7 @@ from deedbook.ledger.system.files import read_regular
 FOLDER: Final = ".deedbook"
 
 GIT_FOLDER: Final = ".git"
-HANDOFF_FILES: Final = "docs/handoffs"  # where the files of handoffs are in a project, unless somebody says otherwise
+HANDOFF_FILES: Final = "docs/handoffs"  # the default folder of handoff files in a project
 SIGNED_FILE: Final = ".deed.json"  # the end of the name of a signed file, which a clone without a ledger reads
 
 VIEWS_FILE: Final = "views.db"

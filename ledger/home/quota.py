@@ -42,9 +42,9 @@ class QuotaUsage(msgspec.Struct, frozen=True, array_like=True):
 def spend(usage: QuotaUsage, quota: Quota, *, author: str, events: int, size: int, now_ms: int) -> QuotaUsage:
     """Return the usage with a submission of ``events`` events and ``size`` bytes added.
 
-    An empty bucket accepts any submission, so that a limit below the size of one does not shut the agent out for
-    ever. Raises Unavailable: ``QUOTA_EXCEEDED``. The events themselves are valid: the caller can stop here, as if the
-    store were full, and continue later.
+    An empty bucket accepts any submission, so that a limit below the size of one submission does not exclude the agent
+    for ever. Raises Unavailable: ``QUOTA_EXCEEDED``. The events themselves are valid: the caller can stop here, as if
+    the store were full, and continue later.
     """
     elapsed_ms = max(0, now_ms - usage.at_ms)
     left_events = max(0.0, usage.events - elapsed_ms * quota.events_per_minute / _minute_ms)

@@ -22,12 +22,13 @@ def read_settings(
     start: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """Return the settings. Arguments win over the environment, which wins over the files in the folder.
+    """Return the settings.
 
-    Raises Unavailable: ``NO_LEDGER`` if no folder is named or found; as ``present_folder``. Refused:
-    ``INVALID_FIELD``, ``UNKNOWN_FIELD`` or ``INVALID_FORMAT`` if a file or a name is wrong; ``NOT_TRUSTED`` if the
-    folder is, or could be, another user's and is not both named and trusted, if git links to it and it is not trusted,
-    or if its ``client.toml`` is not the trusted one.
+    Arguments take precedence over the environment, and the environment over the files in the folder. Raises
+    Unavailable: ``NO_LEDGER`` if no folder is named or found; as ``present_folder``. Refused: ``INVALID_FIELD``,
+    ``UNKNOWN_FIELD`` or ``INVALID_FORMAT`` if a file or a name is wrong; ``NOT_TRUSTED`` if the folder is, or could be,
+    another user's and is not both named and trusted, if git links to it and it is not trusted, or if its
+    ``client.toml`` is not the trusted one.
     """
     is_named = home is not None or named_home(environment) is not None
     start = start or (Path() if is_named else present_folder())
@@ -43,7 +44,7 @@ def read_settings(
     is_linked = not is_named and folder.parent not in (start, *start.parents)
     folder = resolved(folder)
     check_folder(folder, is_named=is_named, environment=environment)
-    if is_linked:  # a file of git led here from another tree, and may be a stranger's: only a trusted folder counts
+    if is_linked:  # a file of git led here from another tree, and may be a stranger's, so the folder must be trusted
         trust.demand(folder, environment=environment)
     is_complete = server is not None and agent is not None
     if not is_complete and (member := membership.read_membership(folder)) is not None:

@@ -1,6 +1,7 @@
-"""The ledgers' folders that this user trusts. In any other folder nothing runs, nothing is sent and nothing is signed.
+"""The ledgers' folders that this user trusts.
 
-``trust.toml`` in the user's configuration folder has a record for each trusted folder (its path without links):
+In any other folder nothing runs, nothing is sent and nothing is signed. ``trust.toml`` in the user's configuration
+folder has a record for each trusted folder (its path without links):
 
 - ``root``: the fingerprint of the key that signed entry 0, because another ledger may replace the one in the folder.
   For a folder without a log (a remote agent's) it is that of the first ledger used there. An agent's key names only
@@ -10,7 +11,7 @@
 - ``settings``: a digest for each setting that acts, so that a refusal can name the settings that changed.
 
 The file is TOML in one fixed form. It is read strictly, without the standard library's parser, because importing that
-takes a fifth of a bare start. The file counts only if this user owns it and nobody else can read it; otherwise no
+takes a fifth of a bare start. The file is used only if this user owns it and nobody else can read it; otherwise no
 folder is trusted.
 """
 
@@ -227,19 +228,13 @@ def adopt(home: Path, root: str, at: str, client: Membership | None = None) -> N
 
 
 def move_client(home: Path, client: Membership) -> None:
-    """Trust other servers of the same ledger and agent in a folder; its other files stay as trusted as they are.
-
-    Raises Refused, Unavailable: as ``remember``.
-    """
+    """Trust other servers of the same ledger and agent in a folder. The trust in its other files does not change."""
     if (record := find_record(home)) is not None:
         remember(msgspec.structs.replace(record, client=_membership_digest(client)))
 
 
 def forget(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
-    """Stop trusting a folder, which may be gone; return whether it was trusted.
-
-    Raises Refused, Unavailable: as ``remember``.
-    """
+    """Stop trusting a folder, which may be deleted already; return whether it was trusted."""
     with _locked(environment) as file:
         records = read_records(environment)
         left = [record for record in records if record.path != str(path)]
@@ -307,7 +302,7 @@ def is_unchanged(record: TrustedFolder, folder: FolderContent) -> bool:
 
 
 def setting_digests(record: TrustedFolder | None) -> dict[str, str]:
-    """Return the digests of the acting settings in a record, by name, cut as they are stored."""
+    """Return the digests of the acting settings in a record, by name, shortened as they are stored."""
     return {} if record is None else dict(part.partition("=")[::2] for part in record.settings.split())
 
 
@@ -391,7 +386,7 @@ def _quoted(text: str) -> str:
 
 @contextmanager
 def _locked(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Hold the lock and yield the path of the trust file. The lock of a process that is killed is free at once."""
+    """Hold the lock and yield the path of the trust file. If a process is killed, its lock is free at once."""
     folder = config_folder(environment)
     lock = folder / f"{TRUST_FILE}.lock"
     in_use = Unavailable("STORE_IN_USE", f"another process holds {quoted_path(lock)}: try again")

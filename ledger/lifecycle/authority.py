@@ -60,7 +60,7 @@ RESERVED_NAMES: Final = forms.RESERVED_NAMES
 NODE_ROLE: Final = "node"
 
 AUTHORITY_STREAMS: Final = frozenset({"ledger", "agent", "kind"})
-"""The types of the streams whose events change keys and roles, and which kinds there are."""
+"""The types of the streams whose events change keys, roles and the list of kinds."""
 
 KeyType: TypeAlias = Literal["identity", "session", "checkpoint", "invitation"]
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
@@ -115,12 +115,12 @@ class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A key (hex): its agent and type, its first entry and its scope; the entry, the way and the author of its end.
+    """A key (hex): its agent, type, first entry and scope; and its end: the entry, the cause and the author.
 
     Only identity and session keys sign events. The first node's checkpoint keys belong to the name ``CHECKPOINT``.
     ``delegated_by`` is the identity key (hex) of a session key, which is valid for its ``span``, until ``expires_at``.
     Its signatures from ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports.
-    ``protection`` is how an identity key was said to be stored.
+    ``protection`` is how an identity key is stored, as its registration claims.
     """
 
     agent: str
@@ -187,7 +187,7 @@ def is_node(agents: Agents, name: str) -> bool:
 
 
 class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The last invitation of a name: its roles, keys (hex) and time span; the index and the way it ended.
+    """The last invitation of a name: its roles, keys (hex) and time span; the index and the cause of its end.
 
     ``inviter`` signed it with ``inviter_key`` (hex). It is valid only while the inviter may still invite.
     """
@@ -255,7 +255,7 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
         return [record.key for record in self.keys if record.node == node]
 
     def named(self, index: int, node: str, key: str) -> CheckpointKeys:
-        """Return the keys after a node got a new key in place of its old one."""
+        """Return the keys after a node's key was replaced by a new one."""
         return CheckpointKeys((*self.ended(index, node).keys, CheckpointKeyRecord(index, key, node)))
 
     def ended(self, index: int, node: str) -> CheckpointKeys:
@@ -300,7 +300,7 @@ class AuthorityReads(Agents, Protocol):
 
 
 def changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:
-    """Yield the records that an accepted event of authority changes, as they are after it."""
+    """Yield the records that an accepted event of authority changes, in their new state."""
     records = [*_changes(event, before)]
     yield from records
     gate, created = before.gate_state(), event.data if isinstance(event.data, LedgerCreated) else None
@@ -467,7 +467,7 @@ class AgentRecords(msgspec.Struct, array_like=True):
         return self.checkpoints
 
     def gate_state(self) -> GateState:
-        """Return the state before any event: the records of one agent do not give that of the gate."""
+        """Return the state before any event: the gate's state does not follow from the records of one agent."""
         return GateState()
 
     def apply(self, event: Event) -> None:
@@ -482,7 +482,7 @@ class AgentRecords(msgspec.Struct, array_like=True):
                     self.registered = record
                 case InvitationRecord():
                     self.invited = record
-                case _:  # ``ledger.created`` registers several agents; the gate's state is of no agent
+                case _:  # ``ledger.created`` registers several agents; the gate's state belongs to no agent
                     pass
 
 
@@ -597,7 +597,7 @@ def report_on(agents: Agents, grant: Grant) -> int | None:
             return report
         roles = ("admin", NODE_ROLE)
         grants = () if author is None else (author.grant(role, rests_on.index) for role in roles)
-        rests_on = next(filter(None, grants), None)  # each is earlier than the one before
+        rests_on = next(filter(None, grants), None)  # each grant is earlier than the one before
     return None
 
 
@@ -636,7 +636,7 @@ def report_on_signature(agents: Agents, key: str, kind: str, stream: str, index:
 
 
 def _held(agents: Agents, name: str, roles: Collection[str], index: int) -> bool:
-    """Return whether an agent had one of these roles before an entry, by a grant that counts or does not."""
+    """Return whether an agent had one of these roles before an entry, by any grant, even one that does not count."""
     agent = agents.agent(name)
     if agent is None:
         return False
@@ -663,10 +663,11 @@ def has_role(agents: Agents, name: str, roles: Collection[str]) -> bool:
 def is_delegable(kind: str, stream: str, data: Any) -> bool:
     """Return whether a session key may ever sign such an event; ``data`` is a struct or a dict of plain values.
 
-    It never signs what changes authority, and nothing for which the rules ask for an identity key: what a reviewer or a
-    human decides.
+    It never signs an event that changes authority. It never signs the decision of a reviewer or a human either, for
+    which the rules require an identity key.
     """
-    family = stream.partition("/")[0]  # of the stream, because an imported record may be of several families
+    # the family of the stream, because an imported record may belong to one of several families
+    family = stream.partition("/")[0]
     is_authority = kind in CORE_KINDS and CORE_KINDS[kind].stream in AUTHORITY_STREAMS
     return not is_authority and not needs_identity_key(family, kind, data)
 

@@ -1,11 +1,10 @@
 """The ledger's clock: the time of the next entry, and the times that a replay accepts. Pure.
 
-An entry gets the system's time, but never an earlier time than the entry before it. The ledger does not accept a
-system time too far from the last entry's, because a single entry of the year 2099 would end every lease and session
-key. Until root signs ``ledger.clock_set``, whose time may be before the last entry's, it accepts nothing else.
-
-A lease or session key that a wrong clock granted, and that was neither used nor released, comes into force when that
-time is really reached: a lease for its own length, a session key until the end that its agent signed.
+An entry gets the system's time, but never an earlier time than the entry before it. The ledger does not accept a system
+time too far from the last entry's, because a single entry of the year 2099 would end every lease and session key. Then
+it accepts nothing until root signs ``ledger.clock_set``, whose time may be before the last entry's. A lease or session
+key that was granted under a wrong clock and is unused becomes valid when that time is really reached: a lease for its
+own length, a session key until the end that its agent signed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state machine of a decision: it stands until its author, a reviewer or a human replaces or withdraws it.
+"""The state machine of a decision: it is in force until its author, a reviewer or a human replaces or withdraws it.
 
 Its rules are ``proto/rules/decision.json``.
 """

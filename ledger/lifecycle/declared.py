@@ -1,4 +1,4 @@
-"""Declared kinds as the gate remembers them: who may publish which fields on which streams."""
+"""The gate's records of declared kinds: who may publish which fields on which streams."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def check_published(kind: KindRecord, event: Event) -> None:
 
 @lru_cache(kinds_declared_max)
 def schema_of(text: str) -> dict[str, Any]:
-    """Return a schema from its JSON; nobody changes the answer."""
+    """Return a schema from its JSON. The result is shared, so nobody may change it."""
     schema: dict[str, Any] = read_json(text, dict[str, Any])
     return schema

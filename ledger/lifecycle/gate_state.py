@@ -5,8 +5,8 @@ with a passphrase. It is *open* if one of them has no passphrase: then any progr
 somebody who can. It is always open in a trial ledger, whose keys are made for a first try. An agent's key without a
 passphrase opens nothing, because it approves nothing.
 
-The state is a fold over authority, so every reader of the log comes to the same one. It rests on the word of the
-programs that made the keys: a key that was registered as sealed may have been copied before.
+The state is a fold over authority, so every reader of the log computes the same state. It relies on the programs that
+made the keys: a key that was registered as sealed may have been copied before.
 """
 
 from __future__ import annotations

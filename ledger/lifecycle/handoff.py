@@ -1,7 +1,7 @@
 """The state machine of a handoff: its state, and the conditions of ``proto/rules/handoff.json``.
 
-That file says which party may do what in which state. This module says when each of its conditions holds, and what
-the state remembers. ``ledger_conditions`` read agents, keys and other handoffs, the other conditions only this one.
+That file says which party may do what in which state. This module decides when each of its conditions holds, and what
+the state stores. ``ledger_conditions`` read agents, keys and other handoffs, the other conditions only this one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from deedbook.ledger.lifecycle.rules import Row, rules_of
 
 MET: Final = frozenset({"checked", "waived"})
 """The marks of a criterion that is no longer open."""
-# The search for a cycle visits at most so many handoffs. Beyond it the handoff is refused, never half-checked.
+# The search for a cycle visits at most this many handoffs. A handoff with more is refused, never half-checked.
 dependencies_walked_max: Final = 100_000
 questions_max: Final = 1_000
 questions_of_author_max: Final = 100
-"""One agent has at most so many questions about a handoff that are not settled, so that it leaves room for others."""
+"""The limit of open questions of one agent about a handoff, so that other agents can ask, too."""
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
@@ -54,7 +54,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Completion(msgspec.Struct, frozen=True, array_like=True):
-    """The event that handed a result in, a completion or an import: its id, its entry, its author and key (hex)."""
+    """The event that submitted a result, a completion or an import: its id, its entry, its author and key (hex)."""
 
     id: str
     index: int
@@ -77,7 +77,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     to waive it, and it is still open), ``checked`` or ``waived``. Both are in the order of the event. ``importer`` acts
     for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
     confirms or amends it. ``is_announced``: the router has announced it. ``waivers`` are the decisions that waived the
-    criteria, in their order. ``handovers`` are the decisions by which one reviewer after another handed it over.
+    criteria, in their order. ``handovers`` are the decisions by which reviewers passed the review on, in order.
     ``questions`` are ``open``, ``answered`` or ``settled``, in the order in which they were asked; ``asked`` has their
     parties.
     """
@@ -133,7 +133,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
 
     @property
     def result(self) -> str:
-        """The ref of the result that a reviewer judges; empty if no event handed one in."""
+        """The ref of the result that a reviewer judges; empty if no event submitted one."""
         return "" if self.completion is None else compute_result(self.version, self.completion.id)
 
     @property
@@ -151,7 +151,7 @@ def compute_version(sender: str, data: kinds.HandoffContent) -> str:
 
 
 def compute_result(version: str, completion: str) -> str:
-    """Return the ref of a result: of the content version, and of the event that handed the result in."""
+    """Return the ref of a result: of the content version, and of the event that submitted the result."""
     return "sha256:" + hashlib.sha256(encode_sorted({"completion": completion, "version": version})).hexdigest()
 
 
@@ -254,7 +254,7 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
 
 
 def _handovers(before: HandoffState, event: Event, reviewer: str) -> tuple[Decision, ...]:
-    """Return the hand-overs after an event with content: those by which the review came to its reviewer."""
+    """Return the hand-overs of the review after an event with content, up to the one to its present reviewer."""
     if not (isinstance(event.data, kinds.HandoffAmended) and event.data.hands_over):
         return before.handovers if reviewer == before.reviewer else ()
     handovers = (*_until(before.handovers, event.author), Decision(event.index, event.author, event.key))
@@ -262,7 +262,7 @@ def _handovers(before: HandoffState, event: Event, reviewer: str) -> tuple[Decis
 
 
 def _until(handovers: tuple[Decision, ...], name: str) -> tuple[Decision, ...]:
-    """Return the hand-overs before the first one that an agent signed: those after it are undone."""
+    """Return the hand-overs before the first one that an agent signed. The later ones are undone."""
     end = next((at for at, made in enumerate(handovers) if made.by == name), len(handovers))
     return handovers[:end]
 
@@ -339,7 +339,8 @@ another"
 def _only_reviewer_changes(question: Question[HandoffState]) -> Unmet | None:
     state, data = question.state, question.data
     assert state is not None  # noqa: S101 - the row is from states of a handoff that exists
-    if question.event.erased is not None:  # its version, which a redaction cannot change, was compared at admission
+    # its version, which a redaction cannot change, was compared when the gate admitted it
+    if question.event.erased is not None:
         return None
     same = replace(data, reviewer=state.reviewer)
     # If the content has no day of creation, views show the day of its event.
@@ -492,7 +493,7 @@ def _reviewer_may_review(question: Question[HandoffState], ledger: LedgerState) 
 
 
 def _reviewer_is_kept(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    """The sender does not drop the reviewer: only they hand the review over, while they are a reviewer here."""
+    """The sender cannot remove the reviewer: only the reviewer passes the review on, while they are a reviewer here."""
     event, state = question.event, question.state
     assert state is not None  # noqa: S101 - as above
     present = reviewer_of(state, ledger)
@@ -526,15 +527,15 @@ def _approval_counts(question: Question[HandoffState], ledger: LedgerState) -> U
 
 
 def is_own_import(state: HandoffState, name: str, agents: Agents) -> bool:
-    """Return whether a handoff was imported, and this agent cannot confirm it, because they sent or imported it."""
+    """Return whether this agent may not confirm a handoff because they sent or imported it, and it was imported."""
     return bool(state.importer) and name in state.senders and not has_role(agents, name, {"human"})
 
 
 def report_on_decision(state: HandoffState, decision: Decision | None, agents: Agents) -> int | None:
     """Return the entry because of which an approval, verification or waiver does not count, or None if it counts.
 
-    Its signature must not be compromised, and the role that its author needed must count as of then. So must every
-    hand-over by which its author became the reviewer.
+    Its signature must not be compromised. The role that its author needed must count at that time, and every hand-over
+    by which its author became the reviewer must count, too.
     """
     if decision is None:
         return None
@@ -547,7 +548,7 @@ def report_on_decision(state: HandoffState, decision: Decision | None, agents: A
 
 
 def void_handover(state: HandoffState, agents: Agents) -> tuple[Decision, int] | None:
-    """Return the first hand-over of the review that does not count, and the entry that says so."""
+    """Return the first hand-over of the review that does not count, and the entry that shows this."""
     for handover in state.handovers:
         if (report := _report_on(handover, REVIEWING, agents)) is not None:
             return handover, report
@@ -555,7 +556,7 @@ def void_handover(state: HandoffState, agents: Agents) -> tuple[Decision, int] |
 
 
 def reviewer_of(state: HandoffState, agents: Agents) -> str:
-    """Return the reviewer. A hand-over that does not count leaves the review with the agent in whose name it was."""
+    """Return the reviewer. A hand-over that does not count leaves the review with the agent whose name signed it."""
     void = void_handover(state, agents)
     return state.reviewer if void is None else void[0].by
 
@@ -572,17 +573,17 @@ def _report_on(signed: Decision | Completion, roles: Collection[str], agents: Ag
 
 
 def reports_on_waivers(state: HandoffState, agents: Agents) -> dict[int, int]:
-    """Return the positions of the waived criteria whose waiver does not count, with the entry that says so."""
+    """Return the positions of the criteria whose waiver does not count, each with the entry that shows this."""
     waived = (at for at, mark in enumerate(state.criteria) if mark == "waived")
     reports = ((at, report_on_decision(state, state.waivers[at], agents)) for at in waived)
     return {at: report for at, report in reports if report is not None}
 
 
 def counted_status(state: HandoffState, agents: Agents) -> Status:
-    """Return the status of a dependency as far as its completion and the decisions that it rests on count."""
+    """Return the status of a dependency, considering only a completion and decisions that count."""
     status = state.status
     if status == "verified" and report_on_decision(state, state.verification, agents) is not None:
-        status = "pending" if state.approval is None else "completed"  # an import is verified as it is
+        status = "pending" if state.approval is None else "completed"  # an import can be verified in its present status
     if status != "completed":
         return status
     reports = (report_on_decision(state, state.approval, agents), report_on_completion(state, agents))
@@ -684,8 +685,8 @@ def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: Ledger
 
     For a refusal these are the streams of the cycle, because a cycle is one whatever else there is. A cycle needs a
     handoff that depends on this one, and a dependency that this event adds. So if the stored number of dependents is 0,
-    or no dependency is new, it verifies nothing. A wrong number alone hides no cycle, because the walk finds it, and a
-    wrong stream alone hides none, because of the number. Otherwise it verifies all streams that it visited.
+    or no dependency is new, it verifies nothing. If only the number is wrong, the walk still finds a cycle; if only a
+    stream is wrong, the number still shows it. Otherwise it verifies all streams that it visited.
     """
     name, state = question.event.name, question.state
     came_from = _walk(question, ledger)

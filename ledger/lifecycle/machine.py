@@ -34,8 +34,8 @@ class StreamInLedger(Protocol):
 class LedgerState(Protocol):
     """The other streams that a condition may read, as they are before the event.
 
-    ``role_holders`` are agents with a set of roles, one of which they have by a grant that counts. Any change of
-    authority empties it.
+    ``role_holders`` caches agents that have one of a set of roles by a grant that counts. Any change of authority
+    empties it.
     """
 
     role_holders: set[tuple[str, frozenset[str]]]
@@ -88,10 +88,9 @@ LedgerCondition = Callable[[Question[S], LedgerState], Unmet | None]
 class StateMachine(msgspec.Struct, Generic[S], frozen=True):
     """The code of a family: its conditions, and the functions that read and change its state.
 
-    ``state_name`` is the state that the rules see at the time of an event. ``party`` are the names of a party; without
-    a ledger, all that may be one.
-    ``apply`` returns the state after an event that the row accepts. ``read_data`` returns the data of an event.
-    ``hint`` adds advice to a refusal for the wrong author.
+    ``state_name`` is the state that the rules see at the time of an event. ``party`` returns the names of a party;
+    without a ledger, all names that may belong to it. ``apply`` returns the state after an event that the row accepts.
+    ``read_data`` returns the data of an event. ``hint`` adds advice to a refusal for the wrong author.
     """
 
     family: str
@@ -155,14 +154,14 @@ class StateMachine(msgspec.Struct, Generic[S], frozen=True):
 
 
 def _is_admin(name: str, ledger: LedgerState | None) -> bool:
-    """Return whether an agent is an admin; without a ledger nobody can tell, so the gate decides."""
+    """Return whether an agent is an admin. Without a ledger this is unknown, so the gate decides."""
     if ledger is None:
         return True
     return has_role(ledger, name, {ADMIN})
 
 
 def wrong_state(rules: Rules, row: Row, name: str, id_: str) -> Refused:
-    """Return the refusal of an operation on the stream ``FAMILY/id_`` whose state has this name."""
+    """Return the refusal of an operation on the stream ``FAMILY/id_`` in a state with this name."""
     state = rules.states[name]
     status = state.status or name
     code = row.refused_as.get(name, "TRANSITION_NOT_ALLOWED")
@@ -213,7 +212,7 @@ An admin who knows {name} grants it again: {again}"
 
 
 ITEMS: Final = {"tasks": "task", "criteria": "criterion", "questions": "question"}
-"""An item of each list whose items have marks."""
+"""One item of each list whose items have marks."""
 
 
 def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> None:
@@ -230,7 +229,7 @@ def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> 
 
 
 class FamilyState(msgspec.Struct, frozen=True, array_like=True, tag="family"):
-    """The state of a stream of a family with a type of its own, packed: its package is loaded only to decide."""
+    """The packed state of a stream of a family with its own type. The package is loaded only for a decision."""
 
     packed: bytes
 
@@ -239,8 +238,8 @@ class Transition(msgspec.Struct, Generic[S], frozen=True):
     """The rules of a family as one pure function, where a table of rows does not suffice.
 
     ``step`` returns the state of a stream after an event, or raises Refused. The author needs one of ``roles``.
-    ``kept`` returns the part of a state that an erasure must not change: without texts and digests of texts. If an
-    erasure would change it, or which events count, it is refused.
+    ``kept`` returns the part of a state that an erasure must not change: everything except texts and digests of texts.
+    An erasure that would change this part, or the validity of other events, is refused.
     """
 
     state: type[S]
@@ -259,7 +258,7 @@ class Transition(msgspec.Struct, Generic[S], frozen=True):
             return FamilyState(encode_packed(self.step(None if state is None else self.unpack(state), event)))
         except Refused:
             raise
-        except Exception as error:  # a package may raise anything, and only its own events may suffer
+        except Exception as error:  # a package may raise anything, and only its own events may be affected
             family = event.stream.partition("/")[0]
             why = f"{type(error).__name__}: {error}"[:300]
             message = f"the rules of the family {family} failed on {event.kind} ({why}): update its package"
@@ -277,7 +276,7 @@ def _decoder_of(state: type[msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
 
 
 class OwnedState(msgspec.Struct, frozen=True, array_like=True, tag="owned"):
-    """The state of a family that remembers little: its owner, the name of its state, and of a question who is asked."""
+    """The state of a family that stores little: owner, name of the state, and the asked agent of a question."""
 
     owner: str
     status: str
@@ -290,7 +289,7 @@ def owned_machine(
     ledger_conditions: Mapping[str, LedgerCondition[OwnedState]] = {},
     hint: str = "",
 ) -> StateMachine[OwnedState]:
-    """Return the state machine of a family that remembers only an owner, a status, and perhaps a receiver."""
+    """Return the state machine of a family that stores only an owner, a status, and perhaps a receiver."""
     return StateMachine(
         family=family,
         state_name=lambda state, _event: state.status,
@@ -348,9 +347,9 @@ def replacement_exists(question: Question[Any], ledger: LedgerState) -> Unmet | 
 
 
 WORKING: Final = frozenset({"agent", "reviewer", "human", "service"})
-"""The roles of which an agent needs one to write; ``admin`` is not a working role."""
+"""To write, an agent needs one of these roles; ``admin`` is not a working role."""
 REVIEWING: Final = frozenset({"reviewer", "human"})
-"""The roles of which a reviewer needs one."""
+"""A reviewer needs one of these roles."""
 
 
 def author_is_owner_or_reviewer(question: Question[OwnedState], ledger: LedgerState) -> Unmet | None:

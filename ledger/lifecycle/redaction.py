@@ -1,7 +1,7 @@
 """The redaction of one entry: proposed by a human, done by root or by another human, and found in the log.
 
-A log may hold an erased entry long before the event that names it. Until a replay comes to that event, the entry is
-*unconfirmed*: whoever replays must not call the log valid if it stays so.
+A log may hold an erased entry long before the event that names it. Until a replay reaches that event, the entry is
+*unconfirmed*. A log with an unconfirmed entry at its end is not valid.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class SignedErasure(msgspec.Struct, frozen=True, array_like=True):
 class RedactionRecord(msgspec.Struct, frozen=True, array_like=True):
     """The facts about the redaction of one entry.
 
-    ``found`` is the remnant that the log holds and that no event has named: if ``done`` is there, it names another.
+    ``found`` is the remnant that the log holds and that no event has named: if ``done`` is set, it names another
+    remnant.
     """
 
     found: FoundRemnant | None = None

@@ -1,7 +1,7 @@
 """The rules of ``proto/rules``, and those of families, as types. ``proto/rules/README.md`` defines every field.
 
-The state machines (``lifecycle.machine``) find the row that decides an event here. The check of keys finds out what a
-session key must not sign, and the views and interfaces which operations are possible in a state.
+The state machines (``lifecycle.machine``) find the row that decides an event here. The check of keys reads here what a
+session key must not sign. The views and interfaces read which operations are possible in a state.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A state, for people: the status that they are shown, if it has another name, its meaning, and what can be done.
+    """A state, for people: the displayed status (if it has another name), its meaning, and the possible operations.
 
     ``stage`` is of a handoff that is not final.
     """

@@ -1,8 +1,8 @@
 """The state machine of a session: its owner writes until it ends, and may report and correct it afterwards too.
 
-An admin may also correct it, because the session may be imported or its agent gone. Other agents contradict it in a
-session of their own. Records of another tool form a session that only their importer adds to; it speaks for no agent
-here. The rules are ``proto/rules/session.json``.
+An admin may also correct it, because the session may be imported, or its agent may be removed. Other agents contradict
+it in their own sessions. Records of another tool form a session to which only their importer adds; no agent of this
+ledger signed its content. The rules are ``proto/rules/session.json``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from deedbook.ledger.lifecycle.machine import OwnedState, Question, Unmet, owned
 
 
 def _fields_agree(question: Question[OwnedState]) -> Unmet | None:
-    """Gates read the short fields of a snapshot, prompts read its brief: the two must not differ."""
+    """Gates read the short fields of a snapshot, and prompts read its brief. So the two must not differ."""
     field, message = next(_contradictions(question.data), ("", ""))
     return Unmet(f"the snapshot contradicts itself: {message}", {"path": f"$.data.{field}"}) if field else None
 

@@ -33,7 +33,7 @@ PART_NAME: Final = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{32})")
 
 
 class ContentDigests:
-    """The size and digests of content that passes chunk by chunk; with ``keeps_text``, ``text`` has all of it."""
+    """The size and digests of content that arrives chunk by chunk; with ``keeps_text``, ``text`` has all of it."""
 
     def __init__(self, *, keeps_text: bool = False) -> None:
         self._blake3, self._sha256 = blake3(), hashlib.sha256()

@@ -150,8 +150,8 @@ class Blobs:
     def remove(self, refs: Iterable[str]) -> None:
         """Delete blobs and unfinished uploads now, even if entries reference them. Calling again does nothing more.
 
-        The content is deleted before the records: if we crash between them, reading fails until this is called again,
-        but the content is not there any more.
+        The content is deleted before the records. If we crash between the two, the content is deleted, and reading
+        fails until this is called again.
         """
         with self.writing() as table:
             for ref in refs:

@@ -1,12 +1,12 @@
 """Checks LMDB's data file before anything maps it.
 
 LMDB maps its file and trusts the pages. If the file is shorter than its meta pages say, the kernel ends the process
-with SIGBUS, without a message. So this module first reads the two meta pages as plain bytes. A sound file may end
-before the last page that they count, because LMDB need not write pages that one transaction used and freed. Therefore
-only a missing page that is not on the list of free pages is damage.
+with SIGBUS, without a message. So this module first reads the two meta pages as plain bytes. An undamaged file may end
+before the last page that they count, because LMDB need not write pages that one transaction used and freed. Therefore a
+missing page is damage only if it is not on the list of free pages.
 
-Rejected: opening the file in a child process that may die instead of reading the list of free pages here. A child
-proves that the file is whole only if it touches every page in use, which means reading the whole log at every start.
+Rejected: opening the file in a child process that may die instead of reading the list of free pages here. To prove that
+the file is complete, a child would have to touch every page in use, that is, read the whole log at every start.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check_data_file(path: Path, *, may_be_new: bool = False) -> None:
                 free = _free_pages(descriptor, meta, size)
                 is_whole = all(page in free for page in missing)
                 before, (meta, size) = meta, _read_meta(descriptor, path)
-                if before.transaction == meta.transaction:  # else a writer committed, and the list may be stale
+                if before.transaction == meta.transaction:  # otherwise a writer committed, and the list may be outdated
                     if is_whole:
                         return
                     break

@@ -8,7 +8,7 @@ another process writes meanwhile, ``reading`` fails at its end, because LMDB may
 shorter. If another file took its name, we would write into a file that nobody else can open. This check cannot see
 changes within a transaction: if the file is cut while we read a page of it, the process still dies.
 
-**A rewritten file** (``log.rewrite``) is another file that says it was made from ours: we open it and go on.
+**A rewritten file** (``log.rewrite``) is another file that names ours as its source: we open it and continue.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from deedbook.ledger.system.files import can_write, check_regular
 FILE: Final = "data.mdb"
 _LOCK_FILE: Final = "lock.mdb"
 _lock_file_bytes: Final = 4096 + 64 * limits.readers_max
-"""More than LMDB needs for its header and one line for each reader; LMDB takes the size that it finds."""
+"""More than LMDB needs for its header and one line for each reader. LMDB uses an existing file of any size."""
 _free_min_bytes: Final = 1024**2
 _swaps_seen_max: Final = 100
-"""Each time that the file has no name, another process has come so far with another rewriting."""
+"""Each failed attempt means that another process has just replaced the file again."""
 
 
 def log_not_found(path: Path) -> Unavailable:
@@ -82,7 +82,7 @@ class Environment:
         """Open the file that has our name; again if another process replaces it meanwhile (``log.rewrite``).
 
         Else we could write into a file without a name. A file that we hold open keeps its number. So if the name leads
-        to it before and after, LMDB opened it, too.
+        to it before and after LMDB opens the file, LMDB opened the same one.
         """
         with translate_errors(self.path, self.setting):
             for _ in range(_swaps_seen_max):
@@ -104,7 +104,7 @@ class Environment:
         try:
             return os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
-            return None  # opening it says why
+            return None  # opening the file gives the reason
 
     def _open_file(self, *, create: bool) -> None:
         check_data_file(self._file, may_be_new=create)
@@ -146,7 +146,8 @@ class Environment:
         if the environment is read without a lock, and another process wrote meanwhile.
         """
         with translate_errors(self.path, self.setting), self._using():
-            last = self._last_transaction  # read first: another thread may begin a later one before we do
+            # read before the transaction begins: another thread may begin a later one first
+            last = self._last_transaction
             with self.env.begin() as txn:
                 if (number := txn.id()) < last:
                     message = f"an older file was written over {self._file} while it was open"
@@ -179,12 +180,12 @@ class Environment:
                 present = self._present()
                 if present is not None and _identity(present) == self._opened:
                     break
-                stack.pop_all().close()  # the file was rewritten while we waited for our turn
+                stack.pop_all().close()  # the file was rewritten while we waited for the lock
             yield txn
 
     @contextlib.contextmanager
     def rewriting(self, *, waits: bool = True) -> Iterator[bool]:
-        """Be the only one who rewrites the file; yield False if another one does, and this one does not wait for it."""
+        """Take the lock for rewriting the file. If another process has it, yield False, without waiting for the end."""
         descriptor = self._lock_folder(waits=waits)
         try:
             yield descriptor is not None
@@ -194,7 +195,7 @@ class Environment:
 
     def _lock_folder(self, *, waits: bool) -> int | None:
         while True:
-            with translate_errors(self.path, self.setting), self._using():  # it finishes a swap that was stopped
+            with translate_errors(self.path, self.setting), self._using():  # this finishes an interrupted swap
                 descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
@@ -203,7 +204,7 @@ class Environment:
             except BlockingIOError:
                 os.close(descriptor)
                 return None
-            except FileNotFoundError:  # the one who had the lock is replacing the folder
+            except FileNotFoundError:  # the process with the lock is replacing the folder
                 pass
             os.close(descriptor)
 
@@ -212,7 +213,8 @@ class Environment:
         """Count a transaction of this process; if the file was rewritten, first wait for the others and open it."""
         depth = getattr(self._nested, "depth", 0)
         with self._turn:
-            if depth == 0:  # a transaction within another one of this thread uses the same file, whatever came since
+            # a transaction within another one of this thread uses the same file, even if the file was replaced since
+            if depth == 0:
                 self._check_present()
             self._users += 1
         self._nested.depth = depth + 1
@@ -228,14 +230,15 @@ class Environment:
     def _check_present(self) -> None:
         """Check that the open file is still the one in the folder, or was rewritten, and not shorter.
 
-        Each round looks at the file once: between two looks another process may replace it.
+        Each round reads the status of the file once, because another process may replace the file between two reads.
         """
-        known_bytes = self._file_bytes  # read before stat: another thread may see it longer
+        known_bytes = self._file_bytes  # read before stat: another thread may record growth
         while (present := self._present()) is not None and _identity(present) != self._opened:
             # We would acknowledge entries in a file without a name, and nobody else would ever see them.
             before = self._opened
             self._waiting += 1
-            # Another thread may open it first. Its transaction may wait for us, so we do not wait for that.
+            # Another thread may open the file first. Its transaction may wait for us, so we must not wait for the end
+            # of it.
             self._turn.wait_for(partial(self._is_free, before))
             self._waiting -= 1
             if self._opened == before:
@@ -256,7 +259,7 @@ stop its processes, and {RESTORE}"
         return self._users == 0 or self._opened != before
 
     def _open_rewritten(self) -> None:
-        """Open the file that has taken the place of ours, if it was made from ours."""
+        """Open the file that replaced ours, if it was made from ours."""
         before = self._opened
         present = self._present()
         if present is None or _identity(present) == before:
@@ -313,8 +316,9 @@ stop its processes, and {RESTORE}"
     def last_transaction(self) -> tuple[tuple[int, int], int]:
         """Return the file and the number of the last write transaction that readers can see: each commit changes them.
 
-        ``env.info()`` already has the number of a transaction that is still being synced. A waiter that stored this
-        number would read the log without the transaction, and not read again (measured: one waiting read in forty).
+        ``env.info()`` already has the number of a transaction that is still being synced. A waiting reader that stored
+        this number would read the log without the transaction, and would not read again (measured: one waiting read in
+        forty).
         """
         with self.reading() as txn:
             return self._opened, txn.id()
@@ -336,7 +340,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def finish_swap(path: Path) -> bool:
-    """Finish what a process that was killed while it swapped a rewritten environment left; return whether it is there.
+    """Finish the swap of a rewritten environment that a killed process left; return whether the environment exists.
 
     ``path.rewritten`` is complete once ``path`` has gone to ``path.replaced`` (``log.rewrite``). An empty folder may
     have taken the name since. Call this before you conclude from a missing file that there is no log.
@@ -349,7 +353,7 @@ def finish_swap(path: Path) -> bool:
 
 
 def remove_old(path: Path) -> None:
-    """Delete the former environment of a rewritten one, which a process that was killed left.
+    """Delete the former environment, which a killed process left after rewriting it.
 
     While the new one exists, another process is replacing the former, and ``finish_swap`` needs both.
     """
@@ -367,7 +371,7 @@ def new_path(path: Path) -> Path:
 
 
 def old_path(path: Path) -> Path:
-    """Return where an environment lies after it was rewritten, until it is deleted.
+    """Return the path of a former environment, from its rewriting until its deletion.
 
     A person who puts a log aside may call it ``log.old``, and we must not delete that.
     """
@@ -389,7 +393,7 @@ def _allocate_lock_file(folder: Path) -> None:
 
     LMDB would make one without blocks and map it. On a full disk its first write there ends the process (SIGBUS). The
     file gets its name when it is complete, so another process that opens the folder never finds a part of it. If we
-    crash before that, a file without use stays.
+    crash before that, an unused file stays.
     """
     folder.mkdir(exist_ok=True)
     if (folder / _LOCK_FILE).exists():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.log.log import Log
     from deedbook.ledger.log.state import Snapshot
 
-# Also within a text, such as `report.txt (kept: REF)`: the blob of a ref that somebody can read must be there.
+# A ref within a text counts, too, such as `report.txt (kept: REF)`: if somebody can read a ref, its blob must exist.
 _REFS: Final = re.compile(rb"(?:blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
 _ESCAPED: Final = b"\\u"
 _pages_per_transaction: Final = 16
@@ -66,7 +66,7 @@ def find_refs(entry: bytes) -> list[str]:
 def refs_in(data: bytes) -> list[str]:
     """Return the refs in the data of an event (JSON): in all its strings."""
     if _ESCAPED in data:  # a letter of a ref may be escaped
-        with suppress(Refused):  # not strict JSON: only a forged entry has such data, and audits say so
+        with suppress(Refused):  # not strict JSON: only a forged entry has such data, and audits report it
             data = encode_sorted(check_strict(data))
     return [ref.decode() for ref in dict.fromkeys(_REFS.findall(data))]
 
@@ -84,7 +84,7 @@ def read_references(log: Log) -> int:
             if (found := _next_references(snapshot)) is None:
                 return snapshot.size
         with log.writing() as (_, snapshot):
-            if snapshot.blobs.position() == found.before:  # else another process has read them
+            if snapshot.blobs.position() == found.before:  # otherwise another process has read them
                 _store(snapshot.blobs, found)
 
 
@@ -112,14 +112,14 @@ def drop_unreferenced(
         if not expired:
             continue
         read_references(log)  # what was appended meanwhile: reading all of it below would keep writers waiting
-        # We hold the log's write lock while we read references to the log's end and delete records. The gate looks for
+        # We hold the log's write lock while we read references to the log's end and delete records. The gate searches
         # an event's blobs under the same lock. So either the event is already in the log and keeps its blob, or the
         # gate finds no blob and refuses the event.
         with log.writing() as (_, snapshot):
             _read_rest(snapshot)
             dropped = [intent for intent in expired if _drop(snapshot.blobs, intent, before_ms)]
             lasts = {intent.digest: intent for intent in dropped if not any(snapshot.blobs.intents(intent.digest))}
-        # Files are deleted after the commit: if we crash here, no record is without its file. An upload that stores
+        # Files are deleted after the commit, so if we crash here, no record is without its file. An upload that stores
         # the blob again also needs the lock, and its record shows that the file is the new one.
         with log.blobs.writing() as table:
             for intent in dropped:

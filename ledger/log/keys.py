@@ -64,14 +64,14 @@ SHARED_KEY: Final = cast("Key[ClusterRecord]", b"m")
 
 
 REWRITE_KEY: Final = b"w"
-"""Marks a log whose file still holds an erased body, until ``log.rewrite`` has rewritten it."""
+"""The mark of a log whose file still holds an erased body, until ``log.rewrite`` has rewritten it."""
 
 
 PREDECESSORS_KEY: Final = b"p"
 
 
-# No entry explains these records: the counts of gates, the record of a node, and the history of the file. So a replay
-# does not compare them.
+# These records do not follow from entries: the counts of gates, the record of a node, and the history of the file. So a
+# replay does not compare them.
 NOT_REPLAYED: Final = frozenset({QUOTA_PREFIX, SHARED_KEY, REWRITE_KEY, PREDECESSORS_KEY})
 
 

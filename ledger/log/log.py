@@ -69,7 +69,7 @@ class Log(LogReader):
             raise
 
     def set_shared(self, shared: ClusterRecord | None) -> None:
-        """Make this log one of several nodes' from the next write on; None makes it independent again."""
+        """From the next write on, treat this log as one of several nodes; None makes it independent again."""
         with self.tables.writing() as txn:
             if shared is None:
                 txn.delete(SHARED_KEY, db=self.tables.state)

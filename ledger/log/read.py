@@ -68,7 +68,7 @@ class EntrySnapshot:
         return entries
 
     def has_entry_beyond_end(self) -> bool:
-        """Return whether the table has an entry at the index where the log ends by its head."""
+        """Return whether the table has an entry at the index at which the log ends according to its head."""
         return self._get(self._tables.entries, keys.index_key(self.size)) is not None
 
     def index_of(self, stream: str, event_id: str) -> int | None:
@@ -227,4 +227,4 @@ def _is_reset(data: bytes) -> bool:
     try:
         return head_of(decode_entry(data).body).kind == "ledger.history_reset"
     except (Refused, *UNREADABLE):
-        return False  # a damaged entry: `deed fsck` reports it, and opening the log must not fail here
+        return False  # for a damaged entry: `deed fsck` reports it, and opening the log must not fail here

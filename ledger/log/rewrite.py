@@ -1,17 +1,17 @@
-"""Exchanges the log's file for one without what was erased: pages that LMDB freed still hold it, and others in part.
+"""Replaces the log's file by one without the erased bodies, because freed pages of LMDB still hold them.
 
 The new environment is filled beside the log, while others read and write the log (``admission.rewriter``). It never
-holds what was erased. Then, under the log's write lock, it takes the log's place:
+contains the erased bodies. Then, under the log's write lock, it replaces the log:
 
 1. ``log.rewritten`` is complete and synced. If we crash before, or here, the log is as before, and the next attempt
    deletes what is there.
-2. ``log`` becomes ``log.replaced``. If we crash here, whoever opens the log next does step 3
+2. ``log`` becomes ``log.replaced``. If we crash here, the next process that opens the log does step 3
    (``environment.finish_swap``).
-3. ``log.rewritten`` becomes ``log``, and ``log.replaced`` is deleted. If we crash before that, whoever opens the log
-   next deletes it.
+3. ``log.rewritten`` becomes ``log``, and ``log.replaced`` is deleted. If we crash before that, the next process that
+   opens the log deletes it.
 
-No commit can go to the old file: a process that waited for its lock sees that the file lost its name, and opens the
-new one. The mark ``REWRITE_KEY`` in the log says that it has to be rewritten. Only the rewritten log lacks it.
+No commit can go to the old file: a process that waited for its lock sees that the file lost its name, and opens the new
+one. The mark ``REWRITE_KEY`` in the log means that it must be rewritten. The rewritten log does not have the mark.
 
 Source: LMDB writes a changed page elsewhere and frees the old one without clearing it, and copies pages in parts.
 """
@@ -44,9 +44,10 @@ _rows_per_transaction: Final = 10_000
 
 @contextlib.contextmanager
 def new_tables(tables: Tables) -> Iterator[Tables]:
-    """Yield empty tables in ``log.rewritten``, and delete them if they do not take the log's place in the block.
+    """Yield empty tables in ``log.rewritten``.
 
-    Others need the disk's space. Hold ``tables.rewriting`` meanwhile.
+    Delete them if they do not replace the log within the block, because they take space on the disk. Hold
+    ``tables.rewriting`` meanwhile.
     """
     path = new_path(tables.path)
     with translate_errors(tables.path, tables.setting):
@@ -57,15 +58,15 @@ def new_tables(tables: Tables) -> Iterator[Tables]:
         yield built
     finally:
         built.close()
-        if os.path.lexists(tables.path / FILE):  # else whoever opens the log next needs the new file
+        if os.path.lexists(tables.path / FILE):  # otherwise the next process that opens the log needs the new file
             shutil.rmtree(path, ignore_errors=True)
             remove_old(tables.path)
 
 
 def replace_file(tables: Tables, txn: lmdb.Transaction, snapshot: Snapshot, built: Tables) -> None:
-    """Put the file of ``built``, which has all entries, in the place of the log's; ``txn`` holds its write lock.
+    """Replace the log's file by that of ``built``, which has all entries; ``txn`` holds the write lock of the log.
 
-    What no entry explains is copied now. If this raises, the log is as before.
+    Records that do not follow from entries are copied now. If this raises, the log is as before.
     """
     blobs = iter(txn.cursor(db=tables.blobs))
     while page := list(islice(blobs, _rows_per_transaction)):
@@ -82,15 +83,15 @@ def replace_file(tables: Tables, txn: lmdb.Transaction, snapshot: Snapshot, buil
     shutil.copymode(tables.path / FILE, new / FILE)
     sync_folder(new)
     tables.path.rename(old)
-    if not finish_swap(tables.path):  # both stay, and whoever opens the log next tries it again
+    if not finish_swap(tables.path):  # both files stay, and the next process that opens the log tries again
         raise OSError(errno.EIO, "the rewritten log could not take its place")
     sync_folder(tables.path.parent)
 
 
 def _remove(path: Path) -> None:
-    """Remove what an attempt that was stopped left. A link goes without its target, which we would write into.
+    """Remove the remains of a stopped attempt.
 
-    Raises OSError: it cannot be removed.
+    Of a link, only the link is removed, so that we never write into its target. Raises OSError: it cannot be removed.
     """
     if path.is_symlink() or path.is_file():
         path.unlink()

@@ -37,7 +37,7 @@ class Snapshot(EntrySnapshot):
         return self._get(self._tables.state, keys.REWRITE_KEY)
 
     def not_replayed(self, letters: frozenset[bytes]) -> dict[bytes, bytes]:
-        """Return the records that no entry explains, by their first letters, and the head."""
+        """Return the records that do not follow from entries, by their first letters, and the head."""
         return {key: data for letter in (*letters, keys.HEAD_KEY) for key, data in self._records(letter)}
 
     def redactions(self) -> dict[int, RedactionRecord]:

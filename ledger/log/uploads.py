@@ -1,8 +1,9 @@
-"""Stores blobs. An upload begins with a signed intent, takes its chunks in order, and ends if all match the blob's id.
+"""Stores blobs.
 
-The received bytes are the length of a file, the *part*, so an upload continues after a restart of the node. Who writes
-a part holds its lock. The chunks of a part are not synced one by one: after a power failure some may be wrong, and the
-hash of the whole then says so.
+An upload begins with a signed intent, takes its chunks in order, and ends if all match the blob's id. The received
+bytes are the length of a file, the *part*, so an upload continues after a restart of the node. A writer of a part holds
+its lock. The chunks of a part are not synced one by one: after a power failure some may be wrong, which the hash of the
+whole then detects.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Uploads:
             if start == received:
                 file.seek(start)
                 file.write(chunk)
-                file.truncate()  # more bytes than were received are nobody's
+                file.truncate()  # bytes beyond the received ones are the remains of a crash
                 received += len(chunk)
         return self._finish(intent) if received == intent.size else UploadProgress(received)
 
@@ -148,7 +149,7 @@ class Uploads:
         """Store and count the intent; return it with the number of its part, and the record of a stored blob."""
         record, before = self._check(table, intent)
         if record is not None and record.referenced_by is not None:
-            return intent, record  # an entry keeps it: nothing to store, and no quota to count
+            return intent, record  # an entry keeps the blob: there is nothing to store, and no quota to count
         if before is not None and before.size != intent.size:
             table.delete_intent(before)  # one of the two sizes is wrong, so its part is useless
             before = None
@@ -193,7 +194,7 @@ class Uploads:
 
 
 def put_restored(blobs: Blobs, ref: str, chunks: Iterable[bytes]) -> None:
-    """Store a blob from a backup or another node, without the upload intents of the agents that once uploaded it.
+    """Store a blob from a backup or another node, without the upload intents of its agents.
 
     Without an intent, the blob counts in no agent's quota. Entries reference it, so it is never deleted. Raises
     Corrupted: ``VERIFICATION_FAILED`` if the content has another digest. Unavailable: ``STORE_FULL``.
@@ -246,7 +247,10 @@ def _store(blobs: Blobs, table: BlobTable, digest: bytes, upload: bytes, record:
 
 
 def _received(size: int, intent: Intent) -> int:
-    """Return how many bytes of a part count: whole chunks. A killed writer may have left the beginning of one."""
+    """Return how many bytes of a part are valid: whole chunks.
+
+    A killed writer may have left the beginning of another one.
+    """
     return intent.size if size == intent.size else min(size, intent.size) // blob_chunk_bytes * blob_chunk_bytes
 
 

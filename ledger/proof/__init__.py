@@ -1,1 +1,1 @@
-"""The Merkle tree over the log, and what is proved with it: checkpoints, receipts, cosignatures."""
+"""The Merkle tree over the log, and the proofs made with it: checkpoints, receipts, cosignatures."""

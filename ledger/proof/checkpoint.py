@@ -3,13 +3,14 @@
 A C2SP signed-note is a text with signature lines below it. A *checkpoint* (tlog-checkpoint) is a note whose text is
 origin, size and root. A *vkey* is the one-line text of a public key. A *cosignature* is another party's line on a note.
 
-Rules: nothing in a note is trusted before its signature is verified, over the bytes that arrived. Lines of unknown
-keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
-claims our key and does not verify invalidates the note. A log signs under its origin: key name and first line agree.
+Rules: nothing in a note is trusted before its signature is verified over the bytes that arrived. Lines of unknown keys
+are skipped, as the note format requires (a log may rotate its key, witnesses may add lines). A line that claims our key
+and does not verify invalidates the note. A log signs under its origin: key name and first line agree.
 
 *Stream heads* are a signed note on the number of entries of some streams, and of authority, in a log of a certain size:
 ``STREAM_HEADS_TYPE``, and in a second line the fields of ``StreamHeads`` in RFC 8785 form. A tree proves that entries
-are in the log, never that there are no others. If a ledger signs wrong stream heads, the hidden entries convict it.
+are in the log, never that there are no others. If a ledger signs wrong stream heads, its hidden entries prove that it
+lied.
 
 An *address* is a signed note, too: ``ADDRESS_TYPE``, and the URL at which agents reach the node that signs it.
 
@@ -227,11 +228,12 @@ def open_note(note: str, *verifiers: CheckpointVerifier) -> tuple[str, Checkpoin
 
 
 def _parse_text(text: str) -> Checkpoint:
-    # Only \n separates lines: str.splitlines would also break at U+2028 and its kin, which an origin may contain.
+    # Only \n separates lines: str.splitlines would also split at U+2028 and similar characters, which an origin may
+    # contain.
     lines = text.removesuffix("\n").split("\n")
     if len(lines) < 3 or not all(lines):
         raise Refused("INVALID_FORMAT", "A checkpoint must have at least three lines, none of them empty.")
-    # Further lines are extensions: signed too, and not interpreted.
+    # Further lines are extensions: they are signed, too, but not interpreted.
     origin, size, root, *_ = lines
     return Checkpoint(origin, decode_decimal(size, "checkpoint's size"), decode_base64(root, "checkpoint's root"))
 

@@ -1,4 +1,4 @@
-"""The cosignatures of a checkpoint, and the policy that says which are enough (C2SP tlog-cosignature, tlog-policy).
+"""The cosignatures of a checkpoint, and the policy that requires some of them (C2SP tlog-cosignature, tlog-policy).
 
 A *witness* cosigns a checkpoint after a proof that the tree begins with the last one that it cosigned. So a log can
 show two histories only if its witnesses lie, too. A *policy* is a file::
@@ -9,8 +9,8 @@ show two histories only if its witnesses lie, too. A *policy* is a file::
     group both all one two
     quorum both
 
-It says which cosignatures are enough. The caller decides what happens otherwise: verifiers fail closed unless they
-have ``--fail-open``, and a node has ``fail = "open"`` or ``"closed"`` in its ``[witness]`` table, with no default.
+It says which cosignatures are enough. The caller decides what happens otherwise: verifiers fail closed unless they have
+``--fail-open``, and a node has ``fail = "open"`` or ``"closed"`` in its ``[witness]`` table, with no default.
 
 Left out: ML-DSA-44, because no well-maintained library for it is available here. Its vkeys are refused by name.
 """

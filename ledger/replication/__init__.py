@@ -1,4 +1,4 @@
-"""Several nodes of one ledger: what each of them may do now. Pure decisions.
+"""Several nodes of one ledger: decides what each of them may do now. Pure.
 
 - *node*: a process with its own folder, log and keys. Every node takes submissions.
 - *log stream*: the JetStream stream that all nodes share. Its servers provide consensus (a stream is a Raft group);
@@ -8,7 +8,7 @@
   the head of its log in the stream's metadata. No node decides on a log that is shorter than this head.
 
 A publish without an answer is sent again: it can be stored at its position only once. The message at this position may
-be ours or another node's. It is the log's next entry either way, and the node applies it before it decides again.
+be ours or another node's. In both cases it is the log's next entry, and the node applies it before it decides again.
 
 A node publishes before it appends, so its log is never ahead of the stream: a log that is ahead proves that the stream
 lost entries.

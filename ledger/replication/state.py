@@ -1,12 +1,12 @@
-"""A node's state, and so what it may do: read, take submissions, rebuild a damaged stream. One pure step at a time.
+"""A node's state, which decides what it may do: read, take submissions, rebuild a damaged stream. Pure.
 
 ``step`` takes an observation, the state of the node's own log, and the time of its own monotonic clock, and returns the
 next state. The driver passes a ``Tick`` several times a second, and does what the state says (``reads``, ``admits``,
 ``has_duties``, ``may_rebuild``, ``reported``), however long that takes.
 
 The stream's compare-and-set orders all entries, so nothing here is needed while the stream is sound. These rules are
-for a stream that lost its newest entries at all its servers. Then a node that has them must rebuild it before a node
-that lacks them writes others in their place:
+for a stream that lost its newest entries at all its servers. Then a node that has them must rebuild the stream before a
+node that lacks them writes other entries at their positions:
 
 - **Contact.** A node that was not connected publishes only after it has heard every node that it knew then, or has
   waited for them for ``missed_ms``. A node that has just started knows none, so it always waits. No server loses
@@ -112,7 +112,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """All that a node knows of the others and of the stream.
+    """Everything that a node knows of the others and of the stream.
 
     ``interrupted_ms``: since when it has been connected and has run. ``awaited``: the nodes that it knew at that time.
     ``level_ms``: when its log was last as long as the longest known. ``reached_ms``: when it last reached the stream's

@@ -6,10 +6,10 @@ it should be a pseudonym. Each subject has a *subject key*, which a *key service
 subject key encrypts (*wraps*) the data key, which stands in the blob's header. A text that an event would hold is in a
 sealed blob, and the event holds a *sealed reference* to it (``reference``).
 
-``deed erase`` destroys the subject key. Then every sealed blob of the subject is noise: in the ledger, on its other
-nodes, in bundles and in old backups. This cannot reach the copies of the subject key that somebody exported or backed
-up, or the content that somebody read.
+``deed erase`` destroys the subject key. Then every sealed blob of the subject is unreadable: in the ledger, on its
+other nodes, in bundles and in old backups. Copies of the subject key that somebody exported or backed up remain, and so
+does content that somebody has read.
 
-"Sealed" also describes the file of a signing key that has a passphrase (``format.identity``). The two have nothing in
-common but the word.
+"Sealed" also describes the file of a signing key that has a passphrase (``format.identity``). The two share only the
+name.
 """

@@ -68,7 +68,7 @@ def decode_key(content: bytes) -> tuple[str, str, bytes]:
 
 
 def key_id_of(key: bytes) -> str:
-    """Return the public id of a key: a hash, of which nobody can guess the key."""
+    """Return the public id of a key: a hash from which nobody can compute the key."""
     return blake3(key, derive_key_context="deedbook 2026 id of a subject key").hexdigest(length=8)
 
 
@@ -106,7 +106,7 @@ class KeyFiles:
         with as_unavailable(path, "cannot be destroyed"):
             try:
                 with open_regular(path, flags=os.O_RDWR) as descriptor:
-                    # If we crash in between, the file has no key, or is gone: each state is as good as destroyed.
+                    # If we crash in between, the file is empty or deleted, and in both cases the key is destroyed.
                     os.pwrite(descriptor, os.urandom(os.fstat(descriptor).st_size), 0)
                     os.fsync(descriptor)
             except FileNotFoundError:

@@ -11,9 +11,9 @@
 | ≤ 262,144 + 17 each | the messages: each has 262,144 bytes of content, the last at most so many |
 
 The secretstream (XChaCha20-Poly1305) has one random data key a blob. All bytes before the 24 are the associated data of
-the first message, so nobody can exchange a header. The last message has the tag FINAL: a blob that was cut, also
-between two messages, is found. An empty content is one empty message. Each message is authenticated before its content
-is used, so content of any size is sealed and opened in constant memory.
+the first message, so nobody can exchange a header. The last message has the tag FINAL, so a blob that was cut is
+detected, even if it was cut between two messages. An empty content is one empty message. Each message is authenticated
+before its content is used, so content of any size is sealed and opened in constant memory.
 
 Other forms were worse: age needs X25519 recipients and a Go or Rust program; a single AEAD box needs all content in
 memory and gives no content before the last byte.

@@ -1,9 +1,9 @@
 """Subject keys in a PKCS#11 token: a hardware security module, a smart card, or SoftHSM in the tests.
 
 Each subject key is an AES-256 secret key of the token, labelled ``deedbook/LEDGER/SUBJECT``. The token makes it, and it
-is neither extractable nor readable: nobody can copy it, also not a program of the same user. The token encrypts data
-keys (AES-GCM) and destroys the key itself. So it promises what a file cannot, as far as its maker promises it: that no
-copy of the key remains, except backups that its operator makes with the token's own tools.
+is neither extractable nor readable: nobody can copy it, not even a program of the same user. The token encrypts data
+keys (AES-GCM) and destroys the key itself. So, unlike with a file, no copy of the key remains, except backups that its
+operator makes with the token's own tools. This relies on the maker of the token.
 
 It needs the extra ``hsm``: python-pkcs11, which has a MIT licence and several releases a year. SoftHSM 2, the token of
 the tests, has a BSD licence.

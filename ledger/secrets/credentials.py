@@ -4,10 +4,11 @@ A pattern is anchored on a feature that only that credential has (a prefix, a he
 because a false alarm costs an agent its text and a miss stays in the log forever. RE2 does not backtrack, so all run in
 time linear in the text. A row's *trace* matches an event's JSON wherever its *pattern* may match one of the strings.
 
-Four patterns are wide, so a second check in Python decides: the text after ``Bearer`` must not be words, the text after
-``Basic`` or beside ``auth`` must decode to a user and a password, base64 of a PEM header to a private key, and
-``password=`` counts in a URL's query or beside the other parameters of a connection string. A password of letters
-alone passes there (``password=wonderland``): documentation is full of them, and they look like names in code.
+Four patterns match too much, so a second check in Python decides. The text after ``Bearer`` must not be words. The text
+after ``Basic`` or beside ``auth`` must decode to a user and a password. Base64 of a PEM header must decode to a private
+key. ``password=`` counts only in a URL's query or beside other parameters of a connection string; a password of letters
+alone passes there (``password=wonderland``), because such texts are common in documentation and look like names in
+code.
 
 A word also begins right after a Chinese character, and after an escaped line break (``\n`` within quoted source).
 """
@@ -49,8 +50,8 @@ _BASE64: Final = "[A-Za-z0-9+/]"
 # The text between a name and its value in JSON, YAML, shells and source, quoted or escaped.
 _IS: Final = r"""["'\\]*\s*(?:=>|:=|=|:)\s*["'\\]*"""
 _BREAK: Final = r"""(?:[\s"'+,>|-]|\\+[nrt])"""
-# An escape may stand for any character of a secret (``\u0067hp_``), of a URL (``:\/\/``) or one that hides it: then the
-# decoded strings decide.
+# An escape may hide a character of a secret (``\u0067hp_``) or of a URL (``:\/\/``), or may itself hide a secret. Then
+# the decoded strings decide.
 _ESCAPES: Final = rf"\\u00[2-7]|\\/|[^\\](?:\\\\)*\\u(?:{ESCAPED})"
 _NEAR: Final = rf"(?s:.){{0,{context_max_bytes}}}?"
 # RFC 3986 §3.2.1: everything else in a user's name or password must be percent-encoded.
@@ -184,7 +185,7 @@ PATTERNS: Final = (
     _token("Tailscale key", "tskey-[a-z]+-", f"{_WORD}+-{_WORD}{{20}}"),
     _token("Groq key", "gsk_", f"{_WORD}{{52}}", f"gsk_{_WORD}{{52}}"),
     _token("OpenRouter key", "sk-or-v1-", "[0-9a-f]{64}"),
-    # ``ledger.client.invitation``: valid once, and until then for every reader.
+    # ``ledger.client.invitation``: valid once, and for every reader until it is used.
     _token("invitation", "deedbook-invite:", f"{_URLSAFE}{{60}}"),
     # ``ledger.format.identity.KeyFile``: a public key beside its seed, or beside the seed sealed with a passphrase.
     Pattern(
@@ -210,7 +211,7 @@ _AFTER: Final = (rb"""[\\"'}]{0,2};\s*(?:[\w .]+=[^;\n]*;\s*)*%b\s*=|[\\"']{0,2}
 
 
 def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
-    """Return whether the match at these bytes of a text only has the form of a secret, and is none."""
+    """Return whether the match at these bytes of a text only looks like a secret."""
     match = text[start:end]
     if kind == IN_URL:
         user, _, password = match[: match.rindex(b"@")].rpartition(b"/")[2].partition(b":")

@@ -1,4 +1,4 @@
-"""Undoes what hides a secret from the eye of a pattern, but not from a reader: invisible and full-width characters."""
+"""Removes characters that hide a secret from a pattern but not from a reader: invisible and full-width characters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDING: Final = f"{_INVISIBLE}|{_WIDE}"
 ESCAPED: Final = (
     "00[aA][dD]|200[b-fB-F]|20[26]|[fF][eE][fF][fF]|[fF][fF][0-5]|[dD]835|24[b-eB-E]|5[bB]|53[eE]3|4[eE][eE]4"
 )
-"""How their escapes in JSON begin after ``\\u``, and those of Chinese words for secrets."""
+"""The beginnings of their escapes in JSON after ``\\u``, and of those of Chinese words for secrets."""
 _invisible: Final = re.compile(_INVISIBLE.encode())
 
 

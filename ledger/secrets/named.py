@@ -1,13 +1,13 @@
-r"""Finds secrets that only the name beside them gives away: ``DB_PASSWORD=…``, ``X-Api-Key: …``, ``--token …``.
+r"""Finds secrets that only the name beside them reveals: ``DB_PASSWORD=…``, ``X-Api-Key: …``, ``--token …``.
 
-Such a secret has no form of its own. So two things must come together: a name that ends in a word for secrets, and a
-value that nobody would write as a word. Harmless are placeholders, variables, calls, paths, versions, dates, and names
-joined by dots and dashes. Any other value counts from 8 characters beside a word for passwords, and from 12 beside
-another word, if its characters are distributed as random ones are (Shannon's entropy).
+Such a secret has no form of its own. So two conditions must hold: the name ends in a word for secrets, and nobody would
+write the value as a word. Placeholders, variables, calls, paths, versions, dates, and names joined by dots and dashes
+are harmless. Any other value is a secret if its characters look random (Shannon's entropy), and if it has at least 8
+characters beside a word for passwords, or 12 beside another word.
 
 A digest or a UUID beside a bare word (``token: 3f2a…``) passes, because logs and this ledger are full of them. Beside a
-longer name (``HEROKU_API_KEY=…``), in a header or an option it counts. Not found: a password of letters alone that
-reads like words (``password=wonderland``), and a secret that a sentence separates from its name.
+longer name (``HEROKU_API_KEY=…``), in a header or in an option it is a secret. Not found: a password of letters alone
+that reads like words (``password=wonderland``), and a secret that a sentence separates from its name.
 
 The names are those of gitleaks' rule ``generic-api-key``, which rejects harmless values by a list of words instead.
 """
@@ -40,7 +40,7 @@ secret_min_chars: Final = 12
 cookie_min_chars: Final = 16
 quoted_min_chars: Final = 20
 letters_min_chars: Final = 16
-"""A value of letters alone needs so many, in both cases, to count."""
+"""A value of letters alone is a secret only with this many letters, in both cases."""
 entropy_min_bits: Final = 2.8
 password_entropy_min_bits: Final = 2.0
 name_max_bytes: Final = 60
@@ -104,7 +104,7 @@ _BARE: Final = re.compile(
     r"|パスワード|비밀번호|пароль|kennwort|contraseña|contrasena|senha|wachtwoord|hasło|lösenord|şifre)\d?"
 )
 _FOR_PASSWORDS: Final = re.compile(f"(?i:{_PASSWORDS})[0-9]?$")
-# Cursors, nonces of forms, marks of language models, and how a secret is named, found or counted.
+# Cursors, nonces of forms, marks of language models, and words about the naming, finding or counting of secrets.
 _OTHER_NAMES: Final = re.compile(
     r"(?i)(?:next|prev(?:ious)?|page|continuation|cursor|sync|resume|cancel(?:lation)?|csrf|xsrf|idempotency|client"
     r"|eos|bos|pad|unk|sep|cls|stop|start|end|special|mask|prompt|input|output|per|max|min|public|no|if)[_. -]*token"
@@ -122,8 +122,8 @@ _REFERENCE: Final = (
 _IDENTIFIERS: Final = rb"[A-Za-z_]\w{0,30}(?:\.[A-Za-z_]\w{0,30})+"
 _MOMENT: Final = rb"[0-9][0-9:.,_+/TZ-]*"
 _LONG_NUMBER: Final = rb"[0-9]{5,14}"
-# Names of algorithms and encodings, ordinals and units, whose digits do not make a word random.
-# A value after its name in a call, a cell or an attribute. Messages and labels stand there, too.
+# Names of algorithms and encodings, ordinals and units, whose digits do not make a word random. In a call, a cell or an
+# attribute, the value after a name may also be a message or label.
 _CHOSEN: Final = rb"[A-Za-z0-9!@#$%^&*+/_]{12,}"
 _TERMS: Final = (
     rb"(?i)argon2i?d?|pbkdf2|sha-?(?:1|2|3|224|256|384|512)|md5|base(?:16|32|58|64)|utf-?(?:8|16)|oauth2?|x509|ed25519"
@@ -139,9 +139,9 @@ def _forms() -> Any:
 
 
 def named_secrets(text: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield the kind, the start and the end of each secret that the name beside it gives away.
+    """Yield the kind, the start and the end of each secret that the name beside it reveals.
 
-    In a text with more than ``named_max`` values the others count as secrets, which limits the work.
+    In a text with more than ``named_max`` values, the rest count as secrets, which limits the work.
     """
     for count, match in enumerate(_forms().finditer(text), 1):
         kind, (start, end) = FORMS[match.lastindex - 1][0], match.span(match.lastindex)
@@ -183,7 +183,10 @@ def _is_secret(name: str, value: bytes, before: bytes, *, is_quoted: bool) -> bo
 
 
 def _is_password(value: bytes, *, is_named: bool) -> bool:
-    """Return whether this is a password that people or programs chose; a name with a number is one where it counts."""
+    """Return whether this is a password that people or programs chose.
+
+    After a name with a number, the rules are looser.
+    """
     if len(value) < password_min_chars or _is_harmless(value) or is_expression(value):
         return False
     if is_names(value) or (not is_named and is_numbered_names(value)):
@@ -214,7 +217,7 @@ def _is_harmless(value: bytes) -> bool:
 
 
 def _varies(value: bytes, least_bits: float) -> bool:
-    """Return whether the characters of a value are of several types, and as distributed as those of a secret."""
+    """Return whether the characters of a value are of several types, and distributed like those of a secret."""
     letters = [byte for byte in value if chr(byte).isalpha()]
     if not letters or _bits(value) < least_bits:
         return False

@@ -23,7 +23,7 @@ _EXAMPLE: Final = (
     rb"your|example|placeholder|change.?(?:me|it)|redacted|dummy|sample|p[a@]ss-?w[o0]rd|passwd|secret|token|x{4}|\*{3}|\.{3}"
     rb"|1234567|abcdef|abc123|open sesame|gx1fbat3bv"
 )
-# A variable, an expression, a call or a path (of ``PWD=``), as code and shells have in place of a password.
+# A variable, an expression, a call or a path (of ``PWD=``), which code and shells have instead of a password.
 _EXPRESSION: Final = (
     rb"[$@:+\[(#?_/~.|*!=-].*|%(?![0-9A-F]{2}).*|[A-Za-z_][\w.]*[(\[].*|[A-Za-z]:[\\/].*"
     rb"|(?:\w{1,3}|self|this|args|opts|options|config|settings|params|props|request|data|form)(?:\.[A-Za-z_]\w*)+"
@@ -43,7 +43,7 @@ def is_word_for_a_secret(value: bytes) -> bool:
 
 
 def is_example(value: bytes) -> bool:
-    """Return whether this stands in place of a secret, or contains a word that says so."""
+    """Return whether this replaces a secret, or contains a word for an example."""
     return is_word_for_a_secret(value) or compiled(_EXAMPLE).search(value) is not None
 
 

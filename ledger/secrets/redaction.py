@@ -1,7 +1,8 @@
-"""Replaces the secrets in a text that leaves the ledger's control, with the scanner that keeps them out of the log.
+"""Replaces the secrets in a text that leaves the ledger's control.
 
-A match of the scanner may be only the beginning of a secret. So the redaction goes on to the end of the word, or to the
-end of a private key. It scans again what it wrote; a text that still contains a secret after that is replaced whole.
+It uses the scanner that keeps secrets out of the log. A match of the scanner may be only the beginning of a secret. So
+the redaction continues to the end of the word, or of a private key. Then it scans its result again, and replaces the
+whole text if it still contains a secret.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def redact(text: str) -> RedactedText:
     for _ in range(passes_max):
         matches = list(matches_in(content))
         if not matches and (plain := revealed(content)) != content and (matches := list(matches_in(plain))):
-            content = plain  # a disguised secret has no position in the text as it was
+            content = plain  # a disguised secret has no position in the original text
         if not matches:
             return RedactedText(content.decode() if kinds else text, tuple(kinds))
         content = _replaced(content, matches, kinds)
@@ -45,7 +46,7 @@ def redact(text: str) -> RedactedText:
 
 
 def _replaced(text: bytes, matches: list[Match], kinds: list[str]) -> bytes:
-    """Return the text without its secrets, and add their kinds; two matches of one secret count once."""
+    """Return the text without its secrets, and add their kinds. Two matches in one secret count once."""
     parts, end = [], 0
     for match in sorted(matches, key=lambda match: match.start):
         start = match.end - len(text[match.start : match.end].lstrip())  # the match may begin with the space before

@@ -32,21 +32,21 @@ from deedbook.ledger.secrets.credentials import (
 from deedbook.ledger.secrets.disguise import revealed
 from deedbook.ledger.secrets.named import named_secrets
 
-# The scan checks at most so many placeholders in one text and refuses a text with more, which limits the work.
+# The scan checks at most this many placeholders in one text. It refuses a text with more, which limits the work.
 harmless_max: Final = 1000
 _name_max_chars: Final = 64
 _seed_digits: Final = 64
 
 
 class Secret(NamedTuple):
-    """The path of something that looks like a secret (like ``$.data.finding``), and its kind."""
+    """The path of a value that looks like a secret (like ``$.data.finding``), and its kind."""
 
     path: str
     kind: str
 
 
 class Match(NamedTuple):
-    """The kind of a secret, and the bytes of a text that show it: at least its beginning."""
+    """The kind of a secret, and the bytes of a text that contain at least its beginning."""
 
     kind: str
     start: int
@@ -113,7 +113,7 @@ def check_text(content: bytes) -> None:
 
 
 def scanned_text(file: BinaryIO) -> bytes:
-    """Return the content of a file, or so much of it that ``check_text`` sees that it is too long to be searched."""
+    """Return the content of a file, or enough of it for ``check_text`` to see that it is too long."""
     file.seek(0)
     return file.read(blob_scan_max_bytes + 1)
 
@@ -135,7 +135,7 @@ def _fields(path: str, fields: dict[Any, Any]) -> Iterator[tuple[str, str, Any]]
 
 
 def _is_key_file(fields: dict[Any, Any]) -> bool:
-    """Return whether these are the fields of a key file, which no single string shows."""
+    """Return whether these are the fields of a key file. No single string of it would show that."""
     hidden = fields.get("seed") or fields.get("sealed")
     return "public" in fields and isinstance(hidden, str) and len(hidden) >= _seed_digits
 
@@ -151,7 +151,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _kind_of(text: bytes) -> str | None:
-    """Return the kind of the first secret in a text, as it is or without what hides it."""
+    """Return the kind of the first secret in a text, in its original form or without disguising characters."""
     kind = _kind_in(text)
     if kind is None and (plain := revealed(text)) != text:
         return _kind_in(plain)

@@ -2,8 +2,8 @@
 
 So `nats micro ls` finds the nodes of a ledger, with their version and role. The answers are structs of nats-py's
 ``micro``. Its endpoints are not used, because a node has one queue for each agent (``ledger.service.intake``). Agents
-may ask: each can read the whole log, which says more than these counts. A subscription of a node is for only a few
-messages. The server counts them and drops those of a flood, so no queue here holds them and no error is logged.
+may send these requests, because each agent can read the whole log anyway. Each subscription of a node is for only a few
+messages. The server counts them and drops further ones, so a flood fills no queue here and logs no error.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Discovery:
             self._heard = 0
             self._is_used_up.clear()
             subscription: Subscription = await nats.subscribe(subjects.DISCOVERY, cb=self._answer)
-            # Sent in the same write as the subscription, so the server never has it without the count.
+            # Sent in the same write as the subscription, so that the server never has the subscription without the
+            # limit.
             await subscription.unsubscribe(limits.discovery_answers_per_s_max)
             while not (self._is_used_up.is_set() or nats.is_closed):
                 with contextlib.suppress(TimeoutError):
@@ -77,7 +78,7 @@ class Discovery:
         document = self.document(message.subject)
         if document is None or not message.reply:
             return
-        with contextlib.suppress(NatsError):  # the tool asks again
+        with contextlib.suppress(NatsError):  # the tool sends its request again
             await message.respond(json.dumps(document).encode())
 
     def document(self, subject: str) -> dict[str, Any] | None:
@@ -86,7 +87,7 @@ class Discovery:
         if target != [NAME, self.id][: len(target)]:
             return None
         metadata = {"ledger": self._ledger, "role": self._role()}
-        with contextlib.suppress(DeedbookError):  # a node that may sign nothing has no address
+        with contextlib.suppress(DeedbookError):  # a node that must not sign has no address
             metadata |= {"address": address} if (address := self._address()) else {}
         own: dict[str, Any] = {
             "name": NAME,

@@ -3,11 +3,11 @@
 Every agent has a queue of its own, bounded in number and bytes, and a limit for the requests that run at once. The next
 request is of the agent that was served least since it was last idle, measured in bytes plus a constant for each
 request. So neither many small requests nor a few large ones get ahead of others. An agent that was idle starts at the
-present virtual time: it saves no turns, and it waits only for running requests.
+present virtual time: it gets no extra turns for its idle time, and it waits only for running requests.
 
 The queue forgets an idle agent when the virtual time has reached the agent's turn, because its account is then like a
-new one. When nothing waits, the virtual time moves on to the last turn: all agents got their requests served, so all
-begin anew. So the queue knows the agents that wait or run. While some wait, it also knows those that were served more.
+new one. When nothing waits, the virtual time moves on to the last turn, and all agents begin anew. So the queue stores
+the agents that wait or run and, while some wait, those that were served more.
 
 When all queues together are too large, the queue drops the newest request of the longest one: a flooder loses its own.
 
@@ -69,7 +69,10 @@ class FairQueue(Generic[T]):
         self.waiting_bytes = 0
 
     def put(self, agent: str, item: T, size: int) -> list[tuple[str, T]]:
-        """Queue a request; return those to shed, each with its agent: this one, or the newest of the longest queues."""
+        """Queue a request.
+
+        Return the shed requests, each with its agent: this one, or the newest of the longest queues.
+        """
         account = self._accounts.get(agent) or _Account(turn=self._now)
         share = self._share
         if len(account.waiting) >= share.waiting_max or account.waiting_bytes + size > share.waiting_max_bytes:
@@ -101,7 +104,7 @@ class FairQueue(Generic[T]):
             item, size = account.waiting.popleft()
             account.waiting_bytes -= size
             self.waiting_bytes -= size
-        # An agent that was at its limit saves no turns.
+        # An agent that was at its limit gets no extra turns later.
         self._now = max(self._now, account.turn)
         account.turn = self._now + size + request_cost_bytes
         account.running += 1

@@ -1,16 +1,15 @@
 """The requests of agents to a node for one kind of work: one bounded queue for each agent, served in turn.
 
-Most requests come over the bus. ``Intake.request`` puts a request that came to this process otherwise into the same
+Most requests come over the bus. ``Intake.request`` puts a request from elsewhere (HTTP, for example) into the same
 queues.
 
 Each agent has a subscription of its own. A request that finds its agent's queue full is shed without parsing: the node
-answers ``BUSY`` from bytes made beforehand and closes the subscription. It also closes it when bytes come too fast: it
-unsubscribes, and the server answers the agent "no responders". After a pause the node subscribes again for at most a
-mebibyte of messages, which the server counts. The pauses grow while the agent uses this up at once. The count ends when
-the agent has not flooded for some time.
-
-A node that gets no processor time closes nothing. So every subscription has a *window*: the server passes on only so
-many messages beyond those that the node has read, even while the node does not run at all.
+answers ``BUSY`` from bytes made beforehand and closes the subscription. It also closes the subscription when bytes
+arrive too fast: it unsubscribes, and the server answers the agent "no responders". After a pause the node subscribes
+again for at most a mebibyte of messages, which the server counts. The pauses grow while the agent uses this up at once.
+The count ends when the agent has not flooded for some time. A node without processor time cannot close anything. So
+every subscription has a *window*: the server passes on only a limited number of messages beyond those that the node has
+read, even while the node does not run.
 
 The node drops messages that were under way when it closed a subscription. It answers only the first few requests that
 it sheds: a flood must not become a flood of answers. A well-behaved agent sends again (``ledger.bus.connection``).
@@ -55,8 +54,8 @@ class _DirectRequest:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def respond(self, data: bytes) -> None:
-        """Answer, like a message of the bus."""
-        if not self.answer.done():  # otherwise the caller gave up
+        """Answer the request, like a message of the bus."""
+        if not self.answer.done():  # otherwise the caller has gone
             self.answer.set_result(data)
 
 
@@ -67,7 +66,7 @@ Serve: TypeAlias = Callable[[str, Request], Awaitable[bytes]]
 
 
 class _ByteRate:
-    """The recent bytes of one agent, less those that its allowed rate covers since then."""
+    """The recent bytes of one agent, minus those that its allowed rate covers since then."""
 
     def __init__(self) -> None:
         self._bytes = 0.0
@@ -87,14 +86,15 @@ class _AgentSubscription:
 
     def __init__(self) -> None:
         self.handle: Subscription | None = None
-        self.left: int | None = None  # How many more messages the server passes on; None while it counts none.
+        # the number of messages that the server still passes on; None if it does not count
+        self.left: int | None = None
         self.size_mean = 0.0
         self.received, self.answers = _ByteRate(), _ByteRate()
         self.pause_s = limits.subscription_pause_min_s
         self.opened_s = 0.0
         self.flooded_s = -math.inf
         self.answered = 0
-        # How many messages were read since the subscription began, and how many the server may pass on in all.
+        # The number of messages read since the subscription began, and the number that the server may pass on in all.
         self.read = self.allowed = 0
         self.is_extending = False
 
@@ -166,7 +166,7 @@ class Intake:
     async def request(self, agent: str, data: bytes, headers: dict[str, str] | None = None) -> bytes:
         """Serve a request that came to this process, in the queue of its agent; return the encoded answer.
 
-        If the caller is cancelled, the request is served all the same.
+        If the caller is cancelled, the request is still served.
         """
         request = _DirectRequest(data, headers)
         shed = self._queue.put(agent, request, len(data))
@@ -204,7 +204,8 @@ class Intake:
     def _is_over(self, subscription: _AgentSubscription, size: int) -> bool:
         """Count a message; return whether its subscription must close, because of its count or of its rate.
 
-        The rate is checked apart: quickly refused requests never fill a queue, but may come faster than they are read.
+        The rate is checked separately: quickly refused requests never fill a queue, but may arrive faster than they are
+        read.
         """
         excess_s = subscription.received.add(size)
         subscription.size_mean += (size - subscription.size_mean) / _SIZES_REMEMBERED
@@ -226,7 +227,8 @@ class Intake:
             answer = await self._serve(agent, message)
             subscription = self._subscriptions.get(agent)
             if subscription is not None and (pause_s := subscription.answers.add(len(answer))):
-                # Its turn lasts this long, so an agent that reads no answers fills the server's memory no faster.
+                # Its turn lasts until here, so that an agent that does not read its answers cannot fill the server's
+                # memory faster.
                 await asyncio.sleep(pause_s)
         finally:
             self._queue.finish(agent, size)
@@ -257,7 +259,7 @@ class Intake:
             _start_task(self._closing, self._allow(agent, subscription, subscription.handle))
 
     async def _allow(self, agent: str, subscription: _AgentSubscription, handle: Subscription) -> None:
-        """Move the window on; subscribe again if the server may have reached the old end before it got the new one."""
+        """Move the window on. If the server may have reached the old end before it got the new one, subscribe again."""
         assert self._nats is not None  # noqa: S101 - start comes first
         before, subscription.allowed = subscription.allowed, subscription.read + limits.subscription_window_max
         try:
@@ -274,7 +276,8 @@ class Intake:
             subscription.handle = None
             with bus_errors("moving the window of an agent"):
                 await handle.drain()  # type: ignore[no-untyped-call]  # messages that came are served
-            if subscription.answered:  # some were shed: this is a flood, and the next subscription is counted
+            # some requests were shed: this is a flood, and the server counts the next subscription
+            if subscription.answered:
                 subscription.flooded_s = asyncio.get_running_loop().time()
             if self._subscriptions.get(agent) is subscription:
                 await self._open(agent)

@@ -2,8 +2,8 @@
 
 The chunks of a blob are messages of a stream; the last message on a subject counts. A node writes the first chunk last.
 So a blob with a first chunk is whole, unless a node wrote wrong content. A node that publishes an entry first corrects
-the chunks of the blobs that it refers to. An erased blob has a message that says so in place of its first chunk, for
-nodes that come to an entry that refers to it.
+the chunks of the blobs that it refers to. In place of its first chunk, an erased blob has a message that says so, for
+nodes that later read an entry that refers to it.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ class BlobStream:
         self._whole.add(ref)
 
     async def erase(self, refs: Collection[str]) -> None:
-        """Let the stream hold none of these blobs, but say that they were erased.
+        """Remove these blobs from the stream, and mark them as erased in it.
 
-        If it holds one, it is deleted whole, because servers keep the content of a deleted message in other files, too
-        (``bus.stream``); the caller then puts the other blobs again. Raises Unavailable: ``BUS_UNAVAILABLE``.
+        If the stream holds one of them, it is deleted completely, because servers keep the content of a deleted message
+        in other files, too (``bus.stream``). The caller then puts the other blobs again. Raises Unavailable:
+        ``BUS_UNAVAILABLE``.
         """
         if not refs:
             return

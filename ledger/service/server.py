@@ -144,7 +144,7 @@ class EmbeddedServer:
         before = self._config.read_bytes()
         self._write_config(users, self.port)
         try:
-            # An account that a reload adds imports from the accounts as they were before. So its requests reach nobody
+            # An account that a reload adds imports from the accounts as they were before. So its requests reach no node
             # until the next reload (measured with 2.12 and 2.15).
             for _ in range(1 if self._account_names >= _accounts(users) else 2):
                 log_size = self._log_size()
@@ -171,7 +171,7 @@ class EmbeddedServer:
 
     def _lock(self) -> None:
         if self._locks:
-            return  # Our server died and starts again: we still hold both locks.
+            return  # our server died and starts again: we still hold both locks
         self._locks.append(self._open_lock("owner.lock"))
         try:
             if not _try_lock(self._locks[0]):

@@ -1,11 +1,11 @@
 """The configuration text of a nats-server for one ledger: the permissions and limits of each user. Pure.
 
 The account LEDGER of the nodes holds the streams. Nodes may create, alter and delete streams, because the files of a
-stream that holds an erased body must go; they may not purge one or delete a message. If there is an administrator's
-key, only this key may create, alter or delete streams. Every agent has an account of its own (``ledger/README.md`` says
-why). An agent may publish its own ``submit`` and ``read`` requests, subscribe to its own inboxes, to ``live`` and to
-``checkpoint``, and ask which nodes there are. No JetStream API is exported. An invited agent has an account that may
-only submit.
+stream that holds an erased body must be deleted. They may not purge a stream or delete a message. If there is an
+administrator's key, only this key may create, alter or delete streams. Every agent has an account of its own
+(``ledger/README.md`` says why). An agent may publish its own ``submit`` and ``read`` requests, subscribe to its own
+inboxes, to ``live`` and to ``checkpoint``, and ask for the list of nodes. No JetStream API is exported. An invited
+agent has an account that may only submit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.A
 
 ACCOUNTS_FILE: Final = "accounts.conf"
 WRITTEN_BY: Final = "# Written by `deed deploy nats-config`."
-"""The beginning of each file of that command, which so knows the files that it may replace."""
+"""The first line of each file of that command. The command replaces only files that begin in this way."""
 ROUTE_USER: Final = "deedbook"
 STORE_IN_CLUSTER: Final = "jetstream-cluster"
 """The folder of the streams of a server that belongs to a cluster."""

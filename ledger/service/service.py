@@ -7,8 +7,8 @@
 A request never blocks the others. Each agent has two queues, one for submissions and one for reads. The queues are
 served in turn, and a full queue sheds requests (``ledger.service.intake``). The event loop parses nothing that an agent
 sent: the committer's threads decode and verify submissions, and a few other threads handle reads; one agent uses at
-most half of them. (The way to a thread and back costs a read 0.1 to 0.2 ms and a submission nothing, measured; 64 KiB
-of hostile JSON cost more than that.) Waiting reads use no thread and have limits of their own.
+most half of them. (A thread costs a read 0.1 to 0.2 ms and a submission nothing, measured; parsing 64 KiB of hostile
+JSON costs more.) Waiting reads use no thread and have limits of their own.
 
 A stop refuses new requests, ends waiting reads, and finishes and answers everything else. If we crash here, every
 answered request was carried out, and the ledger recognises a submission that is sent again.
@@ -77,7 +77,10 @@ READS: Final = Share(
 
 
 class LogWatcher:
-    """Wakes coroutines of one event loop when the log has grown; ``size`` is the log's at the last look."""
+    """Wakes coroutines of one event loop when the log has grown.
+
+    ``size`` is the size of the log at the last check.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -92,10 +95,10 @@ class LogWatcher:
             return
         with self._log.snapshot() as snapshot:
             size = snapshot.size
-        self._transaction = transaction  # Only after the snapshot: if that fails, the next look tries again.
+        self._transaction = transaction  # set after the snapshot: if that fails, the next check tries again
         if size != self.size:
             self.size = size
-            # Present waiters have the old event; later ones wait for the new event.
+            # Coroutines that wait now have the old event; later ones wait for the new event.
             self._grown.set()
             self._grown = asyncio.Event()
             self._log.announce()
@@ -335,7 +338,7 @@ class Service:
         if isinstance(result, _Range):
             await self._wait_beyond(agent, len(message.data), result)
             is_newest = self._watcher.size - result.start <= newest_entries_max
-            # The newest entries are in memory: reading them is faster than the way to a thread.
+            # The newest entries are in memory: reading them is faster than using a thread.
             result = compute(result) if is_newest else await loop.run_in_executor(self._threads, compute, result)
         return cast("bytes", result)
 
@@ -348,7 +351,7 @@ class Service:
 
     async def _wait_beyond(self, agent: str, size: int, wanted: _Range) -> None:
         if (wanted.old_size or 0) > self._watcher.size:
-            return  # entries that the caller has are lost, and waiting does not bring them back
+            return  # the caller's entries are lost, and waiting cannot bring them back
         timeouts = self._waiting.setdefault(agent, set())
         if len(timeouts) >= limits.agent_reads_waiting_max:
             message = f"{limits.agent_reads_waiting_max} of your reads are waiting: try again later"

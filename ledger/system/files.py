@@ -1,4 +1,4 @@
-"""Files: opened without ever waiting for anything but a regular file, and replaced as a whole, even after a crash.
+"""Files: opened without waiting for a pipe or device, and replaced as a whole, even after a crash.
 
 In a folder that another user may have filled, a name can be a pipe, a device, a socket or a link. Opening a pipe waits
 for its other end, perhaps forever. So every file that another user may have made is opened here. This module also
@@ -23,7 +23,8 @@ TEMPORARY: Final = ".deedbook-"
 _block_bytes: Final = 1024**2
 _lock_poll_s: Final = 0.02
 _random_chars: Final = 8  # in the name of a temporary file
-# ``open`` fails so for a socket (ENXIO), a device without a driver (ENODEV), a refused link (ELOOP) and a folder.
+# ``open`` fails in this way for a socket (ENXIO), a device without a driver (ENODEV), a refused link (ELOOP) and a
+# folder.
 _NOT_REGULAR_ERRORS: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR})
 
 
@@ -139,7 +140,8 @@ def replacing(
     old file stays.
     """
     with _temporary(path.parent, label) as file:
-        temporary = path.parent / Path(file.name).name  # a path as the caller's: relative or not, by Python's version
+        # a path in the caller's form: in some Python versions the name is absolute
+        temporary = path.parent / Path(file.name).name
         try:
             yield file
             file.flush()
@@ -154,7 +156,7 @@ def replacing(
             raise
     if not is_durable:
         return
-    # Else the old file could come back after a power failure, and look like a person's edit.
+    # otherwise the old file could come back after a power failure, and look like a person's edit
     sync_folder(path.parent)
 
 

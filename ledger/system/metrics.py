@@ -1,4 +1,4 @@
-"""Metrics that a node collects while it works: totals, levels, and how long or how large things were.
+"""Metrics that a node collects while it works: totals, levels, durations and sizes.
 
 Any thread may count; one call costs about a microsecond. Every name, with its unit in the form of Prometheus, is in
 ``METRIC_DEFINITIONS``. This module knows nothing of the page that publishes the metrics (`/metrics` of

@@ -242,5 +242,5 @@ def answer_questions(
 
 
 def log_notice(notice: str) -> None:
-    """Log a warning that the reader must see: on standard error, unless the program configures logging."""
+    """Log a warning for the reader: on standard error, unless the program configures logging."""
     logging.getLogger("deedbook.memory").warning("%s", notice)

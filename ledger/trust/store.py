@@ -5,9 +5,9 @@ ledger at one location (a folder's real path, or the server), under ``ledger.hom
 ``ledger/README.md`` says why each location has its own file, and which readers are refused. Subscribers store the same
 ``TrustedHead`` beside their position, in stores of their own.
 
-The file is not synced. After a power failure it may hold an older head, which is a weaker promise but never a wrong
-one, or be empty, which counts as absent. A process replaces the file only under a lock, after comparing the stored
-head with its log.
+The file is not synced. After a power failure it may hold an older head, which is weaker but never wrong. Or it may be
+empty, which counts as missing. A process replaces the file only under a lock, after comparing the stored head with its
+log.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _decoder: Final = json_decoder(TrustRecord)
 
 
 class LogComparison(msgspec.Struct, frozen=True):
-    """The result of comparing a log with the trust store: the head to trust, and notices to log once."""
+    """The result of comparing a log with the trust store: the head to trust, and notices that are logged once."""
 
     trusted: TrustedHead
     notices: list[str]
@@ -170,7 +170,7 @@ class TrustStore:
         return copies
 
     def rivals(self, read_consistency: ReadConsistency) -> list[str]:
-        """Return a notice for each other folder that holds this ledger, if a write here makes two histories of it.
+        """Return a notice for each other folder with this ledger, if a write here would split its history in two.
 
         That folder has entries that the log here lacks, or this one is a copy that nobody has written to yet. Both may
         be honest copies, but after writes to both their histories differ for ever. No rival: an older copy, a folder
@@ -329,7 +329,7 @@ class TrustStore:
             self._set_problem(error)
 
     def _set_problem(self, error: OSError) -> None:
-        # A store that cannot be written loses no event and stops nobody's work: only `deed doctor` reports it.
+        # A store that cannot be written loses no event and stops no work, so only `deed doctor` reports it.
         problem = f"{self.path.parent} cannot be written: {error.strerror or error}"
         self.problem = self._no_home_reason or f"{problem} (XDG_STATE_HOME or HOME leads there)"
 

@@ -1,11 +1,11 @@
 """Marks of compromised signatures: events signed with a key since the entry from which it is reported compromised.
 
 A signature is marked, too, if the role that its author needed was granted with a compromised one. The marks are
-computed when something is read. No fold knows of them, so a report changes the row of its key and no other. An answer
-as of a past entry carries today's marks, because its reader acts today on what a thief may have written then. The rule
-is that of ``ledger.lifecycle.authority.report_on_signature``, the first part of it in SQL. Every answer of a view goes
-through ``marked``: a row of an event is marked by the event's key, any other row by the events of its stream. A mark
-is ``"compromised": N``, the index of the entry that reports the key; other rows have no mark.
+computed when something is read. No fold computes them, so a report changes only the row of its key. An answer as of a
+past entry carries today's marks, because its reader acts today on text that a thief may have written then. The rule is
+that of ``ledger.lifecycle.authority.report_on_signature``, the first part of it in SQL. Every answer of a view goes
+through ``marked``: a row of an event is marked by the event's key, any other row by the events of its stream. A mark is
+``"compromised": N``, the index of the entry that reports the key; other rows have no mark.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def marked(context: QueryContext, query: str, answer: Answer) -> Plain:
     (known,) = context.cached(_ANY)
     if known["is_reported"] is None and known["is_redacted"] is None:
         return _plain(answer)
-    # Loaded only once there is a redaction, as the records of authority below.
+    # Loaded only if there is a redaction, like the records of authority below.
     marks = import_module("deedbook.projections.redactions.marks") if known["is_redacted"] else None
     redactions: Redactions = partial(marks.redactions_of, context) if marks else _none
     return mark(query, answer, partial(_reports, context) if known["is_reported"] else _none, redactions)
@@ -89,7 +89,7 @@ def mark(query: str, answer: Answer, reports: Reports, redactions: Redactions) -
     for name, found in (("compromised", reports(indexes, streams)), ("redacted", redactions(indexes, streams))):
         for row, target in rows if found else ():
             if target in found:
-                force_setattr(row, name, found[target])  # the query has just made it, and nobody else has it
+                force_setattr(row, name, found[target])  # the query has just made this row, and nothing else uses it
     return _plain(answer)
 
 
@@ -108,7 +108,7 @@ def _reports(context: QueryContext, indexes: Collection[int], streams: Collectio
         for match in context.rows(sql, (json_list(targets),)):
             if match["compromised"] is not None:
                 reports[match["target"]] = match["compromised"]
-    # Loaded only once a key is reported: a list that starts fast does not need the records of authority.
+    # Loaded only if a key is reported: a list that starts fast does not need the records of authority.
     of_roles: dict[Any, int] = import_module("deedbook.projections.agents.doubtful_roles").reports_on_roles(
         context, indexes, streams
     )
@@ -161,7 +161,7 @@ def compromised_names(answer: Any) -> dict[str, int]:
 
 
 def _rows(answer: Answer) -> Iterator[Marked]:
-    """Yield the parts of an answer that its type lets be marked."""
+    """Yield the parts of an answer that may have marks, according to its type."""
     pending: list[Any] = [answer]
     while pending:
         part = pending.pop()

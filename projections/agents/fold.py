@@ -97,8 +97,8 @@ INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), 
 class AgentStates:
     """The records of agents, as ``ledger.lifecycle.authority.Agents``.
 
-    ``read`` returns the records of agents by name. Those of ``names`` are read together, any other when it is asked
-    for. A key is found only if the record of its agent was read.
+    ``read`` returns the records of agents by name. The records of ``names`` are read together, any other one on demand.
+    A key is found only if the record of its agent was read.
     """
 
     def __init__(self, read: Callable[[Collection[str]], Mapping[str, AgentRecords]], names: Collection[str]) -> None:

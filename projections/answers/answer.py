@@ -22,7 +22,7 @@ Untrusted = Annotated[
 Index = Annotated[int, msgspec.Meta(description="The index of an entry of the log, from 0.")]
 Ms = Annotated[int, msgspec.Meta(description="A time, in Unix milliseconds.")]
 UNDATED_MS: Final = 0
-"""When an imported record happened that claims no time: before all others, so that it is nobody's latest work."""
+"""The time of an imported record that claims none: before all others, so that it never counts as the latest work."""
 
 Cursor = Annotated[
     Any, msgspec.Meta(description="Where the next page begins: pass it as `after`. Null: this was the last page.")

@@ -1,6 +1,6 @@
 """Answers queries about a bundle from views that are folded from its verified entries, in a temporary folder.
 
-Each answer is as of the last entry of the bundle: a lease counts as it did then, however late somebody reads.
+Each answer is as of the last entry of the bundle: a lease that was valid then is valid in the answer, even years later.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class BundleViews(Reader):
         is_anchored: bool,
         gate: GateState | None,
     ) -> None:
-        """Fold in the folder of ``settings``. ``ignored`` are entries that may count for nothing, by the audit.
+        """Fold in the folder of ``settings``. ``ignored`` are entries that may have no effect, as the audit found.
 
-        ``gate`` is the state of the gate by that audit.
+        ``gate`` is the state of the gate in that audit.
         """
         super().__init__(client, settings)
         self._ignored = list(ignored)

@@ -44,7 +44,7 @@ class Recorder(Protocol):
     """Records the answers of a model for one request; threads call it in parallel."""
 
     def recall(self, prompt_sha256: str) -> ModelAnswer | None:
-        """Return the recorded answer to a prompt, whoever asked; without usage if another request paid for it."""
+        """Return the recorded answer to a prompt, from any request; without usage if another request paid for it."""
 
     def may_ask_again(self) -> bool:
         """Return whether the budget allows one more request; if so, the request is reserved."""
@@ -70,7 +70,10 @@ class Thinker(Protocol):
 
     @property
     def checks(self) -> bool:
-        """Whether ``is_solution`` and ``synthesize`` prove answers; else the best path at the depth limit is one."""
+        """Whether ``is_solution`` and ``synthesize`` prove answers.
+
+        If not, the best path at the depth limit is an answer, too.
+        """
 
     def reads(self, problem: str, task_type: str) -> bool:
         """Return whether it can think about a problem of this task type."""

@@ -1,4 +1,4 @@
-"""A thinker that no process of ours asks, because its task needs no thinking here.
+"""A thinker for a task that needs no thinking here: no process of ours asks it.
 
 ``nobody`` thinks about a task whose user takes the best path as the answer.
 """

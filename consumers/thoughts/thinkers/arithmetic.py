@@ -153,7 +153,7 @@ def expressions(numbers: Numbers, target: Fraction, most: int) -> list[str]:
 
 
 def _take(terms: list[Term], value: Fraction) -> Term | None:
-    """Remove and return a term of that value; of equal ones the latest."""
+    """Remove and return a term with this value; if several have it, the latest."""
     fitting = [position for position, term in enumerate(terms) if term.claimed == value]
     return terms.pop(max(fitting, key=lambda position: terms[position].step)) if fitting else None
 

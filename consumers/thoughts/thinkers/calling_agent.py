@@ -1,6 +1,6 @@
-"""The agent that calls as the thinker: its question is an answer of the tool that it calls, and so is the next.
+"""The calling agent as the thinker: the tool answers its call with a question, and the next call answers that.
 
-The questions are those that a model is asked, but one question covers a whole request: all candidates at once.
+The questions are those for a model, but one question covers a whole request: all candidates at once.
 """
 
 from __future__ import annotations

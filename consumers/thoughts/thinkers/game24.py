@@ -1,14 +1,13 @@
 """The Game of 24 as a program: exact, deterministic, and explicit about what it does not know.
 
 It reads problems such as "4 9 10 13" and 用4、9、10、13得到24, nothing else, and proposes "13 - 9 = 4, left: 4, 4, 10".
-There are two scorers. ``value`` looks one step ahead, as people do, at the next steps that make a factor or multiple of
-the target whose partner is left, or come near the target. So it errs, prunes nodes that led to the target, and
-backtracks (of the 1,362 hands of 1 to 13 that can make 24, it solves 1,319 breadth first with five thoughts a node).
+There are two scorers. ``value`` looks one step ahead, as people do, at the next steps that make a factor or multiple
+of the target whose partner is left, or come near the target. So it errs, prunes nodes that led to the target, and backtracks
+(of the 1,362 hands of 1 to 13 that can make 24, it solves 1,319 breadth first with five thoughts a node).
 ``exhaustive`` (the thinker ``game24-exhaustive``) tries everything up to four numbers and knows the answer: it
 demonstrates the protocol without a real search. About half of its k proposals are promising, the others come in
-canonical order, so that the evaluator has something to judge.
-
-A path that claims to be a solution counts as one; the verification says whether it is right.
+canonical order, so that the evaluator has something to judge. A path that claims to be a solution ends the search; the
+verification says whether it is right.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _TARGET: Final = re.compile(
 )
 _TITLE: Final = re.compile(both_scripts(r"24\s*点|游戏\s*24|\bgame of 24\b|\b24[ -]game\b"), re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[-+]?\d[\d./]*")
-# The only words that may be beside the numbers: with other words it is another problem, for another thinker.
+# The only words that may be beside the numbers. With other words it is a different problem, for another thinker.
 _BESIDE: Final = re.compile(
     both_scripts(
         r"(?:\b(?:the|an?|numbers?|digits?|integers?|use|using|with|from|of|out|and|to|by|play|solve|please|how|can|you|i|game"

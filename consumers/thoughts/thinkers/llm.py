@@ -7,8 +7,8 @@ LLM_UNAVAILABLE, or EVALUATION_TIMEOUT for a late judge. A request with no usabl
 fault of a node. All of these are recoverable, even a refused key or field: after a change of ``[llm]`` the search
 continues. A question that the budget or the deadline prevents is SEARCH_EXHAUSTED, which no resumption can help.
 
-An answer is recorded before it is used. If we crash before that, it was paid for and is lost; after it, it is recalled
-by the digest of its prompt, an unusable one only until the search is resumed. The prompt has everything that
+An answer is recorded before it is used. If we crash before that, a paid answer is lost. After that, the digest of its
+prompt finds it again; an unusable answer is found only until the search is resumed. The prompt has everything that
 distinguishes questions: a sample's number, and the fault of the answer before.
 """
 
@@ -61,7 +61,7 @@ _LANGUAGES: Final[dict[kinds.Language, str]] = {
     "en": " Write in the language of the problem.",
     "zh": " Write in Chinese; the keys stay as they are.",
 }
-# The number makes it another question even if the fault is the same: equal questions are never paid for twice.
+# The number makes each question different, even if the fault is the same: equal questions are never paid for twice.
 _AGAIN: Final = (
     " {} of your answers could not be used: between <fault> and </fault> stands why, and how the last began."
 )
@@ -289,9 +289,9 @@ def _fault_text(fault: str, text: str) -> str:
 
 
 def _used(thoughts: kinds.GeneratedPayload, k: int, *, is_first: bool = False) -> kinds.GeneratedPayload:
-    """Return at most ``k`` thoughts, without repeated or too long ones; with their own temporary ids, unless taken.
+    """Return at most ``k`` thoughts, none repeated or too long, with their own temporary ids unless these are taken.
 
-    No thought is a dead end, but not for the first step: there the search would end before it began.
+    No thought means a dead end, except for the first step, where the search would end before it began.
     """
     if is_first and not thoughts.candidates:
         raise Refused("INVALID_FORMAT", "it has no candidate for the first step")
@@ -324,7 +324,7 @@ def _of_node(score: kinds.NodeEvaluation, id_: str) -> kinds.NodeEvaluation:
 
 
 def _on_its_own_word(solution: kinds.Solution) -> kinds.Solution:
-    """Return a solution whose verification is marked as the model's own, whatever the answer says."""
+    """Return a solution whose verification is marked as the model's own claim, whatever the answer says."""
     checked = solution.verification
     by: kinds.Verifier = "nobody" if msgspec.to_builtins(checked) == _UNCHECKED else "model"
     is_valid = checked.is_valid and not checked.validation_errors

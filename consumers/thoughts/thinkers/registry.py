@@ -68,7 +68,7 @@ def thinker_named(name: str, actions: Actions) -> Thinker:
 
 
 def check_named(name: str | None) -> None:
-    """Refuse a name that no user can choose: of nobody, or of an agent that must call by itself."""
+    """Refuse a name that no user can choose: ``nobody``, or an agent that must call by itself."""
     if name is not None and name.partition(":")[0] in (AGENT, NOBODY):
         raise _unknown(name)
 

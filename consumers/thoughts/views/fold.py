@@ -1,6 +1,6 @@
 """The fold of Trees of Thoughts: a state for each task, with its whole tree, and a row for every message.
 
-The gate's machine decides the status, and which request an answer answers (``ledger.lifecycle.tot``). Children,
+The gate's state machine decides the status, and matches answers to requests (``ledger.lifecycle.tot``). Children,
 frontier, best path and stats follow from the nodes and are not stored in the state.
 """
 

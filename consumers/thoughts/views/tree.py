@@ -1,6 +1,6 @@
 """The result of a Tree of Thoughts: children, frontier, best path and stats, from its nodes alone.
 
-The explorer uses it to close a search, and the view shows it at every index: there is one rule for both.
+The explorer uses it to close a search, and the view shows it at every index. Both use the same rule.
 
 The best path leads to the best end, among all nodes that are evaluated or terminal and neither pruned nor below a
 pruned node. A terminal node comes before others; then the score decides, then the confidence, then among non-terminal
@@ -126,7 +126,7 @@ def _worth(node: ThoughtNode) -> tuple[bool, float, float, int]:
 
 
 def cut_off(nodes: Mapping[str, ThoughtNode]) -> set[str]:
-    """Return the pruned nodes and all below them; parents come before their children."""
+    """Return the pruned nodes and all nodes below them; parents come before their children."""
     cut: set[str] = set()
     for id_, node in nodes.items():
         if node.status == "pruned" or node.parent_id in cut:

@@ -427,7 +427,7 @@ class Audit:
                 self.add_gap(name, f"{count - self.versions[name]} of {name or 'authority'} at its end")
 
     def settle(self) -> None:
-        """Decide whether refused events are wrong, or may only lack an entry that is missing or cannot be read."""
+        """Decide whether refused events are wrong, or may only need an entry that is missing or cannot be read."""
         if self.manifest["content"] == "stream":
             unread = {name: index for name, index in self.rules.reads.items() if not self.versions[name]}
             self.gaps += [(index, f"{name}, which entry {index} depends on") for name, index in unread.items()]
