@@ -2,8 +2,8 @@
 
 It reads problems such as "4 9 10 13" and 用4、9、10、13得到24, nothing else, and proposes "13 - 9 = 4, left: 4, 4, 10".
 There are two scorers. ``value`` looks one step ahead, as people do, at the next steps that make a factor or multiple
-of the target whose partner is left, or come near the target. So it errs, prunes nodes that led to the target, and backtracks
-(of the 1,362 hands of 1 to 13 that can make 24, it solves 1,319 breadth first with five thoughts a node).
+of the target whose partner is left, or come near the target. So it errs, prunes nodes that led to the target, and
+backtracks (of the 1,362 hands of 1 to 13 that can make 24, it solves 1,319 breadth first with five thoughts a node).
 ``exhaustive`` (the thinker ``game24-exhaustive``) tries everything up to four numbers and knows the answer: it
 demonstrates the protocol without a real search. About half of its k proposals are promising, the others come in
 canonical order, so that the evaluator has something to judge. A path that claims to be a solution ends the search; the
