@@ -1,12 +1,11 @@
 """Answers about one handoff, reasoning, review or snapshot, computed from entries that this process verified.
 
-Rows of a view are for lists and search. Queries that usually precede a write are answered differently: their streams
-are read through ``ledger.client.stream_reader``, folded by the views' own functions, and the query's own function
-computes the answer from the folded states (``answers.rows``). So an edited view, here or on a server, changes nothing
-that anybody approves, claims or verifies. Views still supply names: the id that an abbreviation means, the handoffs
-that depend on a handoff or answer it, and the handoffs and reviews to look at for a queue. A queue item that the
-entries do not confirm is left out. An item that the view withholds is missed, as in any list. The list of decisions is
-treated like that queue.
+Rows of a view are for lists and search. Queries that usually precede a write work differently: their streams are read
+through ``ledger.client.stream_reader``, folded by the views' own functions, and the query's own function computes the
+answer from the folded states (``answers.rows``). So an edited view, here or on a server, changes nothing that anybody
+approves, claims or verifies. Views still supply names: the id of an abbreviation, the handoffs that depend on a handoff
+or answer it, and the candidates for a queue. A candidate that the entries do not confirm is left out. A candidate that
+the view withholds is missing, as in any list. The list of decisions is treated like that queue.
 
 Each stream is folded once. The result is cached beside the stream's entries and continued when the stream grows.
 Without that cache, a graph recorded in 2,000 events, with as many refs, takes 1 s (measured).
@@ -65,11 +64,11 @@ T = TypeVar("T")
 def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Plain:
     """Return the answer of a query: from signed entries verified here if it usually precedes a write, else from views.
 
-    With ``as_of`` it is the answer as of then (``answers.instants``). In an answer from signed entries, the key
-    ``as_of`` describes the head that the answer is of: its ``size`` and ``root``, how many ``entries`` the stream has
-    there, which of them are ``ignored``, whether this machine pins the ledger's root key, the state of the ``gate``,
-    and over the bus the signed note on where the stream ``ends``. With ``as_of`` given, all of that is as of then and
-    proven to be a beginning of the ledger's head; only which entry a time means is taken from a view. Raises Refused:
+    With ``as_of`` it is the answer at that point (``answers.instants``). In an answer from signed entries, the key
+    ``as_of`` describes the head of the answer: its ``size`` and ``root``, the number of ``entries`` of the stream, the
+    ``ignored`` ones, whether this machine pins the ledger's root key, the state of the ``gate``, and over the bus the
+    signed note on where the stream ``ends``. With the argument ``as_of``, all of this is as of that point, and is
+    proven to be a beginning of the ledger's present log. A view decides only which entry a time means. Raises Refused:
     as the query, and as ``Client.view`` for ``as_of``. Corrupted: ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: the
     entries do not prove themselves.
     """
@@ -99,7 +98,7 @@ class CheckedRows:
 
     @property
     def now_ms(self) -> int:
-        # By the newest head that was read: the root may have set the clock after the last entry of a stream.
+        # Use the newest head that was read: root may have set the clock after the last entry of a stream.
         _, last_ms = max(((stream.head.size, stream.last_ms) for stream in self._streams.values()), default=(0, 0))
         now_ms = ledger_now(last_ms, time.time_ns() // 1_000_000)
         if self._when is None:
@@ -158,7 +157,8 @@ class CheckedRows:
         for argument, value in arguments.items():
             if argument in _REFERENCES or (family == "reasoning" and argument == "id"):
                 self._ids_of("reasoning", value)
-        if family == "validations":  # an author of the same graph under another id is no independent validator
+        # an author who records the same graph under another id is not an independent validator
+        if family == "validations":
             for name in self._view("reasoning.origins", {"id": arguments["id"]})["ids"]:
                 self._read(f"reasoning/{name}")
         if any(fold.erased for fold in self._folds.values()):
@@ -202,9 +202,9 @@ class CheckedRows:
         return found
 
     def as_of(self, *, is_list: bool) -> Plain:
-        """Return ``{"as_of"}``, the head that the answer is of; empty if no stream was read.
+        """Return ``{"as_of"}``, the head of the answer; empty if no stream was read.
 
-        The number and end of a stream are left out of a list, which rests on many.
+        For a list, which rests on many streams, number and end of a stream are left out.
         """
         if not (read := list(self._streams.values())):
             return {}
@@ -239,7 +239,7 @@ class CheckedRows:
         return self._folds[name]
 
     def _read_redactions(self) -> None:
-        """Read the redactions, also in an answer about the past those of today: the texts are gone from it, too."""
+        """Read today's redactions, also for an answer about the past: the texts are erased from it, too."""
         if self._size is None:
             self._read("ledger")
         else:
@@ -248,12 +248,12 @@ class CheckedRows:
     @cached_property
     def _is_current(self) -> bool:
         """Whether the ledger still has the head up to which authority was checked."""
-        # A node that names an old head here could as well answer with the stream as of that head.
+        # A node that names an old head here could also answer with the stream as of that head.
         present, checked = self._client.head(), self._client.streams.authority.stored.head
         return (present.size, present.root) == (checked.size, checked.root)
 
     def _ids_of(self, family: str, reference: str) -> list[str]:
-        """Return the ids that a reference means; the view says what an abbreviation or a ref means."""
+        """Return the ids that a reference means. The view resolves an abbreviation or a ref."""
         name = reference.removeprefix(f"{family}/")
         may_be_ref = family == "reasoning" and prefix_range(reference, "sha256") is not None
         if name and not may_be_ref and self._read(f"{family}/{name}").entries and not is_whole_ref(reference):
@@ -263,12 +263,13 @@ class CheckedRows:
         else:
             query = "handoffs.facts" if family == "handoff" else f"{family}s.show"
             names, beginning = [self._view(query, {"id": reference})["id"]], name.removesuffix(".md")
-            if not (beginning and names[0].startswith(beginning)):  # else a write would go to a stream nobody named
+            # otherwise a write would go to a stream that nobody named
+            if not (beginning and names[0].startswith(beginning)):
                 raise unproven(f"{family} {reference} was requested, and it answered {names[0]}", id=names[0])
         if not names:
             self._read(f"{family}/{name}")  # it does not exist, as of this head
             if not is_whole_ref(reference):
-                self._view("reasoning.show", {"id": reference})  # refuses it with similar names
+                self._view("reasoning.show", {"id": reference})  # raises a refusal with similar names
         for name in names:
             if not self._read(f"{family}/{name}").entries:
                 raise unproven(f"it names {family} {name} but supplies no valid entry of it", id=name)

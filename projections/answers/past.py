@@ -10,7 +10,7 @@
 - The full-text index is the present one. Later events are no hits and do not count in scores, but BM25 ranks two hits
   by word frequencies of the whole log.
 
-Approvals count as they counted then, and so do queues; compromised signatures are marked by today's knowledge
+Approvals and queues are those of that time; compromised signatures are marked with today's knowledge
 (``agents.compromised``).
 """
 
@@ -68,12 +68,13 @@ class Pasts:
         """Return the result of ``question`` on the views of a store, as of an instant.
 
         With an index alone, it answers only if nothing was written since that index was resolved, because resolving
-        folds the views up to the log's end. Raises StalePast: fold, and resolve the index; and as ``question``.
+        folds the views up to the log's end. Raises StalePast: the caller must fold and resolve the index; also raises
+        as ``question``.
         """
         while True:
             past = self._at(store, at)
             with past.lock:
-                if not past.is_closed:  # else other threads queried so many pasts that this one was closed
+                if not past.is_closed:  # otherwise other threads queried so many pasts that this one was closed
                     return past.ask(question, at, group=group)
 
     def close(self) -> None:
@@ -144,16 +145,16 @@ class _Past:
                 self._store.close()
 
     def is_of(self, versions: list[ViewVersion]) -> bool:
-        """Whether the views reach that far and the log still begins the same; called once the transaction began.
+        """Whether the views reach that far and the log still begins the same. It is called inside the transaction.
 
-        A tree does not show that bodies were erased, but all views are folded again then.
+        A tree does not show that bodies were erased, but after an erasure all views are rebuilt.
         """
         head = self._client.head()
         reached = {version.view: version.position for version in versions if version.is_live}
         positions = [reached.get(name, -1) for name in self._wanted]
         log_sizes = {version.view: version.log_size for version in versions if version.is_live}
         if any(log_sizes.get(name, size) != size for name, size in self._log_sizes.items()):
-            return False  # the views were folded again: what was folded here may have been erased
+            return False  # the views were rebuilt: the rows here may contain erased texts
         self._log_sizes |= log_sizes
         if self._is_again:
             return self._checked == (head, versions) and min(positions) == head.size
@@ -200,7 +201,7 @@ class _PastTransaction:
         self._present = transaction
         self._past = past
         self._owned = past.owned
-        # Not all of this exists yet if the store was replaced, a view rebuilt, or the last query refused.
+        # If the store was replaced, a view rebuilt, or the last query refused, some of this does not exist yet.
         self._temporary = transaction.temporary_names()
         built = {version.view for version in versions if version.is_live}  # a view made on demand may not exist
         for table in (table for view in VIEWS if view.name in built for table in tables_of(view)):
@@ -235,7 +236,7 @@ class _PastTransaction:
         folded = self._past.folded(view_named(view), self._present)
         states = {name: folded[name] for name in names if name in folded}
         others = json_list(name for name in names if name not in folded)
-        # Those that changed later are stored as of the boundary. The rest have not changed since then.
+        # States that changed later are stored as of the boundary. The others have not changed since then.
         for table, conditions in (
             (boundary_states_table(view), "until >= ?2 AND changed < ?2"),
             (states_table(view), "changed < ?2"),
@@ -259,7 +260,7 @@ class _PastTransaction:
             self._make_joined(view, view.join)
 
     def _make_joined(self, view: Projection[Any], join: Join[Any]) -> None:
-        """Make the rows again that rest on a state that changed since the boundary, whichever it was."""
+        """Make the rows again that depend on a state that changed since the boundary."""
         states, boundary = states_table(view.name).name, boundary_before(self._past.size)
         sql = f"SELECT key FROM {states} WHERE changed >= ?"  # noqa: S608 - a fixed name
         changed = {row["key"] for row in self._present.rows(sql, (boundary,))}

@@ -24,7 +24,7 @@ from deedbook.projections.stores.store import ReadTransaction, Value
 page_rows_max: Final = 500
 candidates_max: Final = 10
 near_names_max: Final = 2_000
-"""Similar names are searched among so many, the newest: that takes a tenth of a second."""
+"""The number of newest names among which similar ones are searched; this takes a tenth of a second."""
 prefix_digits_min: Final = 12
 ref_digits: Final = 64
 _LISTS: Final = {
@@ -73,11 +73,11 @@ Entries: TypeAlias = Annotated[
     msgspec.Meta(max_length=page_rows_max, description="Only those that one of these entries is about."),
 ]
 Plain: TypeAlias = dict[str, Any]
-"""An answer, or a part of it, as JSON has it."""
+"""An answer, or a part of it, as plain JSON values."""
 
 
 class ViewsBehind(Exception):
-    """The views are not up to date, and this reader folds nothing."""
+    """The views are not up to date, and this reader does not update them."""
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,7 +123,7 @@ class QueryContext:
         return self._now(self) if callable(self._now) else self._now
 
     def cached(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of a small query that many queries need; they are read once until the views change."""
+        """Return the rows of a small query that many queries need. They are read again only after the views change."""
         if sql not in self._cached:
             self._cached[sql] = self.rows(sql)
         return self._cached[sql]
@@ -154,7 +154,7 @@ def age_of(at_ms: int, now_ms: int) -> str:
 
 
 def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
-    """Return what is wrong with an argument, with the accepted values if they are few."""
+    """Return a text about a wrong argument, with the accepted values if they are few."""
     named = re.search(r"`\$\.(\w+)", text := str(error))
     for field in msgspec.structs.fields(arguments):
         if named is not None and field.encode_name == named[1] and "Invalid enum value" in text:
@@ -249,8 +249,8 @@ class Where:
 class Listing(msgspec.Struct, frozen=True):
     """The way to read a list: its SELECT, the table (with alias) to count in, and the column that pages are ordered by.
 
-    With ``time`` it is read newest first by that column, and by ``by`` within one millisecond. ``cursors`` is the table
-    that has the time of a cursor, even when the row that the cursor came from has changed since.
+    With ``time`` it is ordered by that column, newest first, and by ``by`` within one millisecond. ``cursors`` is the
+    table that has the time of a cursor, even when the row that the cursor came from has changed since.
     """
 
     select: str
@@ -318,10 +318,7 @@ def row_of_id(context: QueryContext, table: str, reference: str, what: str, pref
 
 
 def id_of(context: QueryContext, family: str, reference: str) -> str:
-    """Return the id of a handoff, review or snapshot: by itself, its stream, its file (``ID.md``) or a beginning of it.
-
-    Raises Refused: as ``only_match``.
-    """
+    """Return the id of a handoff, review or snapshot, from its id, stream, file (``ID.md``) or a part of its id."""
     name, table = reference.removeprefix(f"{family}/"), f"{family}s"
     if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608 - a fixed name
         return name
@@ -330,7 +327,7 @@ def id_of(context: QueryContext, family: str, reference: str) -> str:
 
 
 def by_beginning(context: QueryContext, table: str, name: str, reference: str, what: str) -> str:
-    """Return the id that is ``name``, or the only one that begins with it. Raises Refused: as ``only_match``."""
+    """Return the id ``name`` if it exists, else the only id that begins with it. Raises Refused: as ``only_match``."""
     # The table is fixed in the code; arguments are bound.
     if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
         return name
@@ -340,7 +337,7 @@ def by_beginning(context: QueryContext, table: str, name: str, reference: str, w
 
 
 def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]:
-    """Return the names in a table for a did-you-mean hint; of many, the newest."""
+    """Return the names in a table for a did-you-mean hint; only the newest if there are many."""
     # In a past, a table of events is an SQLite view, which has no rowid.
     newest = "event_index" if table == "snapshots" else "rowid"
     order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_newest(table)}")
@@ -383,7 +380,10 @@ def _newest(table: str) -> str:
 
 
 def is_whole_ref(text: str) -> bool:
-    """Return whether a text is a whole ref; it is never read as an id, or somebody could name a stream so."""
+    """Return whether a text is a whole ref.
+
+    It is never read as an id, because somebody could give a stream this name.
+    """
     match = re.fullmatch(_REF, text.lower())
     return match is not None and len(match[2]) == ref_digits
 

@@ -40,8 +40,8 @@ class Reader(ViewReader):
     ) -> None:
         """Open the views of the ledger's folder, as ``ViewReader`` does.
 
-        A question that has entries to fold first enters ``progress()``, and calls what that gives with the entries
-        folded and the entries in the log.
+        A question that must fold entries first enters ``progress()``, and calls its result with the number of folded
+        entries and the number of entries in the log.
         """
         self._progress = progress
         self._runners: dict[str, Runner] = {}

@@ -1,7 +1,8 @@
 """The data of a query that usually precedes a write: the same from a view, or from entries that were verified.
 
 Such a query is a function of a ``RowSource``. A view answers it with the rows and states that it stored (``ViewRows``),
-``answers.checked`` with those that it folds from verified entries. So both give the same answer where nobody lies.
+``answers.checked`` with those that it folds from verified entries. So both give the same answer, unless somebody edited
+the views.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class RowSource(States, Protocol):
         """Return names for a did-you-mean hint."""
 
     def view(self, query: str, arguments: dict[str, Any], form: type[S]) -> S:
-        """Return what only a view can answer, because it rests on streams that nobody reads for this query."""
+        """Return an answer that only a view can give, because it rests on streams that are not read for this query."""
 
 
 class ViewRows:

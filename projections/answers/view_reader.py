@@ -1,4 +1,4 @@
-"""Answers queries from views that are up to date. A ``Reader`` folds them first if they are not."""
+"""Answers queries from views that are up to date. A ``Reader`` updates them first if necessary."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class ViewReader(Resource):
         versions, cached = reading.view_versions(), self._cached
         if cached[0] != versions:
             self._cached = cached = versions, {}
-        # Not ``self._cached``: another thread may have replaced it by that of other versions.
+        # Not ``self._cached``, because another thread may have replaced it for other versions.
         return QueryContext(reading, self._now_ms, cached[1])
 
     def with_rebuilding(self, work: Callable[[], T]) -> T:
@@ -220,5 +220,5 @@ def are_current(client: LogReads, stored: Sequence[ViewVersion], *, group: str) 
         return False
     page = client.entries(position - 1, limit=1)
     if not page.entries:
-        return False  # a bundle of one stream may lack this entry; folding again finds nothing to fold
+        return False  # a bundle of one stream may lack this entry; then updating finds nothing to fold
     return page.size == position and event_id(decode_entry(page.entries[0][1]).commitment) == last_id

@@ -1,4 +1,4 @@
-"""Briefs: short texts that are sent in place of a reasoning graph, and how much of the graph they keep.
+"""Briefs: short texts that replace a reasoning graph, and the measured share of the graph that they keep.
 
     >>> from deedbook.projections.briefs.fidelity import measure
     >>> from deedbook.projections.reasoning.memory import memory_from_dict

@@ -1,8 +1,8 @@
 """The anchors of a text: strings that must survive letter by letter.
 
 There are four kinds: numbers, paths (with a line if there is one), identifiers and hashes. A word can be paraphrased;
-``30``, ``api/auth.py:23``, ``JWT_SECRET`` and a hash cannot. Anchors are compared as a set of exact spellings, numbers
-without thousands separators and trailing zeros.
+``30``, ``api/auth.py:23``, ``JWT_SECRET`` and a hash cannot. Anchors are compared as a set of exact spellings. Numbers
+are compared without thousands separators and trailing zeros.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@
 - Known limitations, except one that only repeats an assumption ("Assumption unvalidated: …"), settled or not.
 - Refuted alternatives: those that a critical step considered and did not choose.
 
-If a graph has no dependencies, no step can be called dispensable, so every step is critical. If only the conclusion has
-none, every step that infers is critical, and so are the steps that it rests on. If no step states the conclusion, it is
-taken to rest on the steps where the dependencies end; if these lead to fewer than half of the steps, nobody knows what
-it rests on, and every step is critical. A bare heading states nothing and is never critical, unless nothing else is: it
-is short, so a brief of a structured text would otherwise consist of headings.
+If a graph has no dependencies, every step is critical, because no step can be called unnecessary. If only the
+conclusion has none, every inference is critical, with the steps that it rests on. If no step states the conclusion, it
+is assumed to rest on the last steps of the dependencies. If these lead to fewer than half of the steps, every step is
+critical. A bare heading states nothing and is never critical, unless nothing else is: it is short, so a brief of a
+structured text would otherwise consist of headings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deedbook.projections.reasoning.outcomes import (
 
 STEP_WEIGHT: Final = 1.0
 REMARK_WEIGHT: Final = 0.5
-"""A limitation, alternative or stated assumption weighs half a step: it qualifies a step, it does not carry one."""
+"""A limitation, alternative or stated assumption weighs half a step, because it only qualifies a step."""
 
 _repeat_share: Final = 0.8
 _weak_confidence: Final = 0.5
@@ -55,7 +55,7 @@ def fact_text(step: ReasoningStep) -> str:
 
 
 def own_conclusion(step: ReasoningStep) -> str:
-    """Return a step's own conclusion, trimmed, or nothing if it says no more than its content."""
+    """Return a step's own conclusion, trimmed; empty if it adds nothing to the step's content."""
     conclusion = step.conclusion.strip() if isinstance(step.conclusion, str) else ""
     return "" if conclusion == fact_text(step) else conclusion
 
@@ -76,7 +76,7 @@ def is_open_assumption(step: ReasoningStep) -> bool:
 
 
 def refutations(memory: ReasoningMemory) -> list[RefutedAssumption]:
-    """Return the refuted assumptions of a graph, with what rests on each."""
+    """Return the refuted assumptions of a graph, each with the steps that rest on it."""
     if not any(map(is_refuted_assumption, memory.steps)):
         return []
     concluding = [step.step_number for step in concluding_steps(memory)]

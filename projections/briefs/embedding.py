@@ -6,19 +6,19 @@ not meanings. Views use it alone, so that they are the same everywhere: it uses 
 which IEEE 754 rounds exactly, in the order of the text. Any change here needs another version.
 
 The extra ``semantic`` adds ``wordllama`` for briefs and searches: 256 dimensions, Chinese too, with its weights in the
-wheel, so nothing is downloaded. It stays an extra. It adds 134 MB (numpy alone 57), while the whole environment of the
-demo may have 150 and has 70 without it; the first query takes .6 s of processor time and 120 MB of memory more; the
-package is MIT, but its weights are trained from the token tables of Llama 2 70B and Phi 3, whose own licences a
-distributor would have to judge; and it has one maintainer. Refused: model2vec (better maintained) and fastembed contain
-no weights, sentence-transformers needs PyTorch.
+wheel, so nothing is downloaded. It stays an extra for four reasons. It adds 134 MB (numpy alone 57), while the
+environment of the demo has 70 MB without it and may have 150. The first query takes .6 s of processor time and 120 MB
+of memory more. The package has the MIT licence, but its weights are trained from the token tables of Llama 2 70B and
+Phi 3, whose licences a distributor would have to check. It has one maintainer. Refused: model2vec (better maintained)
+and fastembed contain no weights, sentence-transformers needs PyTorch.
 
 A published vector is packed: one signed byte a dimension and one scale for all, 512 characters of base64. Unpacked, a
 value is off by at most half the scale (itself at most 1/127); of 60,000 measured cosines none moved by .003.
 
-**The threshold** of each embedder is the lowest value, in twentieths, that at most one in a hundred unrelated pairs
-passes: a false alarm costs a fetch. Among briefs against the tasks of *other* cases (245 development cases, 59,780
-pairs) .4 % pass by ``hash-v1``, .9 % by ``wordllama``; of a case's own task 84 % and 91 %; the others are found by
-their text (``gates``).
+**The threshold** of each embedder is the lowest multiple of .05 that at most one in a hundred unrelated pairs exceeds:
+a false alarm costs a fetch. Among briefs against the tasks of *other* cases (245 development cases, 59,780 pairs) .4 %
+pass by ``hash-v1``, .9 % by ``wordllama``; among briefs and the tasks of their own cases, 84 % and 91 % pass; ``gates``
+finds the others by their text.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _first_cjk() -> re.Pattern[str]:
 
 
 class Embedder(NamedTuple):
-    """The maker of vectors, and the similarity above which two texts count as about the same."""
+    """The maker of vectors, and the similarity above which two texts have about the same meaning."""
 
     name: str
     version: str
@@ -76,7 +76,7 @@ class Embedder(NamedTuple):
     threshold: float
 
     def is_same(self, other: Embedder) -> bool:
-        """Return whether vectors of both may be compared; the threshold does not matter for that."""
+        """Return whether vectors of both may be compared; the threshold is ignored."""
         return self[:3] == other[:3]
 
     def __str__(self) -> str:
@@ -183,7 +183,7 @@ def unpack(packed: PackedEmbedding) -> Embedding:
 
 
 def is_embedding_of(packed: PackedEmbedding, text: str) -> bool:
-    """Return whether a published vector is that of a text, as far as an embedder here can tell."""
+    """Return whether a published vector belongs to a text, as far as an embedder here can check it."""
     named = Embedder(packed.embedder, packed.version, packed.dim, packed.threshold)
     if named.is_same(HASH_V1):
         return packed == pack(embed_text(text))

@@ -10,9 +10,9 @@ text that contains the whole graph (a JSON form whose ref is the graph's) has 1.
 itself stops at .99. For a paraphrase the value is a lower bound: the comparison is lexical.
 
 A fact's content words are searched within a window of 1.2 × their number + 2 content words of the text: a bag of all
-the right words must not count as the facts. Words weigh by their rarity in the graph. Half of the weight is worth
-nothing and all of it everything (the ramp), and words out of order cost up to a fifth. A run of exactly the fact's
-words is 1, in any context.
+the right words must not count as the facts. Words weigh by their rarity in the graph. Half of the weight gives 0 and
+all of it gives 1 (the ramp), and words out of order cost up to a fifth. A run of exactly the fact's words gives 1, in
+any context.
 
 The weights were fitted on human proof trees with distractors (Spearman .96 with the share of gold steps kept). Refused:
 matching over whole sentences (a bag of words got .94) and a plain hit threshold (biased by +.2 on partial facts).
@@ -161,7 +161,7 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
                 weight += weights[word]
             left[word] -= 1
             end += 1
-        if weight > best:  # Disorder only lowers it.
+        if weight > best:  # disorder only lowers the score
             window = tuple(found_words[start:end])
             if window not in scored:  # A text of similar sentences repeats the same window.
                 scored.add(window)
@@ -176,9 +176,10 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
 def _window_score(window: tuple[str, ...], positions: dict[str, list[int]], weights: dict[str, float]) -> float:
     """Return the weight of a fact's words in one window of the text, minus the cost of disorder.
 
-    Order is the share of neighbours that are neighbours in the fact, too (one word between them may be missing). Moving
-    a whole phrase breaks two neighbourhoods, scrambling breaks nearly all. The other candidate, a longest rising run,
-    punished the honest phrase as much as the scrambled one. ``positions`` are those of each word in the fact.
+    Order is the share of neighbouring words that are also neighbours in the fact (one word between them may be
+    missing). Moving a whole phrase breaks two pairs of neighbours, and scrambling breaks nearly all. Rejected: the
+    longest rising run, which lowered an honest phrase as much as a scrambled one. ``positions`` are those of each word
+    in the fact.
     """
     used = dict.fromkeys(positions, 0)
     weight, matched, near, before = 0.0, 0, 0, 0

@@ -1,8 +1,9 @@
 """The rules for fetching the full graph if a brief is not enough, and the trust gates of levels.
 
-Missing information never disarms a rule. If no domain is named, the words of the reasoning imply it. A snapshot without
-an assessed uncertainty or impact asks for the full graph, and so does a bare reasoning without domain, vectors and
-validation. NaN is neither below nor above any limit, so the comparisons are written such that NaN makes a rule fire.
+Missing information never disables a rule. If no domain is named, the words of the reasoning decide it. A snapshot
+without an assessed uncertainty or impact asks for the full graph, and so does a bare reasoning without domain, vectors
+and validation. NaN is neither below nor above any limit, so the comparisons are written such that NaN makes a rule
+fire.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class FetchRule(msgspec.Struct, frozen=True):
 
 
 class FetchAnswer(msgspec.Struct, frozen=True):
-    """Whether to fetch: the rule that fired (or None), all that would, and the vectors nobody assessed.
+    """Whether to fetch: the rule that fired (or None), all rules that would fire, and the vectors that nobody assessed.
 
     True if a rule fired. ``similarity`` to the receiver's task is None without a task, or for the reason in
     ``not_compared``.
@@ -72,7 +73,7 @@ class FetchAnswer(msgspec.Struct, frozen=True):
 
 
 class GateAnswer(msgspec.Struct, frozen=True):
-    """Whether a level may be relied on: ``gate`` is passed or failed, with the level that would pass ("": none)."""
+    """Whether a level is reliable: ``gate`` is passed or failed, with the level that would pass ("": none)."""
 
     gate: str
     level: str
@@ -120,7 +121,8 @@ def should_fetch_full_reasoning(
     if not (domain or "").strip() and (implied := domain_implied(text)):
         fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words imply {implied}."))
     if not_assessed and snapshot is not None and snapshot.reasoning_ref is not None:
-        # Only the author of a taken snapshot assesses. For one made on the spot, a domain or a validation is enough.
+        # Only the author of a taken snapshot assesses vectors. For a snapshot made on demand, a domain or a validation
+        # is enough.
         is_validated = verdict is not None and verdict.outcome == "passed"
         is_known = bool((domain or "").strip()) or is_validated or len(not_assessed) < len(THRESHOLDS_TO_FETCH)
         if snapshot.snapshot_id or not is_known:
@@ -152,7 +154,7 @@ def check_level(
 ) -> GateAnswer:
     """Return whether a level passes its gate, and the lowest level that does.
 
-    No level of a reasoning passes that was found wrong or redacted, or rests on a refuted assumption.
+    If a reasoning was found wrong or redacted, or rests on a refuted assumption, none of its levels passes.
     """
     if wrong := _wrong(verdict):
         return GateAnswer("failed", level.value, "", wrong)
@@ -172,7 +174,7 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
 def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | None, list[str]]:
     """Return the passing report on which a graph may be acted on, or the reasons against it, in sentences.
 
-    The sentences name entries and no ages, so equal citations give one request to a human at any time.
+    The sentences name entries and no ages. So equal citations always give the same request to a human.
     """
     if verdict is None:
         return None, [_NOT_VALIDATED]

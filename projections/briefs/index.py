@@ -1,4 +1,4 @@
-"""A graph prepared for measuring briefs: every text tokenised once; the work is linear in the graph's size."""
+"""A graph prepared for measuring briefs: every text is tokenised once, and the work is linear in the graph's size."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GraphIndex(msgspec.Struct, frozen=True):
     marks: dict[int, FactMark]
 
     def weight_of(self, word: str) -> float:
-        """Return the inverse document frequency of a content word; a word that the graph lacks weighs most."""
+        """Return the inverse document frequency of a content word. A word that is not in the graph weighs most."""
         return self.idf.get(word, self.unseen_idf)
 
 
@@ -96,8 +96,8 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
 def _rarity(count: int, total: int) -> float:
     """Return the weight of a word: 2 in one document of many, towards 1 for a word of all documents.
 
-    It is bounded on purpose: with a plain logarithm, the few rarest words of a fact outweighed all the others, and a
-    text of those alone passed as half of the reasoning.
+    It is bounded, because with a plain logarithm the few rarest words of a fact outweighed all others: a text of only
+    these words counted as half of the reasoning.
     """
     return 1 + math.log(1 + total / count) / math.log(1 + total)
 

@@ -8,8 +8,9 @@ A prompt never exceeds its budget, and has one of two forms:
   ``expand`` writes the shorthand out under the full headings: people read the result, and the metric measures it.
 
 Facts are under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
-(measured: .65 against .92 at 200 tokens). CONTEXT takes what the other sections leave, up to a quarter of the budget
-and at least a line: the sender's summary must not displace facts (at 200 tokens a full quarter cost three of them).
+(measured: .65 against .92 at 200 tokens). CONTEXT takes the tokens that the other sections leave, up to a quarter of
+the budget and at least a line. The sender's summary must not displace facts (at 200 tokens a full quarter cost three
+facts).
 
 REFUTED comes first and is never left out: it names the refuted assumptions, and what rests on them.
 """
@@ -188,7 +189,7 @@ def short_ref(ref: str) -> str:
     return ref.partition(":")[2][:REF_HEX_DIGITS]
 
 
-@lru_cache(maxsize=64)  # Fitting a brief cuts the same context repeatedly.
+@lru_cache(maxsize=64)  # fitting a brief cuts the same context repeatedly
 def cut_to_tokens(text: str, limit: int) -> str:
     """Return as much of a text as fits into a number of tokens, cut at a word and marked; nothing if none fits."""
     if count_tokens(text) <= limit:
@@ -292,7 +293,7 @@ def statements_of(brief: Brief) -> shorthand.Statements:
     for remark in brief.remarks:
         statements[HEAD_OF[remark.sort]].append(own_line(one_line(remark.text)))
     if not brief.facts and brief.reasoning_brief:
-        statements[shorthand.BRIEF].append(brief.reasoning_brief)  # A snapshot with sentences and no facts.
+        statements[shorthand.BRIEF].append(brief.reasoning_brief)  # a snapshot with sentences and no facts
     return statements
 
 

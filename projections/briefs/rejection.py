@@ -1,4 +1,4 @@
-"""Why a published brief cannot be relied on."""
+"""The reasons why a published brief is not reliable."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The lines of a prompt: facts and remarks as sentences, and how a reader tells Deedbook's words from the graph's.
+"""The lines of a prompt: facts and remarks as sentences, and the marks that separate Deedbook's words from the graph's.
 
 Text of the graph is put on one line, and a line that would read as a heading becomes a list item: no step can forge a
 section.
 
 ``expand`` writes a prompt in shorthand out, and ``readable_text`` returns only the parts that convey the graph. So
-anybody can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are
-routing labels, REFUTED, FIDELITY and FULL REASONING are about the reasoning or the brief: none of them counts as kept
-reasoning.
+anybody can measure a prompt's fidelity from the prompt and the ref. Some sections do not count as kept reasoning:
+CONTEXT (the sender's own summary), TAGS (routing labels), and REFUTED, FIDELITY and FULL REASONING, which are about the
+reasoning or the brief.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def choose_lead(facts: Iterable[Fact]) -> list[int]:
     chosen: list[int] = []
     room = lead_sentences_max
     for fact in facts:
-        # Evidence ends no sentence, so the bare fact has as many as the shown one.
+        # Evidence does not end a sentence, so a bare fact has as many sentences as one with evidence.
         sentences = max(1, count_sentences(f"{one_line(fact.text)} {one_line(fact.conclusion)}"))
         if not fact.assumed and sentences <= room:
             chosen.append(fact.step)

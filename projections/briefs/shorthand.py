@@ -4,14 +4,13 @@
     BRIEF: α are kept 30 days [conf/log.yaml:4]; {Retries|Timeouts} fill α
     Limits: Staging was not looked at
 
-Every head is a section of the plain form, followed by its statements; if one of them has a semicolon, each is on a line
-of its own. SHORT is present only if it is used, and says how to read the rest: a Greek letter is its phrase, and braces
-work as in a shell. So anybody with a prompt can write it out (``read_statements``). ``shorten`` does so itself: a text
-that does not come back byte for byte is sent as it is.
-
-Six phrases are enough (22 saved as little), and a phrase never contains another. Refused: leaving out articles (an
-eighth fewer tokens, but "vitamin a" is not "vitamin"); labels on statements and phrases within phrases, which no reader
-needs; searching phrases in joined statements (of 96 briefs one was shorter for it, by one token).
+Every head is a section of the plain form, followed by its statements. If a statement contains a semicolon, each
+statement has its own line. SHORT is present only if it is used, and explains the rest: a Greek letter is its phrase,
+and braces work as in a shell. So anybody with a prompt can write it out (``read_statements``). ``shorten`` checks this:
+a text that does not come back byte for byte is sent unchanged. Six phrases are enough (22 saved no more), and a phrase
+never contains another. Refused: leaving out articles (an eighth fewer tokens, but "vitamin a" is not "vitamin"); labels
+on statements and phrases within phrases, which no reader needs; searching phrases in joined statements (of 96 briefs
+one was shorter for it, by one token).
 """
 
 from __future__ import annotations
@@ -33,9 +32,12 @@ ALTERNATIVES: Final = "Alternatives"
 BRIEF: Final = "BRIEF"
 OTHERS: Final = "Other"
 HEADS: Final = (ASSUMED, LIMITS, ALTERNATIVES, BRIEF, OTHERS)
-"""In order of priority: a smaller budget drops the last first. Facts can be guessed, the first heads cannot."""
+"""In order of priority: a smaller budget drops the last heads first.
+
+A receiver can guess facts, but not the first heads.
+"""
 SYMBOLS: Final = "αβγδεζηθκλμξπστφχψω"
-"""Each is one token, with and without a space before it."""
+"""Each symbol is one token, with and without a space before it."""
 BRACES: Final = "x{a|b}y=xay, xby"
 
 phrases_max: Final = 6
@@ -63,7 +65,7 @@ def shorten(statements: Statements, beside: str = "") -> str:
     if not any(mark in everything for mark in "{|}"):
         merged = {head: _merge(items) for head, items in short.items()}
         texts.append(_written(merged, [BRACES] * (merged != short) + entries))
-    shortest = min(texts, key=count_tokens)  # The first of equals: a form that saves nothing is not used.
+    shortest = min(texts, key=count_tokens)  # the first of equally short ones, so a form that saves nothing is not used
     wanted = {head: Counter(items) for head, items in statements.items() if items}
     back = {head: Counter(items) for head, items in read_statements(shortest.split("\n"))}
     return shortest if back == wanted else plain

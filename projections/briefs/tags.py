@@ -60,7 +60,7 @@ _ARTICLES: Final = frozenset(
     }
 )
 _NEGATIONS: Final = frozenset({"not", "no", "never"})
-# They end the phrase of a tag, if it has two words.
+# These words end the phrase of a tag that already has two words.
 _BREAKS: Final = frozenset(
     re.findall(r"\w+", "and or but because since so which that who whose when while if unless until although whether")
 )
@@ -72,7 +72,7 @@ _FILLERS: Final = STOP_WORDS - _PREPOSITIONS - _NEGATIONS - _BREAKS | frozenset(
         " he she his her him us me my yes yeah ok answer option result cannot let lets make sure own same such",
     )
 )
-# A clause whose subject is only a pronoun; "it is", "there are" lead to a noun or state.
+# A clause whose subject is only a pronoun. "It is" and "there are" lead to a noun or state, and are not among them.
 _PRONOUN: Final = re.compile(
     r"^(?:(?:so|then|now|next|thus|therefore|hence|and|but|also|if|since|because|when|after|in total|th(?:is|at) means)"
     r"(?: that)?,? )*(?:he|she|it|they|this|that|these|those|there|which|who)\b"
@@ -83,7 +83,7 @@ _CALCULATION: Final = re.compile(
     r"(?:\sx\s)?[$€£¥]\s?\d.*|\d[\d.,]*\s*(?:[-+*/x×÷=%–]\s*[$€£¥]?\d|[.,]\d).*|\s[-+*/×÷=]\s.*"
 )
 _POSSESSING: Final = frozenset({"has", "have", "had"})
-# At the end of a phrase that goes on in the text, they say nothing without what follows.
+# At the end of a cut phrase, these words say nothing without the words that follow.
 _HANGING: Final = _POSSESSING | frozenset(
     re.findall(
         r"\w+",
@@ -148,7 +148,7 @@ def snake_case(text: str) -> str:
 
 
 def _telling(phrase: str) -> tuple[list[str], bool]:
-    """Return the words of a phrase without function words, one more than a tag has, and whether the phrase goes on."""
+    """Return the meaningful words of a phrase (one more than a tag has), and whether the phrase continues."""
     telling: list[str] = []
     for word, following in pairwise([*_WORD.findall(phrase), ""]):
         if len(word) >= identifier_min_chars and not word.isalpha():
@@ -170,9 +170,9 @@ def _telling(phrase: str) -> tuple[list[str], bool]:
 
 
 def _is_hanging(telling: list[str]) -> bool:
-    """Return whether the last word of a phrase that goes on is a number, an adverb or a participle.
+    """Return whether the last word of a phrase that continues is a number, an adverb or a participle.
 
-    Of two words, a participle may be the state that was found: pool_closed.
+    In a phrase of two words, a participle may be the found state: pool_closed.
     """
     word = telling[-1]
     return word in _HANGING or (len(telling) > 2 and (word.isdigit() or word.endswith(("ed", "ly"))))

@@ -38,7 +38,8 @@ _stem_min_chars: Final = 3
 _BEFORE_NT: Final = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
-# Patterns with thousands of characters take milliseconds to compile, which verbs that read no such text need not pay.
+# Patterns with thousands of characters take milliseconds to compile, so verbs that do not need them must not compile
+# them.
 @cache
 def _token() -> re.Pattern[str]:
     return re.compile(rf"[{_CJK}]+|\d+(?:[.,]\d+)*|[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
@@ -50,7 +51,7 @@ def _unspaced() -> re.Pattern[str]:
 
 
 def words(text: str) -> list[str]:
-    """Return all tokens of a text in order; in a text of signs alone, each sign is one."""
+    """Return all tokens of a text in order. In a text of signs only, each sign is a token."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     tokens: list[str] = []
@@ -95,7 +96,7 @@ def one_line(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text by which a statement is recognized: in one line and one case, without its last mark."""
+    """Return a text in the form that identifies a statement: one line, one case, without its last mark."""
     return one_line(text).casefold().rstrip(".!。！ ")
 
 

@@ -8,10 +8,10 @@ Each clause of the text that is not, word for word, a clause of the graph is com
 
 A negator covers the next three content words. ``un-`` and ``non-`` count if the graph has the word without the prefix
 ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing, nor do Chinese negators
-inside certain words (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other, each of
-which one scope can meet: one negation does not excuse a second.
+inside certain words (不仅, 非常, 无论, …). Two texts agree if every scope of one matches a scope of the other. Each
+scope matches only once, so one negation does not excuse a second.
 
-These are heuristics for free text. ``check_certificate`` checks a brief of verbatim facts and misses none.
+These are heuristics for free text. For a brief of verbatim facts, ``check_certificate`` finds every contradiction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _scope_chars: Final = 4
 _scope_reach_words: Final = 12
 
 _PREFIXES: Final = ("un", "non")
-# Matched only at the start of a run: tried at each character, a word of 10 kB would take quadratic time.
+# Matched only at the start of a run: at each character, a word of 10 kB would take quadratic time.
 _PATH: Final = re.compile(r"(?<![\w.~-])[\w.~-]+(?:[/\\][\w.~-]+)+(?::\d+)?", re.ASCII)
 _CJK_HARMLESS: Final = re.compile(
     both_scripts(
@@ -80,7 +80,7 @@ def _vetoes_of(clause: str, index: GraphIndex) -> list[Veto]:
 
 def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float]:
     """Return the graph clauses that a clause draws on, best first, and the share of its weight that they cover."""
-    # A negator is judged, not searched: else any clause with a negation would pass for its source.
+    # A negator is judged later, not searched here. Else any clause with a negation would match its source.
     left = set(content) - {NOT}
     total = sum(index.weight_of(word) for word in left)
     used: list[Source] = []
@@ -92,7 +92,7 @@ def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float
                 shares[position] = shares.get(position, 0.0) + index.weight_of(word)
         if not shares:
             break
-        # Among equally good clauses the shortest: it says least beyond the searched words.
+        # Among equally good clauses, take the shortest: it adds the least to the searched words.
         best = max(shares, key=lambda position: (shares[position], -len(index.sources[position].content), -position))
         used.append(index.sources[best])
         covered += shares[best]
@@ -195,7 +195,7 @@ def _mostly_in(scope: frozenset[str], present: AbstractSet[str]) -> bool:
 
 
 def _unmet(scopes: list[frozenset[str]], others: list[frozenset[str]]) -> list[frozenset[str]]:
-    """Return the scopes that meet none of the others; each of the others can be met once, by its best match."""
+    """Return the scopes that match none of the others. Each of the others can match once, with its best partner."""
     pairs = [
         (len(scope & other), position, at) for position, scope in enumerate(scopes) for at, other in enumerate(others)
     ]

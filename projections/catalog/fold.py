@@ -1,9 +1,9 @@
 """The catalog's fold: a row for each event, a row for each reference, and the length of each stream.
 
 An event rests on its references, and ``via`` says how: ``causes``; ``stream``, the step before it in its handoff,
-decision, question, reasoning or review; or a field of its data (``_NAMED``, and ``blob``). The target of a reference is
-resolved when it is read: an event, the body of one, a version of a reasoning graph, a stream as of then, a blob, or
-nothing known here.
+decision, question, reasoning or review; or a field of its data (``_NAMED``, and ``blob``). A query resolves the target
+of a reference: an event, its body, a version of a reasoning graph, a stream as of that entry, a blob, or nothing known
+here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEPS: Final = (
     *("reasoning.assumption_settled", "reasoning.step_retracted", "review.requested", "review.answered"),
     *("decision.made", "decision.withdrawn", "question.asked", "question.answered", "question.settled"),
 )
-"""The kinds that change such a stream: each rests on the one before it in its stream."""
+"""The kinds that change such a stream. Each event rests on the one before it in its stream."""
 _WITH_STEPS: Final = ("decision/", "handoff/", "question/", "reasoning/", "review/")
 
 

@@ -1,8 +1,8 @@
 """A knowledge graph over all views: things of several types, and edges from one thing to a later one.
 
-An edge leads from a thing to what came of it. A thing is named ``SORT/ID``; a thing recorded in a session has the index
-of its event as id. Agents and evidence are connected to nearly everything. A walk continues through them only if it
-started there, and a walk without a start leaves them out.
+An edge leads from a thing to a thing that resulted from it. A thing is named ``SORT/ID``; a thing recorded in a session
+has the index of its event as id. Agents and evidence are connected to nearly everything. A walk continues through them
+only if it started there, and a walk without a start leaves them out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CORRECTED: Final = (
 _DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.ref ORDER BY event_index DESC LIMIT 1)"
 _OF_EVENT: Final = "t JOIN events e ON e.event_index = t.event_index"
 _OF_RECORD: Final = ("e.agent", "t.event_index", "t.happened_ms", "e.kind = 'record.imported'")
-# For each type of thing: the columns of ``_THING``, and the table. Of an imported thing, agent and time are claims.
+# For each type of thing: the columns of ``_THING``, and the table. For an imported thing, agent and time are claims.
 _THINGS: Final[dict[KnowledgeType, tuple[str, ...]]] = {
     "agent": (
         "name",
@@ -136,7 +136,7 @@ _RELATIONS: Final[tuple[tuple[KnowledgeType, str, KnowledgeType, str, str, str, 
 )
 
 
-# The type of the event that brings each type of thing.
+# The type of the event that creates each type of thing.
 EVENT_TYPES: Final[dict[KnowledgeType, str]] = {
     "finding": "finding.logged",
     "unknown": "unknown.logged",
@@ -148,7 +148,7 @@ EVENT_TYPES: Final[dict[KnowledgeType, str]] = {
 }
 _LABELLED: Final = "SELECT id FROM ({}) AS things WHERE instr(lower(label), lower(?)) > 0"
 _newest_of_type_max: Final = 6
-"""Without a type, the newest things are of several types, so that there are lines between them."""
+"""Without a type, the newest things are of several types, so that there are edges between them."""
 
 
 class KnowledgeGraph(query.Arguments, frozen=True):
@@ -173,7 +173,7 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> Knowle
     """Return the things around a start. Raises Refused: ``NOT_FOUND``."""
     starts = _newest(context, args) if args.id is None else [args.id]
     is_there = bool(_things(context, dict.fromkeys(starts, 0)))
-    if args.id is not None and args.id.startswith("evidence/"):  # evidence exists if somebody cites it
+    if args.id is not None and args.id.startswith("evidence/"):  # evidence exists if any event cites it
         is_there = bool(_links(context, starts, msgspec.structs.replace(args, direction="both")))
     if args.id is not None and not is_there:
         message = f"there is no {args.id}. Name a thing as SORT/ID; the sorts are {', '.join(_THINGS)}"

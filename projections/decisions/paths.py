@@ -13,7 +13,7 @@ _LINES: Final = re.compile(r":[0-9]+(?:-[0-9]+)?$")
 
 
 def path_key(text: str) -> str:
-    """Return the file or folder that a path names: without lines, and without what follows a pattern's first mark.
+    """Return the file or folder that a path names, without lines and without the part after a pattern's first mark.
 
     The project itself is an empty text.
 

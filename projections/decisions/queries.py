@@ -35,7 +35,7 @@ LISTING: Final = Listing("SELECT d.* FROM decisions d", "decisions d", "d.made_i
 _REPLACED: Final = (
     "SELECT superseded_by AS by, id FROM decisions WHERE superseded_by IN (SELECT value FROM json_each(?)) ORDER BY id"
 )
-# A decision about a folder is about each file in it, and who asks for a folder finds those about files in it.
+# A decision about a folder is about each file in it. A query for a folder finds the decisions about files in it.
 _ABOUT: Final = (
     "d.id IN (SELECT p.decision_id FROM decision_paths p WHERE p.path IN (SELECT value FROM json_each(?))"
     " OR EXISTS (SELECT 1 FROM json_each(?) AS wanted WHERE substr(p.path, 1, length(wanted.value)) = wanted.value))"
@@ -77,7 +77,7 @@ def list_decisions(context: QueryContext, args: DecisionList) -> Page[Decision]:
 
 
 def confirm_decisions(source: RowSource, page: Page[Decision], args: DecisionList) -> Page[Decision]:
-    """Return a page with the content that signed entries give, without decisions that they do not confirm."""
+    """Return a page with the content from signed entries, without decisions that the entries do not confirm."""
     names = {name for item in page.items for name in (item.id, *item.supersedes)}
     states = source.states("decisions", DecisionRow, names)
     rows = {name: msgspec.structs.asdict(state) for name, state in states.items()}

@@ -1,1 +1,1 @@
-"""Handoffs as rows: who waits for whom, how far the work is, and why something is not ready."""
+"""Handoffs as rows: who waits for whom, the progress of the work, and the reasons why a handoff is not ready."""

@@ -1,12 +1,12 @@
 """The words by which imported handoffs claim to be over, in the spelling of their sources.
 
 Pure. This is the only list of these words. A handoff that claims to be over is history: it waits for nobody, and lists,
-boards and queues leave it out until somebody asks for it. It is still pending here, because a claim proves nothing: its
-reviewer may verify or reject it.
+boards and queues show it only on request. It is still pending here, because a claim proves nothing: its reviewer may
+verify or reject it.
 
 The first word of the status decides, because a remark often follows it (``completed (2026-02-12)``, ``superseded by
-…``). Behind an arrow stands the later status (``approved → implemented``). Words that leave work open are not listed,
-for example ``deferred``, ``approved`` and ``draft``.
+…``). After an arrow comes the later status (``approved → implemented``). Words that leave work open are not listed, for
+example ``deferred``, ``approved`` and ``draft``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ENGLISH: Final = """
     invalid landed merged obsolete rejected released replaced resolved retired shipped superseded terminated
     verified withdrawn wontdo wontfix
 """
-# These also name a stage of the work. They say that it is over with 已 (already) or 被 (by another) before them, or
-# with 完成 (completed), 完毕 or 了 after them.
+# These also name a stage of the work. They mean that the work is over only after 已 (already) or 被 (by another), or
+# before 完成 (completed), 完毕 or 了.
 _CHINESE_STAGES: Final = """
     合并 合併 实现 實現 实作 實作 实施 實施 部署 上线 上線 发布 發布 發佈 交付 解决 解決 修复 修復 验证 驗證 验收
     驗收 取代 替代 吸收

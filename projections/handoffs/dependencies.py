@@ -1,4 +1,4 @@
-"""The facts that an answer about handoffs needs: those of the handoffs, and of what they wait for."""
+"""Reads the facts for an answer about handoffs: those of the handoffs, and of the handoffs that they wait for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from deedbook.projections.handoffs.record import HandoffRecord, records_of, stat
 from deedbook.projections.handoffs.why import chain_links_max
 
 blockers_followed_max: Final = 32
-"""The handoffs of one level that are followed to those that block them, for a complete list of blockers."""
+"""The number of handoffs of one level that are followed to the handoffs that block them."""
 
 
 def known_facts(
     source: RowSource, records: Mapping[str, HandoffRecord], links: int = chain_links_max
 ) -> dict[str, HandoffFacts]:
-    """Return the facts of these handoffs and of those that they wait for, by id; ``known_records`` says which."""
+    """Return the facts of these handoffs and of those that they wait for, by id. ``known_records`` decides which."""
     return facts_from(source, known_records(source, records, links)[0])
 
 
@@ -34,15 +34,15 @@ def known_records(
 ) -> tuple[dict[str, HandoffRecord], list[str]]:
     """Return the records of these handoffs and of those that they wait for, by id, and the ids of the blocking ones.
 
-    Chains of what waits are followed for ``links`` more links, a level at a time: of a dependency that waits, only to
-    the first that blocks it, or to ``is_every`` one. So the facts of the last ones that rest on their own dependencies
-    are not complete.
+    Chains of waiting handoffs are followed for ``links`` more links, level by level. From a waiting dependency, only
+    the first one that blocks it is followed, or with ``is_every`` every one. So for the last handoffs of a chain, facts
+    that depend on their own dependencies are not complete.
     """
     known = dict(records)
     blocking: dict[str, None] = {}
     frontier = list(records.values())
     for depth in range(links + 1):
-        # The handoff itself may also be work whose lease expired: it waits again.
+        # The handoff itself may also be work with an expired lease, which waits again.
         waiting = [record for record in frontier if not depth or stage_of(state_of(record).status) == "waiting"]
         if new := {on for record in waiting for on in state_of(record).depends_on} - known.keys():
             known |= records_of(source, new)

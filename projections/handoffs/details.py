@@ -1,4 +1,4 @@
-"""One handoff as people and agents act on it: everything about it, why it waits, and what programs need of it.
+"""The queries about one handoff: everything about it, why it waits, and the facts that programs need.
 
 Each answer is computed from records, so it is the same from a view and from verified entries.
 """

@@ -1,7 +1,8 @@
 """The facts of a handoff that decisions need, computed from folded states; why, next, the board and lists share them.
 
 Pure. ``facts`` reads the record of the handoff, the records of the handoffs that it depends on, and the agents and keys
-of the ledger. Whoever acts gets these from entries that were verified, a list from the states that the fold stored.
+of the ledger. A caller that acts gets these from verified entries; a list gets them from the states that the fold
+stored.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_history(self) -> bool:
-        """Whether it is from a file that says it is over: it waits for nobody."""
+        """Whether it is from a file that claims to be over. Then it waits for nobody."""
         return self.is_imported and claims_over(self.claimed_status)
 
     @property

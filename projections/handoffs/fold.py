@@ -1,8 +1,8 @@
 """The fold of handoffs: the gate's own state machine, plus the content and history that people read.
 
-The state of a handoff is decided by ``ledger.lifecycle.handoff.MACHINE`` alone, which the gate calls. So
-a view never shows a state that the gate would not accept. A log line has the form of handoff files,
-``- DATE [author] text``; the words after its verb are the author's own, so no comment, reason or summary is lost.
+Only ``ledger.lifecycle.handoff.MACHINE`` decides the state of a handoff, and the gate calls the same machine. So a view
+never shows a state that the gate would not accept. A log line has the form of handoff files, ``- DATE [author] text``;
+the words after its verb are the author's own, so no comment, reason or summary is lost.
 """
 
 from __future__ import annotations
@@ -399,7 +399,7 @@ _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
 
 
 def _join_rows(records: Mapping[str, HandoffRecord], states: States) -> list[Row]:
-    """Return the rows that say whom handoffs wait for."""
+    """Return the rows with the handoffs that handoffs wait for."""
     existing = {name: record for name, record in records.items() if record.lifecycle is not None}
     depended = {on for record in existing.values() for on in state_of(record).depends_on}
     known = records_of(states, depended)
@@ -409,7 +409,7 @@ def _join_rows(records: Mapping[str, HandoffRecord], states: States) -> list[Row
 
 
 def _shared(record: HandoffRecord) -> object:
-    """Return the part of a record on which others that wait for it rest."""
+    """Return the part of a record on which the handoffs that wait for it rest."""
     status = None if record.lifecycle is None else record.lifecycle.status
     unlocks = tuple(is_unlocked(status, at) for at in get_args(kinds.UnlockAt))
     waivers = () if record.lifecycle is None else record.lifecycle.waivers
@@ -420,7 +420,7 @@ def _shared(record: HandoffRecord) -> object:
 def _related(lookup: Lookup, changed: Collection[str], agents: Collection[str]) -> set[str]:
     """Return the handoffs that depend on changed ones, and those whose agents were added, removed or lost a key.
 
-    A report of a stolen key may take away what any open or verified handoff rests on, so it concerns all of them.
+    A report of a stolen key may invalidate decisions behind any open or verified handoff, so it concerns all of them.
     """
     records = lookup.states("agents", AgentRecords, sorted(agents)).values() if agents else ()
     if any(key.compromised_since is not None for agent in records for key in agent.keys.values()):

@@ -37,11 +37,11 @@ from deedbook.projections.stores.dialect import stated
 graph_handoffs_max: Final = 20_000
 
 OPEN: Final[tuple[Status, ...]] = tuple(status for status in get_args(Status) if stage_of(status) != "over")
-# A completed handoff waits only for its reviewer: it is on a critical path only where `verified` unlocks.
+# A completed handoff waits only for its reviewer. It is on a critical path only if its dependents need `verified`.
 UNFINISHED: Final = frozenset(status for status in OPEN if stage_of(status) != "completed")
 
 _OPEN_SQL: Final = "h.is_history = 0 AND h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
-# The statuses in which a dependency still blocks, by when it unlocks.
+# The statuses in which a dependency still blocks, by the status that unlocks.
 _HOLDING: Final = {at: {status for status in OPEN if not is_unlocked(status, at)} for at in get_args(UnlockAt)}
 # Its dependencies, in order, as JSON.
 _DEPENDS_ON: Final = """(
@@ -125,7 +125,7 @@ class Line(NamedTuple):
 def levels(depends_on: Graph) -> dict[str, int]:
     """Return for each id the length of the longest chain that ends at it, from 1. Work can be done in this order."""
     level_of: dict[str, int] = {}
-    # Most are created in the order of work, or in its reverse: then this takes a third of the time of counting.
+    # Most handoffs are created in the order of work, or in reverse. Then this takes a third of the time of counting.
     for names in (depends_on, reversed(depends_on)):
         for name in names:
             level = 1
@@ -286,7 +286,7 @@ def around_handoff(context: QueryContext, args: Surroundings) -> Surrounding:
 
 
 def _hops(root: str, before: Links, behind: Links, depth: int) -> dict[str, int]:
-    """Return how many steps before or behind a handoff each connected one is, the nearest first."""
+    """Return the number of steps from a handoff to each connected one (negative before it), the nearest first."""
     hops = {root: 0}
     waits_for = {name: link.depends_on for name, link in before.items()}
     waited_for_by = reversed_graph({name: link.depends_on for name, link in behind.items()})
@@ -306,7 +306,7 @@ def _drawn(context: QueryContext, args: HandoffGraph, root: str | None) -> tuple
     links = _links(context, "", "TRUE" if args.is_all else _OPEN_SQL) if root is None else _linked(context, _DOWN, root)
     if root is not None or args.is_all:
         return links, {name: link.depends_on for name, link in links.items()}
-    # Draw only those finished dependencies that block for ever: cancelled, rejected, missing.
+    # Among finished dependencies, draw only those that block for ever: cancelled, rejected, missing.
     elsewhere = sorted(set(chain.from_iterable(link.depends_on for link in links.values())) - links.keys())
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
     status: dict[str, Status] = {row["id"]: row["status"] for row in context.rows(sql, (json_list(elsewhere),))}

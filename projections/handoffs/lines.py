@@ -1,4 +1,7 @@
-"""The types of answers about handoffs in a list. They import no events and no fold, because a list must start fast."""
+"""The types of answers about handoffs in a list.
+
+This module imports no events and no fold, because a list must start fast.
+"""
 
 from __future__ import annotations
 

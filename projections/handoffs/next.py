@@ -1,9 +1,9 @@
-"""The queue of each agent: what waits for them, why, and the operation that moves it on (`deed next`).
+"""The queue of each agent: the waiting items, the reasons, and the operation for each (`deed next`).
 
 ``waits.waiting`` decides, and the fold of handoffs has written its decisions as rows. SQL finds, orders and counts
-these rows, so showing ten handoffs never reads ten thousand. An open review waits for every human, a question about no
-handoff for who was asked, and its answer for who asked. Only registered agents have a queue: an imported file may name
-anybody.
+these rows, so showing ten handoffs never reads ten thousand. An open review waits for every human. A question about no
+handoff waits for the asked agent, and its answer for its author. Only registered agents have a queue: an imported file
+may name anybody.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ def items_of_handoff(record: HandoffRecord, facts: HandoffFacts, waits: Iterable
 def _operation_of(
     wait: Wait, agent: str, facts: HandoffFacts, criteria: Sequence[Criterion]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the operation by which an agent moves a handoff on (``show``: it can only look), and its arguments.
+    """Return the operation by which an agent continues a handoff (``show`` if it can only look), and its arguments.
 
     Criteria and questions count from 1.
     """
@@ -406,7 +406,7 @@ def _why(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> 
             doubts = [approval_rests_text(facts)] if facts.compromised_approval is not None else []
             doubts += [compromised_completion_text(facts)] if facts.compromised_completion is not None else []
             return "; ".join([completed, *doubts])
-        case _:  # every other wait says why in the table
+        case _:  # for every other wait, the table has the reason
             raise AssertionError(f"the table of waits says no reason for {wait.case}")
 
 
@@ -421,7 +421,7 @@ def _why_to_amend(facts: HandoffFacts) -> str:
 def _why_to_approve(facts: HandoffFacts) -> str:
     if facts.compromised_approval is not None:
         return compromised_approval_text(facts)
-    # First: who approves it must know that nobody will be able to claim it.
+    # This comes first: an approver must know that nobody will be able to claim the handoff.
     stuck = "" if facts.stuck_on is None else f"{stuck_text(facts)}; "
     if facts.claimed_status is not None:
         claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""

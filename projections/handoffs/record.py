@@ -1,6 +1,6 @@
 """The state of a handoff as its view folds it: the gate's own state, with the content and the main events.
 
-Everything that somebody decides about a handoff is computed from this record, in ``facts``, and never from a row.
+All decisions about a handoff are computed from this record, in ``facts``, and never from a row.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     claimed_index: int | None = None
     completed_index: int | None = None
     verified_index: int | None = None
-    happened_ms: int = 0  # when it was created, or the time that an imported file claims
+    happened_ms: int = 0  # the time of its creation, or the time that an imported file claims
     updated_index: int = -1
     updated_ms: int = 0
-    changed_ms: int = 0  # the same of its last event
+    changed_ms: int = 0  # the same for its last event
     latest: dict[str, LatestEvent] = {}  # by kind
 
     @property
@@ -87,7 +87,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def people(self) -> set[str]:
-        """The agents whose registration, removal or keys decide whom it waits for."""
+        """The agents whose registration, removal or keys affect whom it waits for."""
         state = state_of(self)
         return {name for name in (state.receiver, self.reviewer, *state.deciders) if name}
 

@@ -1,7 +1,7 @@
-"""Every version of a handoff, and the changes between two: what a reviewer needs before signing the next one.
+"""Every version of a handoff, and the changes between two, which a reviewer reads before signing the next one.
 
 Each event that sets the content makes a version: the first is 1, and each amendment and each import over it makes the
-next. A content that was there before makes a new version, too, with the same ref as the earlier one.
+next. Repeated content also makes a new version, with the ref of the earlier one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=json_integer_max)]
 
 pairs_compared_max: Final = 2_500
 likeness_min: Final = 0.4
-"""Lines that have less in common are a removed and an added line, not one changed line."""
+"""Lines with less in common are one removed and one added line, not one changed line."""
 
 # Fields that follow from the others, or present them in a file.
 _NOT_COMPARED: Final = ("template", "notes", "created")
@@ -77,7 +77,7 @@ def _event(line: dict[str, Any]) -> dict[str, Any]:
 def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[FieldChange]:
     """Return the differences between two contents, field by field.
 
-    If they differ only in what no field has, this is a change of the ``file``, with the refs of both.
+    If they differ only in text that belongs to no field, this is a change of the ``file``, with the refs of both.
 
     >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0].counts
     {'kept': 1, 'removed': 1, 'added': 2}
@@ -102,7 +102,7 @@ def _texts(value: str | list[str] | None) -> list[str]:
 
 
 def _lines(old: list[str], new: list[str]) -> Iterator[ChangedLine]:
-    """Yield the lines of both in order; a line that replaces a similar one is that line changed."""
+    """Yield the lines of both contents in order. A line that replaces a similar one is a changed line."""
     for operation, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
         is_equal = operation == "equal"
         pairs = (zip_longest if is_equal else _paired)(old[start:end], new[first:last])
@@ -124,7 +124,7 @@ def _paired(old: list[str], new: list[str]) -> Iterator[tuple[str | None, str | 
         yield from zip_longest(old, new)
         return
     sides = [[Counter(map("".join, pairwise(line))) for line in lines] for lines in (old, new)]
-    # best[i][j] is the sum of likenesses that the lines from i and j on can reach.
+    # best[i][j] is the highest sum of likenesses for the lines from i and j on.
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
     likeness = {}
     for i, j in product(reversed(range(len(old))), reversed(range(len(new)))):

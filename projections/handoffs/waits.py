@@ -46,7 +46,7 @@ class Wait(msgspec.Struct, frozen=True):
 
     ``why`` is a format string over the facts, or None where ``next`` writes the text. ``act`` is the operation by which
     this party moves the handoff on; None where it has the name of the action, or where ``next`` chooses it. A party
-    that gets a notice can move nothing on.
+    that only gets a notice can do nothing.
     """
 
     case: Case
@@ -62,9 +62,9 @@ QUESTION_RANK: Final = 0
 REVIEW_RANK: Final = 2
 ANSWER_RANK: Final = 4
 _BLOCKED: Final = "{handoff.receiver} is blocked: {handoff.reason}"
-# First questions, for which somebody waits and which take a minute. Then items that stopped somebody's work, then items
-# that wait at a gate, then work in progress, then work that can start. Imported history is last: a hundred claims of
-# old files must not come before what agents wait for.
+# Questions come first, because somebody waits for them and they take a minute. Then come items that stopped somebody's
+# work, then items that wait at a gate, then work in progress, then work that can start. Imported history is last: a
+# hundred claims of old files must not come before what agents wait for.
 WAITS: Final = (
     Wait("question", "asked", "answer", QUESTION_RANK, None),
     Wait("blocked", "reviewer", "unblock", 1, _BLOCKED),
@@ -75,7 +75,7 @@ WAITS: Final = (
     Wait("asked", "reviewer", "waive", 2, None),
     Wait("changes", "receiver", "continue", 3, None),
     Wait("answered", "asker", "settle", ANSWER_RANK, None),
-    Wait("held", "reviewer", "settle", ANSWER_RANK, None),  # nothing but open questions holds its completion
+    Wait("held", "reviewer", "settle", ANSWER_RANK, None),  # only open questions block its completion
     Wait("completed", "reviewer", "verify", 4, None),
     Wait("pending", "reviewer", "approve", 5, None),
     Wait("in_progress", "receiver", "continue", 6, None),
@@ -128,8 +128,8 @@ _KINDS_TO: Final = {
 
 
 def is_stuck(facts: HandoffFacts) -> bool:
-    """Return whether its sender must amend it, because it will never be ready."""
-    # Its reviewer is told of the dependencies of an imported handoff; until it is confirmed, nobody must change it.
+    """Return whether the sender must amend it, because its dependencies will never be done."""
+    # For an imported handoff, the reviewer learns of the dependencies. Until it is confirmed, nobody has to change it.
     is_pending = facts.status == "pending" and facts.sender != facts.reviewer and not facts.is_imported
     is_open = facts.status == "approved" or is_pending
     is_amended_anyway = facts.is_orphaned or facts.is_unreviewed or facts.is_unreceived
@@ -137,7 +137,7 @@ def is_stuck(facts: HandoffFacts) -> bool:
 
 
 def case_of(facts: HandoffFacts) -> Case | None:
-    """Return the case in which a handoff waits for somebody, other than being stuck; None: it waits for nobody."""
+    """Return the case in which a handoff waits for somebody, apart from being stuck; None: it waits for nobody."""
     if facts.is_history:
         return None
     if facts.is_orphaned:
@@ -158,14 +158,14 @@ def case_of(facts: HandoffFacts) -> Case | None:
             return "completed"
         case "blocked" | "completed":
             return status
-        case "pending" | "rejected" | "verified" | "cancelled" | "superseded":  # "pending" is among the above
+        case "pending" | "rejected" | "verified" | "cancelled" | "superseded":  # the tuple above contains "pending"
             return None
         case _:
             assert_never(status)
 
 
 def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
-    """Return the agents that a handoff waits for; the sender of a blocked one, who only gets a notice, comes last."""
+    """Return the agents that a handoff waits for. The sender of a blocked one, who only gets a notice, comes last."""
     cases: set[Case | None] = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
     agents: list[tuple[str, Wait]] = []
     is_over = facts.status in FINAL
@@ -173,7 +173,7 @@ def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
         if wait.party in ("asked", "asker"):
             agents += [] if is_over else [(name, wait) for name in dict.fromkeys(_questioned(wait, facts))]
             continue
-        if wait.case == "held":  # after the answers to their own questions
+        if wait.case == "held":  # they come after the answers to their own questions
             is_settling = any(other.action == "settle" and by == facts.reviewer for by, other in agents)
             if not is_settling and _questions_that_hold(facts):
                 cases.add("held")
@@ -195,9 +195,9 @@ def questions_for(agent: str, facts: HandoffFacts, case: Case) -> list[int]:
 
 
 def _questions_that_hold(facts: HandoffFacts) -> list[int]:
-    """Return the numbers of the questions of others for which the reviewer may let the work be completed.
+    """Return the numbers of other agents' questions that the reviewer may settle, so that the work can be completed.
 
-    Empty while something else holds its completion, too.
+    Empty while something else also blocks its completion.
     """
     if case_of(facts) not in ("in_progress", "changes") or facts.criteria_left:
         return []
@@ -206,7 +206,7 @@ def _questions_that_hold(facts: HandoffFacts) -> list[int]:
 
 
 def _questioned(wait: Wait, facts: HandoffFacts) -> list[str]:
-    """Return the agents that must act on a question: who was asked, or who asked and has an answer."""
+    """Return the agents that must act on a question: the asked agent, or its author once there is an answer."""
     return [
         question.to if wait.party == "asked" else question.by
         for question in facts.questions
@@ -225,7 +225,7 @@ def since_of(case: Case, record: HandoffRecord, facts: HandoffFacts, agent: str)
             index = approved
         case "pending" | "imported":
             index = record.content_index
-        case "claimable":  # the last of its approval, the end of a claim (also one that lapsed), and its unlocking
+        case "claimable":  # the latest of its approval, the end of a claim (even one that lapsed), and its unlocking
             ended = record.index_of("handoff.claimed", "handoff.released")
             index = max(approved, -1 if ended is None else ended, facts.unlocked_index)
         case "changes":

@@ -19,12 +19,15 @@ chain_links_max: Final = 32
 
 
 def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Sequence[QueueItem] = ()) -> Why:
-    """Return why it is ready or not. ``known`` has the dependencies, whose facts that rest on no others are read."""
+    """Return why a handoff is ready or not.
+
+    ``known`` has the facts of its dependencies, without those that depend on other handoffs.
+    """
     reasons = _own_reasons(handoff)
     is_waiting = handoff.status in ("pending", "approved") and not handoff.is_history
-    if is_waiting or not reasons:  # work whose lease expired waits again, too
+    if is_waiting or not reasons:  # work with an expired lease waits again, too
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
-    # Nothing else about it matters while a dependency does not exist.
+    # While a dependency does not exist, nothing else about it matters.
     reasons.sort(key=lambda reason: reason.code != "DEPENDENCY_MISSING")
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
     codes = {reason.code for reason in reasons}
@@ -73,7 +76,7 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
             text = f"{_ended_text(handoff)}{because}; nothing comes next: create another"
             return [Reason(code="NOT_APPROVED", text=text, by=handoff.reviewer)]
         case "in_progress" if handoff.is_lapsed:
-            return []  # it can be claimed again
+            return []  # the work can be claimed again
         case "in_progress":
             again = f", changes were requested{because}" if because else ""
             waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
@@ -140,7 +143,7 @@ def compromised_approval_text(handoff: HandoffFacts) -> str:
 
 
 def approval_rests_text(handoff: HandoffFacts) -> str:
-    """Return on which key an approval rests that does not count."""
+    """Return a text about the invalid key on which an approval rests."""
     rests = f"its approval (entry {handoff.approval_index}) rests on a compromised key"
     return f"{rests}, as entry {handoff.compromised_approval} reports"
 
@@ -174,7 +177,7 @@ def compromised_waivers_text(handoff: HandoffFacts) -> str:
 
 
 def _but(handoff: HandoffFacts) -> str:
-    """Return what of work or its result does not count."""
+    """Return the parts of work or of its result that do not count."""
     texts = [approval_rests_text(handoff)] if handoff.compromised_approval is not None else []
     texts += [compromised_completion_text(handoff)] if handoff.compromised_completion is not None else []
     texts += [compromised_waivers_text(handoff)] if handoff.compromised_waivers else []
@@ -234,7 +237,7 @@ def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts
 
 
 def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:
-    """Follow the first dependency that each handoff waits for, to the one that only its parties can move on."""
+    """Follow the first dependency that each handoff waits for, to the one that only its own parties can continue."""
     chain: list[str] = []
     links: list[str] = []
     handoff: HandoffFacts | None = first
@@ -270,7 +273,7 @@ def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
             return f"in progress, but the lease of {handoff.receiver} has expired"
         case "in_progress":
             return f"in progress with {handoff.receiver}"
-        case "verified":  # its verification does not count, or it would block nothing
+        case "verified":  # its verification does not count, because otherwise it would block nothing
             return f"verified, but {compromised_verification_text(handoff)}"
         case _:  # blocked, or a status that needs no text of its own
             return f"{handoff.status} ({handoff.reason})" if handoff.reason else handoff.status

@@ -1,1 +1,1 @@
-"""Reasoning graphs: the graph itself, its versions, the deltas between them, and views of all that."""
+"""Reasoning graphs: the graph itself, its versions, the deltas between them, and their views."""

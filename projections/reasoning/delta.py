@@ -4,11 +4,11 @@ A delta may come from anybody. One for another base is refused, and its result m
 
 A *payload* is JSON text that a receiver turns into the graph and hashes. ``full`` is the graph as ``memory_from_dict``
 reads it, without default values; ``squashed`` is one delta from the receiver's base straight to the ref; ``chain`` has
-every version in between. A ref inside it is 12 hex digits (7 tokens instead of 40) and only names the version: the
-envelope has the whole ref, with which the hash is compared.
+every version in between. A ref inside it has 12 hex digits (7 tokens instead of 40) and only names the version. The
+envelope has the whole ref, and the receiver compares the hash with it.
 
 The smallest payload is sent: the fewest tokens where they are counted exactly, else the fewest bytes. Tokens are
-counted on request and stored nowhere: a machine without the tokenizer must fold the same rows.
+counted on request and never stored, because a machine without the tokenizer must fold the same rows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Whole(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Deltas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One delta or a chain of them; the fields that are present decide, not the name it was sent under."""
+    """One delta or a chain of them. The present fields decide which, not the name under which it was sent."""
 
     reasoning_ref: str
     target: str
@@ -85,7 +85,7 @@ def make_delta(base: ReasoningMemory, target: ReasoningMemory) -> Delta:
 
 
 def describe_change(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, Any]:
-    """Return the changes: the delta to apply, and each change beside the former value."""
+    """Return the delta to apply, and each change beside the former value."""
     delta = make_delta(base, target)
     change = delta.reasoning_delta
     before = {step.step_number: step for step in base.steps}

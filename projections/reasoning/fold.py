@@ -189,7 +189,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
         case kinds.ReasoningExtended():
             return msgspec.structs.replace(state, status="open")
         case kinds.AssumptionSettled() | kinds.StepRetracted():
-            return state  # a conclusion stands as its author drew it, marked if it rests on a refuted assumption
+            return state  # the conclusion stays as its author drew it, with a mark if it rests on a refuted assumption
         case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
 

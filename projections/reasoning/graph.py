@@ -1,10 +1,10 @@
-"""From events to a reasoning graph: its versions, and the changes from one to the next.
+"""Builds a reasoning graph from events: its versions, and the changes from one to the next.
 
 Each event makes a new version of the graph, and each version has its ref. Hashing a graph of n steps again at every
 step would cost n² encodings, so a ``GraphState`` stores each step as its text in the canonical form.
 
-A settled assumption adds a ``Settlement`` to ``settled`` of its step. So the step stays as stated, and the ref covers
-the outcome and who says so. An extension leaves an earlier conclusion unchanged until the graph is concluded again, and
+A settled assumption adds a ``Settlement`` to ``settled`` of its step. So the step stays unchanged, and the ref covers
+the outcome and its author. An extension leaves an earlier conclusion unchanged until the graph is concluded again, and
 concluding again keeps the confidence and the limitations that it does not name.
 
 The JSON of a ``ReasoningDelta`` is sent often, so it is short: an absent field did not change, and a step omits fields
@@ -150,8 +150,8 @@ def state_of(memory: ReasoningMemory) -> GraphState:
 
 def canonical_text(state: GraphState) -> bytes:
     """Return the bytes whose SHA-256 is the version's ref: those of ``memory.canonical_json``."""
-    # In the order of the keys. Links are only numbers, so the spaces of ``json.dumps`` are added afterwards: encoding
-    # them with it took longer than SHA-256 over the whole graph.
+    # In the order of the keys. Links are only numbers, so the spaces of ``json.dumps`` are added afterwards. Encoding
+    # them with ``json.dumps`` took longer than SHA-256 over the whole graph.
     links = dict(sorted(state.dependencies.items()))
     dependencies = msgspec.json.encode(links).replace(b",", b", ").replace(b":", b": ").decode()
     before = {name: getattr(state, name) for name in ("ai_id", "conclusion", "confidence_in_reasoning")}
@@ -193,7 +193,8 @@ def sent_step(step: ReasoningStep | kinds.Step) -> SentStep:
 
 def sent_confidence(confidence: float) -> float | UnsetType:
     """Return a confidence in the form to send: not 1.0, because ``omit_defaults`` compares by identity."""
-    return UNSET if confidence == 1.0 else confidence + 0.0  # -0.0 has another spelling
+    # adding 0.0 turns -0.0, which has another spelling, into 0.0
+    return UNSET if confidence == 1.0 else confidence + 0.0
 
 
 def change_of(data: Any, author: str) -> ReasoningDelta:

@@ -1,8 +1,8 @@
-"""A reasoning graph: its shape, its ref, and how foreign JSON becomes one.
+"""A reasoning graph: its shape, its ref, and the conversion of foreign JSON.
 
 Five fields of a step are absent by default: ``needs_validation``, ``validation_method``, its own ``conclusion``, the
-``evidence_digests`` that its author's tool recorded, and ``settled``: what agents said about its assumption. An absent
-field is ``msgspec.UNSET`` and does not change the hash. The rules of this module:
+``evidence_digests`` that its author's tool recorded, and ``settled``, the statements of agents about its assumption. An
+absent field is ``msgspec.UNSET`` and does not change the hash. The rules of this module:
 
 - One graph has one ref: ``compute_reasoning_ref`` hashes the ``json.dumps`` form with ``reasoning_id`` empty.
   Dependency keys stay integers until the dump, so step 2 sorts before step 10. As strings, "10" would come first, and
@@ -39,7 +39,7 @@ _STEP_ALIASES: Final = {"step": "step_number", "evidence_refs": "evidence"}
 
 
 class Settlement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An agent's statement about an assumption: whether it ``holds``, how that was found out, and the evidence."""
+    """An agent's statement about an assumption: whether it ``holds``, how the agent knows this, and the evidence."""
 
     by: str
     holds: bool
@@ -70,7 +70,7 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settled: list[Settlement] | UnsetType = UNSET
 
     def settlements(self) -> list[Settlement]:
-        """Return what agents said about the step's assumption, the oldest first."""
+        """Return the statements of agents about the step's assumption, the oldest first."""
         return [] if self.settled is UNSET else self.settled
 
     def to_dict(self) -> dict[str, Any]:

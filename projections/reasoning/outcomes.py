@@ -1,9 +1,9 @@
-"""The outcomes of a graph's assumptions, and what rests on a refuted one.
+"""The outcomes of a graph's assumptions, and the steps that rest on a refuted one.
 
-Any agent may settle an assumption, and each may change their mind: only their newest statement counts. One agent who
-refutes it is enough, whatever others say. A step that states assumptions of its own (``assumptions``) is settled under
-its number, too. A refuted assumption marks every step that rests on it, directly or not. It marks the conclusion unless
-the conclusion has links and none of them leads to it.
+Any agent may settle an assumption. Of each agent's statements, only the newest counts. A single agent can refute it,
+even if others disagree. A step that states assumptions of its own (``assumptions``) is settled under its number, too. A
+refuted assumption marks every step that rests on it, directly or not. It marks the conclusion unless the conclusion has
+links and none of them leads to it.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _former(source: RowSource, reference: str) -> Version | None:
             name = erased["reasoning_id"]
             for version in source.select(VERSIONS, "version", limit=1, reasoning_id=name, version=row["version"]):
                 return _version(version)._replace(former=ref)
-    return None  # nobody checked what the redaction says
+    return None  # nobody checked this statement of the redaction
 
 
 def erased_entries(source: RowSource, version: Version) -> list[int]:
@@ -192,7 +192,7 @@ def _check_whole(source: RowSource, version: Version) -> None:
 
 def show_reasoning(source: RowSource, args: query.ById) -> ShownReasoning:
     """Return a reasoning at its latest version, with its versions and its whole graph."""
-    name, version, *_ = find_version(source, args.id)  # also of a version that was redacted: it shows what is left
+    name, version, *_ = find_version(source, args.id)  # also for a redacted version: the answer shows its remnant
     versions = source.select(VERSIONS, "version", reasoning_id=name)
     return ShownReasoning(
         **_described(source, name),

@@ -22,7 +22,8 @@ UNKNOWN: Final = "unknown"
 """The author of another tool's record that names none."""
 
 AGENT: Final = "CASE WHEN {0}.imported IS NULL THEN {0}.author ELSE {0}.ai_id END"
-"""The agent that worked, of a row with these columns: the author, or the agent that an imported record claims."""
+"""The agent that worked, as SQL for a row with these columns: the author, or the agent that an imported record claims.
+"""
 _TIME: Final = re.compile(TIME_PATTERN)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

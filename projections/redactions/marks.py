@@ -1,8 +1,8 @@
 """Marks of erased bodies: who erased the texts behind a row, when and why.
 
-As the marks of compromised signatures, they are computed when something is read, and an answer about the past carries
-today's: the texts are gone from it, too. A row of an event is marked if its body was erased, any other row if a body of
-its stream was.
+They are computed on reading, like the marks of compromised signatures. An answer about the past carries today's marks,
+because the texts are erased from it, too. A row of an event is marked if its body was erased, any other row if a body
+of its stream was.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def redactions_of(context: QueryContext, indexes: Collection[int], streams: Coll
 
 
 def note(found: dict[Any, Redacted], target: int | str, redacted: Redacted) -> None:
-    """Add a later redaction to those of a row: its mark names the newest one, and says how many there are."""
+    """Add a later redaction to those of a row. The mark names the newest one, and gives their number."""
     number = found[target].entries + 1 if target in found else 1
     found[target] = replace(redacted, entries=number)
 
@@ -49,7 +49,7 @@ def redacted_sentences(answer: Any) -> list[str]:
 
 
 def sentence(mark: dict[str, Any]) -> str:
-    """Return in words what a mark says."""
+    """Return the text of a mark as a sentence."""
     day = datetime.fromtimestamp(mark["at_ms"] / 1000, UTC).date()
     more = f" (and {mark['entries'] - 1} more of its entries)" if mark.get("entries", 1) > 1 else ""
     return f"entry {mark['entry']} was redacted by {mark['by']} on {day}: {mark['reason']}{more}"

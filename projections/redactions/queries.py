@@ -1,4 +1,4 @@
-"""Queries about redactions, and about what a redaction of an entry must name."""
+"""Queries about redactions, and about the refs that a redaction of an entry must name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def list_redactions(context: query.QueryContext, args: RedactionList) -> Page[Li
 def former_versions(context: query.QueryContext, args: EntryArguments) -> FormerVersions:
     """Return the refs that ``entry.redacted`` names as ``versions``: those that change if this entry is erased.
 
-    Of a reasoning with very many versions, those that an event cites come first, and then the newest.
+    If a reasoning has very many versions, those that an event cites come first, and then the newest.
     """
     rows = context.rows(
         "SELECT v.version, v.ref FROM reasoning_versions v JOIN reasoning_versions erased "

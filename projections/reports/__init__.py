@@ -1,1 +1,1 @@
-"""Reports as rows, as Markdown and as compressed JSON; how well agents judge themselves."""
+"""Reports as rows, as Markdown and as compressed JSON, and the calibration of agents."""

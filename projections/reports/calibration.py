@@ -82,7 +82,7 @@ def bias_of(delta_know: float | None, delta_uncertainty: float | None) -> float 
 
 
 def label_of_bias(bias: float | None) -> Calibration:
-    """Return the label of a bias; None, as where a side is missing, is ``not_assessable``."""
+    """Return the label of a bias. None (an assessment is missing) is ``not_assessable``."""
     if bias is None:
         return "not_assessable"
     if abs(bias) <= bias_above:
@@ -97,7 +97,7 @@ def compare(
     given_before: float | None = None,
     given_after: float | None = None,
 ) -> Comparison:
-    """Return the comparison of two assessments; the author's own overall values win if both are given."""
+    """Return the comparison of two assessments. If both have the author's own overall values, these take precedence."""
     before, after = before or {}, after or {}
     deltas = deltas_of(before, after)
     is_given = given_before is not None and given_after is not None

@@ -1,12 +1,12 @@
 """The report as small JSON: for git notes and quick resumption.
 
-Pure. Keys and limits are those that readers of such notes know, with three differences that prevent misreading. Only a
-text that is too long for one word is cut inside, and every cut is a ``…``; ``more`` says what is left out or shortened;
+Pure. Keys and limits are those that readers of such notes know, with three differences that prevent misreading: a word
+is cut only if it is too long by itself, and every cut is a ``…``; ``more`` counts the omitted and shortened entries;
 ``ref`` leads to the whole report.
 
-A wide character (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much, and costs as many
-tokens, as two letters. Chinese and Japanese have no spaces: a text is cut after punctuation if that keeps half of it,
-else between any two ideographs or hiragana, because only a dictionary knows where a word ends.
+A wide character (Chinese, Japanese, Korean) counts as two towards a limit: it carries about as much meaning, and costs
+as many tokens, as two letters. Chinese and Japanese have no spaces: a text is cut after punctuation if that keeps half
+of it, else between any two ideographs or hiragana, because only a dictionary knows where a word ends.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _top(texts: Sequence[str], count_max: int, chars_max: int) -> list[str]:
 
 
 def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return, by key, how many entries are left out and how many are shortened; also fields without a key."""
+    """Return, by key, the number of omitted and of shortened entries, also for fields without a key."""
     more: dict[str, Any] = {}
     whole_texts = {
         "task": [report.title],

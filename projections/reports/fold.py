@@ -1,8 +1,8 @@
 """The fold of reports: the latest of each session is a state, every version a row of its event.
 
-The ledger's order alone decides which version is the latest. Only among imported versions the claimed time decides,
-because there is no other. Vectors of the task and of the findings are separate, packed like those of published briefs,
-with the embedder that made them: a short question is compared with both.
+The ledger's order alone decides which version is the latest. Among imported versions the claimed time decides, because
+they have no other. Vectors of the task and of the findings are separate, packed like those of published briefs, with
+the embedder that made them: a short question is compared with both.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _report(event: Event) -> Report:
 
 
 def keys(event: Event) -> tuple[str, ...]:
-    """Return the id of the session that an event reports on; nothing for a record that stands for something else."""
+    """Return the id of the session that an event reports on; nothing for a record that maps to another kind."""
     is_other = isinstance(event.data, RecordImported) and event.data.mapped_kind != "report.generated"
     return () if is_other else (event.name,)
 

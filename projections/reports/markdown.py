@@ -1,11 +1,13 @@
 """The report as Markdown, by one template: the same report gives the same bytes everywhere.
 
-Every section is present, and an empty one says so: a reader must be able to tell "nothing" from "left out".
+Every section is present, and an empty section says that it is empty, so that a reader can distinguish "nothing" from
+"left out".
 
 Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow the
 following lines in a code fence. Every line is escaped where Markdown would read it as a block. Inside a line only HTML
-is escaped, because nothing else reaches beyond its own list item or paragraph. Texts that share a line with others (the
-head) are escaped completely, and the table has only Deedbook's own text. Words are never changed; lines are kept.
+is escaped, because no other markup affects text outside its own list item or paragraph. Texts that share a line with
+others (the head) are escaped completely, and the table has only Deedbook's own text. Words are never changed; lines are
+kept.
 """
 
 from __future__ import annotations
@@ -226,7 +228,7 @@ def span(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text, none of which begins a block; blank lines only singly, between others."""
+    """Return the lines of a text. None of them begins a block; blank lines stay only singly, between other lines."""
     kept_lines: list[str] = []
     for line in text.splitlines():
         escaped = _disarmed(line)

@@ -1,4 +1,4 @@
-"""Queries about reports: one whole, lists of the latest, sessions with or without one.
+"""Queries about reports: a single one, lists of the latest ones, and sessions with or without one.
 
 A list has the latest version of each session, newest first: by the ledger's clock, or by the claimed time of imported
 ones. ``total_found`` counts all matches.

@@ -35,7 +35,7 @@ _DONE: Final = {
 }
 
 TICKED: Final = (_DONE["handoff.task_checked"], _DONE["handoff.criterion_checked"])
-"""Lines of a report that begin so are about one task or criterion."""
+"""Lines of a report with these beginnings are about one task or criterion."""
 
 _GROUNDS: Final = tuple(name for name in Grounds.__struct_fields__ if name != "text")
 _GROUNDS_WORDS: Final = {
@@ -49,7 +49,7 @@ _STRETCHES: Final = (
     "SELECT id, author, started_index AS first, coalesce(ended_index, 9223372036854775807) AS last FROM sessions "
     "WHERE imported IS NULL AND id "
 )
-# Read once for all sessions: each of 500 sessions that never ended would read to the log's end by itself.
+# Read once for all sessions. Otherwise each of 500 sessions that never ended would be read to the log's end separately.
 _TICKED: Final = (
     "SELECT l.event_index, l.author, l.handoff_id, l.kind, l.position, l.text, h.status FROM handoff_log l "
     "JOIN handoffs h ON h.id = l.handoff_id WHERE l.event_index > ? AND l.event_index < ? "

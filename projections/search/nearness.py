@@ -3,21 +3,19 @@
 Events are ranked by BM25 over any of the query's words, their other forms and prefixes (``words.forms_of``). If the
 extra ``semantic`` is installed, they are also ranked by the cosine of their meaning, and the two lists are joined by
 reciprocal rank (Cormack, Clarke and Büttcher, 2009, k = 60). If no word is found, spellings (``hash-v1``) are compared
-among the newest events. So there is always an answer, and ``score`` says what it is worth.
-
-``score`` is the BM25 of an event divided by that of the question's own words, at most 1: how much of the query it
-contains, its words weighted by rarity (idf), and for how little else. By meaning, it is how far the event's cosine lies
-above those of the next twenty. ``near`` is the word for it: near, related or far. Every list stands in the order of
-this score; the ranks choose the candidates, and decide among equal scores. A text that has only one of several words is
-always far: a young ledger does not know yet which words are common.
-
-Measured on 60 real reports of five projects, each with a question that rewords its title and one without a word of it:
-the own report is the first for 71 of 120 and among five for 88; by the share of words found, without BM25, for 59 and
-83. ``related_min`` and ``near_min`` were chosen with half of the questions: of the other half's mild ones 29 of 30 find
-their report near; of 39 tasks that nobody had worked on 5 find something related, and none something near. Among 84
-sessions of the tests, 23 of 24 new tasks and 7 of 20 paraphrases find theirs among five (whole words alone: 22 and 2).
-Refused: joining ``hash-v1`` always (a millisecond a text); stems in the index (``organiz`` finds no "organize", and a
-match must be stemmed again to show it); counting several events of a session together (no better).
+among the newest events. So there is always an answer, and ``score`` tells how good it is. ``score`` is the BM25 of an
+event divided by that of the question's own words, at most 1. It grows with the query's words in the event, weighted by
+rarity (idf), and falls with other words. By meaning, it is the distance of the event's cosine above those of the next
+twenty. ``near`` is the word for it: near, related or far. Every list stands in the order of this score; the ranks
+choose the candidates, and decide among equal scores. A text that has only one of several words is always far, because a
+young ledger does not know yet which words are common. Measured on 60 real reports of five projects, each with two
+questions: one rewords its title, and one shares no word with it. The report is the first hit for 71 of 120 questions,
+and among five for 88 (by the share of found words, without BM25: 59 and 83). ``related_min`` and ``near_min`` were
+chosen with half of the questions. In the other half, 29 of 30 reworded titles find their report near. Of 39 new tasks,
+5 find something related, and none something near. Among 84 sessions of the tests, 23 of 24 new tasks and 7 of 20
+paraphrases find theirs among five (whole words alone: 22 and 2). Refused: joining ``hash-v1`` always (a millisecond a
+text); stems in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it); counting
+several events of a session together (no better).
 """
 
 from __future__ import annotations
@@ -33,21 +31,21 @@ from deedbook.projections.search.answers import Nearness
 from deedbook.projections.search.words import Form, features_of, forms_of
 from deedbook.projections.stores.dialect import Expression, stated
 
-terms_max: Final = 24  # the number of words that are searched, the rarest of the query
+terms_max: Final = 24  # the number of searched words: the rarest ones of the query
 terms_weighed_max: Final = 96
 candidates_max: Final = 300
 matches_max: Final = 3_000
 of_stream_max: Final = 8  # a session with a thousand findings must leave room for others
 counted_max: Final = 5_000
-events_weighed_min: Final = 1_000  # among fewer events, the words of a query would weigh next to nothing
+events_weighed_min: Final = 1_000  # with fewer events than this, the words of a query would weigh almost nothing
 meanings_compared_max: Final = 5_000  # 0.2 s
 spellings_compared_max: Final = 300  # a millisecond each
 run_compared: Final = 20  # unrelated Chinese texts have a cosine of .75: only outliers among the nearest are near
 text_compared_max_chars: Final = 2_000
 score_digits: Final = 2
 related_min, near_min = 0.40, 0.55
-one_word_max: Final = 0.24  # the share of its score of a text that has one word of the query, and the query has others
-bm25_k1, bm25_b = 0.5, 0.4  # a word that is repeated says little more; a long text has many words by chance
+one_word_max: Final = 0.24  # the share of the score that a text keeps if it has one word of a query with several
+bm25_k1, bm25_b = 0.5, 0.4  # a repeated word adds little, and a long text has many words by chance
 usual_words: Final = 50
 _rank_constant: Final = 60
 MATCHES: Final = stated(
@@ -91,7 +89,7 @@ class Question(NamedTuple):
         """Weigh the words of a text by their rarity among all texts."""
         forms = forms_of(text)[:terms_weighed_max]
         weights = _weights(context, forms)
-        # A question without end is no measure: a short text would have all of it with a few of its words.
+        # The question is limited: otherwise a short text would get a high score for a few of its words.
         length = min(features_of(text).total(), usual_words)
         return cls(text, forms, weights, math.fsum(weights.values()) / (1 + _saturation(length)))
 
@@ -150,7 +148,7 @@ def weight(count: int, total: int) -> float:
 
 
 def _saturation(words: int) -> float:
-    """Return how often a text of so many words must contain a word for half of the word's weight."""
+    """Return how often a text of this length must contain a word to get half of the word's weight."""
     return bm25_k1 * (1 - bm25_b + bm25_b * words / usual_words)
 
 
@@ -179,7 +177,10 @@ def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> lis
 
 
 def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed: bool) -> dict[int, float]:
-    """Return how far each of the newest events lies above the next nearest, from 0; by spellings only if needed."""
+    """Return how far the cosine of each of the newest events is above that of the next nearest.
+
+    Spellings are compared only if needed.
+    """
     is_semantic = not best_embedder().is_same(HASH_V1)
     count = meanings_compared_max if is_semantic else spellings_compared_max if is_needed else 0
     if not count:
@@ -195,5 +196,5 @@ def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed
     usual = min(max(math.fsum(run) / len(run), 0.0), 0.99) if run else 0.99
     most = 1.0 if is_semantic else related_min / 2  # without a common word, spellings are a hint only
     above = ((max(0.0, (cosine - usual) / (1 - usual)), index) for cosine, index in nearest_first[:candidates_max])
-    # Events that are no outliers are dropped: their rank would displace events with common words.
+    # Events that are no outliers are dropped, because their rank would displace events with common words.
     return {index: most * score for score, index in above if score or is_needed}

@@ -1,15 +1,14 @@
 """The full-text query: find the events that contain the words of a text.
 
 Hits are ranked by BM25, the newest first among equals. A page's cursor holds the length of the log at the first page
-and the number of hits shown, so events appended between two pages shift nothing and are not counted. (Only their weight
-in BM25's averages remains: it may swap two hits of nearly the same rank.)
+and the number of displayed hits, so events that were appended between two pages do not shift the hits and are not
+counted. (Only their weight in BM25's averages remains: it may swap two hits of nearly the same rank.)
 
 All words of a query but function words (the, of, what) must be found, each in any of its forms. Phrases are in
 quotation marks and exact; prefixes end in ``*``. If no event contains all words, the answer has the nearest events
 (``search.nearness``) and says so. The text of a query is never syntax of the index: the expression is built here from
-words alone, which contain only letters, digits and marks. A word that is several in the index (``JWT_SECRET``, 登录) is
-searched as a phrase. Twelve or more hex digits are the beginning of a reference, as everywhere in Deedbook, and need no
-``*``.
+words alone, which contain only letters, digits and marks. A word that the index splits (``JWT_SECRET``, 登录) is
+searched as a phrase. Twelve or more hex digits are the beginning of a reference, and need no ``*``.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ hits_reached_max: Final = 1_000_000
 excerpt_max_chars: Final = 200
 lead_max_chars: Final = 60
 terms_shown_max: Final = 32
-far_max: Final = 5  # if nothing is near, so many hits, if possible of as many streams, are enough to see that
+far_max: Final = 5  # if nothing is near, this many hits, if possible from as many streams, are enough to show it
 _CUT: Final = "…"
 
 # The sorts of streams on which events carry human text; ``x`` are those of declared kinds.
@@ -175,7 +174,7 @@ def count_found(context: QueryContext, args: SearchFilter) -> Facets:
 
 
 def _size(context: QueryContext) -> int:
-    """Return the number of events in both views: another process may have folded one of them a few events further."""
+    """Return the number of events that both views have: another process may have updated one of them further."""
     return min(
         version.position
         for version in context.reading.view_versions()
@@ -219,7 +218,7 @@ _HIT: Final = (
 )
 
 
-# A ranked page needs all hits. FTS5 counts them faster separately; PostgreSQL must not find them twice.
+# A ranked page needs all hits. FTS5 counts them faster separately; PostgreSQL should not search them twice.
 _TOTAL: Final = stated(sqlite="NULL AS total", postgres="count(*) OVER () AS total")
 
 

@@ -1,12 +1,12 @@
 """Similar work: sessions like a task, their dead ends and reasonings, and pairs of reports about the same work.
 
 Nearness to a task is that of ``search.nearness``. Two reports are compared as a whole: the mean of their common words
-(cosine over idf; the forms of a word are one; numbers and words that any report has do not count) and of their
+(cosine over idf; the forms of a word count as one word; numbers and words of every report are ignored) and of their
 spellings (``hash-v1``), so that a report of "Finding 1" is like no other. Three of the common words must be in few
-reports: "verified", "phase" and "passing" are no common ground. Measured on 12 reports retold in two languages among 60
-others: all 12 pairs and no other. On 62 real reports of five projects: 42 pairs within a project and 6 across two; 97
-and 25 without that rule. Refused: ``wordllama`` for pairs (unrelated Chinese reports reach .79, pairs begin at .57); a
-longer list of words that any report has (55 and 8).
+reports, because "verified", "phase" and "passing" do not show similar work. Measured on 12 reports retold in two
+languages among 60 others: all 12 pairs and no other. On 62 real reports of five projects: 42 pairs within a project and
+6 across two; 97 and 25 without that rule. Refused: ``wordllama`` for pairs (unrelated Chinese reports reach .79, pairs
+begin at .57); a longer list of words that any report has (55 and 8).
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ from deedbook.projections.sessions.queries import corrections_of
 
 overlap_compared_max: Final = 150
 overlap_min: Final = 0.20
-overlap_words_min: Final = 3  # so many words of a pair are in few reports
+overlap_words_min: Final = 3  # a pair must share this many words that are in few reports
 few_reports_min, few_reports_share = 4, 1 / 16
 shared_shown_max: Final = 8
-# Words are weighted as if there were so many more reports without them: among two reports, all shared words are common.
+# Words are weighted as if there were this many more reports without them: among two reports, all shared words are
+# common.
 reports_imagined: Final = 50
 _BOILERPLATE: Final = ("finding", "found", "outcome", "session", "task", "test", "work", "done", "complete")
 _GENERIC: Final = {stem_of(word) for word in (*STOP_WORDS, *_BOILERPLATE)}
@@ -143,7 +144,8 @@ def _dead_ends(
 ) -> list[RelatedDeadEnd]:
     """Return the dead ends that are related themselves or whose session had a related task, in the order of scores.
 
-    A report has the words of all findings: that it is related says nothing about each dead end of its session.
+    A report has the words of all findings, so a related report does not prove that each dead end of its session is
+    related.
     """
     sql = (
         "SELECT d.session_id, s.author, s.ai_id, d.event_index, d.approach, d.why_failed, d.basis, d.impact, "  # noqa: S608
@@ -214,12 +216,12 @@ def overlapping(context: QueryContext, args: OverlapFilter) -> Overlaps:
 
 
 def _is_counted(feature: str) -> bool:
-    """Return whether a feature says something in common: no single character, no number."""
+    """Return whether a feature can show similarity: single characters and numbers cannot."""
     return len(feature) > 1 and not feature.replace(" ", "").isdigit()
 
 
 def _spelled(features: Sequence[str], text: str) -> list[str]:
-    """Return the words of a text that have these features, as the text has them most often."""
+    """Return the words of a text that have these features, in their most frequent spelling."""
     forms: dict[str, Counter[str]] = {}
     for word in words_of(text):
         forms.setdefault(stem_of(word), Counter())[word] += 1

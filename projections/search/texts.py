@@ -1,7 +1,7 @@
 """The human text of each kind of event, for the search and for lists of events.
 
-Events that repeat others have none, so that a text is found once: briefs and validations, which repeat steps. Tests
-compare the tables with ``KINDS``, so a new kind needs a decision. A family brings a table of its own.
+Briefs and validations have no text, because they repeat steps, and a search should find a text once. Tests compare the
+tables with ``KINDS``, so a new kind needs a decision. A family brings a table of its own.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""Words, as they are indexed and as queries are read, so that any text can be found as it was written.
+"""Splits texts and queries into words, so that any text can be found as it was written.
 
 Text is normalised (Unicode NFKC, case folded) and cut into words of letters, digits and their marks. So ``JWT_SECRET``
 and ``auth.py:42`` are several words each: found whole, as a phrase, and by part. Scripts without spaces (Chinese,
 Japanese, Thai …) and Korean, whose words carry their particles, are cut into single characters. A phrase of two or more
-of them finds what a tokenizer for spaced scripts would miss. Accents are kept: the fold must not guess the language.
+of them finds text that a tokenizer for spaced scripts would miss. Accents are kept, because the fold must not guess the
+language. In a number of several parts (``1.2.3``, a date) the single parts say nothing: a query searches it as a
+phrase, and the index has it and its beginnings.
 
-Of a number of several parts (``1.2.3``, a date) the single digits say nothing: a query has it as a phrase, and a text
-contains it and its beginnings.
-
-The index has words as they were written. Other forms of a word are a matter of the query (``form_of``): an English
-ending is removed, and the rest, if it has four letters or more, is searched as a prefix. So the forms that belong
-together are not fixed in the index, and a shown match is the text that matched.
+The index has words as they were written. The query decides about other forms of a word (``form_of``): an English ending
+is removed, and the rest, if it has four letters or more, is searched as a prefix. So the forms that belong together are
+not fixed in the index, and a shown match is the text that matched.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ _RANGES: Final = (
     "\u3105-\u312f\u31a0-\u31bf"  # bopomofo
     "\U00016fe0-\U0001b2ff\U00020000-\U0003fffd"  # Tangut, Nüshu, further kana and Han, also those still to come
 )
-# Characters that are normalised with the letter before them: marks, further jamo of a syllable, invisible characters.
+# Characters that are normalised together with the letter before them: marks, further jamo of a syllable, invisible
+# ones.
 _NO_MARKS: Final = "\u00a0-\u00bf\u2000-\u20cf\u2100-\u2bff\u2e00-\u2e7f\u3000-\u3029\u3030-\u303f\uff00-\uff65"
 _FOLLOWING: Final = (
     rf"[\u00ad\u1160-\u11ff\u200c-\u200f\u202a-\u202e\u2060-\u206f\uff9e\uff9f]|(?![{_NO_MARKS}])[^\w\x00-\x7f]"
@@ -77,7 +77,7 @@ def _patterns() -> _Patterns:
 
 
 class Form(NamedTuple):
-    """A searched word: what all its forms have in common, and the FTS5 expression that finds them."""
+    """A searched word: the common part of its forms, and the FTS5 expression that finds them."""
 
     key: str
     sql: Expression
@@ -128,9 +128,9 @@ def stem_of(word: str) -> str:
 
 
 def form_of(word: str) -> Form:
-    """Return how to search a word: itself, its stem, and words that begin with either, from four letters on.
+    """Return how to search a word: itself, its stem, and words that begin with either, if it has four letters or more.
 
-    A number of several parts, separated by spaces, is a phrase; a ``v`` may stand before it.
+    A number of several parts, separated by spaces, is a phrase; a ``v`` may precede it.
     """
     if " " in word:
         return Form(word, Expression(f'("{word}" OR "v{word}")'))
@@ -173,7 +173,7 @@ def features_of(text: str) -> Counter[str]:
 
 
 def _beginnings(number: re.Match[str], beginnings: list[str]) -> str:
-    """Add the beginnings of a number of two parts or more, and ``v1`` of ``v1.2``; return what takes its place."""
+    """Add the beginnings of a number of two parts or more, and ``v1`` for ``v1.2``; return the text in its place."""
     version, digits = number[1].lower(), words_of(number[2])
     beginnings += [version + digits[0]] if version else []
     beginnings += [" ".join(digits[:count]) for count in range(2, len(digits) + 1)]
@@ -219,7 +219,7 @@ def _belonging(match: re.Match[str]) -> str:
     """Return the replacement of a character that is no letter: itself, nothing, or a space that ends the word."""
     sign = match[0]
     if _patterns().apart.match(sign):
-        return sign  # also if this version of Unicode does not know it: planes are reserved for such characters
+        return sign  # even if this version of Unicode does not know it: these planes are reserved for such characters
     if "\ufe00" <= sign <= "\ufe0f" or "\U000e0100" <= sign <= "\U000e01ef":
         return ""  # a variation selector
     category = unicodedata.category(sign)

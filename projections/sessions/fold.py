@@ -2,7 +2,7 @@
 
 Records of another tool are folded as the events that they stand for (``read_as``). A session of such records is
 *imported*, and neither open nor ended. Its ``author`` is the importer, its ``ai_id`` the agent that is said to have
-worked. Its task is that of the first goal, because a goal is mapped to a start, and a session may have several.
+worked. Its task is the first goal: each goal is mapped to a start of the session, and a session may have several goals.
 ``happened_ms`` is the time to show: the claimed time of an imported record (0 if it is undated), else the ledger's own.
 """
 
@@ -96,7 +96,7 @@ TOOLS: Final = _of_session("tools_used", ToolRow)
 CORRECTIONS: Final = _of_session("corrections", CorrectionRow, ("kind", "happened_ms"))
 
 
-# For each counted kind, the name of the count and the row type.
+# The name of the count and the row type of each counted kind.
 _COUNTED: Final[dict[type[Any], tuple[str, Any]]] = {
     kinds.AssessmentRecorded: ("assessments", AssessmentRow),
     kinds.FindingLogged: ("findings", FindingRow),
@@ -132,7 +132,7 @@ def fold(state: SessionRow, event: Event) -> SessionRow:
 
 
 def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
-    """Return the session after an imported record, which says whose it is, and since when."""
+    """Return the session after an imported record, which names its agent and its beginning."""
     if state.imported is None:
         return msgspec.structs.replace(
             state,

@@ -1,4 +1,4 @@
-"""Snapshots: what an agent knew at one time, small enough to send, and how the next agent reads it.
+"""Snapshots: the knowledge of an agent at one time, small enough to send, and its form for the next agent.
 
     >>> from deedbook.projections.briefs.prompt import TransferLevel
     >>> from deedbook.projections.briefs.gates import should_fetch_full_reasoning

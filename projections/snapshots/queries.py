@@ -1,4 +1,4 @@
-"""Queries about snapshots: list them, and one whole, as its author signed it."""
+"""Queries about snapshots: a list, and one in full as its author signed it."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ A prompt renders the brief that was made and measured for its level. If a snapsh
 snapshot's own fields only.
 
 ``derive_context`` writes the summary of a snapshot without one, from the session's events in order of importance. An
-item is whole or, if it alone would take more than its share, cut at a word and marked. Items that do not fit are
-counted, so the reader knows that there is more.
+item is complete. Only an item that would take more than its share alone is cut at a word and marked. Items that do not
+fit are counted, so the reader knows that there is more.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class EnhancedEpistemicSnapshot:
         if not measured and self.level is not None and self.reasoning_fidelity is not None:
             measured[self.level] = self.reasoning_fidelity
         if measured.get(TransferLevel.MINIMAL) == 1.0:
-            measured.setdefault(TransferLevel.STANDARD, 1.0)  # a level above a lossless one is lossless
+            measured.setdefault(TransferLevel.STANDARD, 1.0)  # a level above a lossless level is lossless, too
         return measured
 
     def brief_at(self, level: TransferLevel) -> Brief:
@@ -136,7 +136,7 @@ def render_snapshot(snapshot: EnhancedEpistemicSnapshot) -> Prompt:
 def _prompt(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int, inline: str | None, share: float
 ) -> Prompt:
-    # Without reasoning there is no fidelity to state and no graph to point at, as in MINIMAL.
+    # Without reasoning there is no fidelity to state and no graph to cite, as in MINIMAL.
     rendered = TransferLevel.MINIMAL if snapshot.reasoning_ref is None else level
     prompt = brief_prompt(snapshot.brief_at(level), rendered, budget, inline=inline, context_share=share)
     return replace(prompt, level=level.value)

@@ -1,9 +1,9 @@
 """The SQL fragments that differ between the two stores; queries contain SQLite's form.
 
-Most SQL is common. The PostgreSQL store defines functions for SQLite's words that PostgreSQL lacks (``json_each``,
-``instr`` …), so a query needs no second text for them (``projections.stores.postgres_schema``). A handful of fragments
-with a different grammar are left. Refused: a query builder, which would hide both; and a second text of each query, of
-which one would be wrong some day. A test runs every query on both stores and compares the rows.
+Most SQL is common. PostgreSQL lacks some functions of SQLite (``json_each``, ``instr`` …). The PostgreSQL store defines
+these, so that queries can use them (``projections.stores.postgres_schema``). Only a few fragments with a different
+grammar remain. Rejected: a query builder, which would hide both forms; and a second text of each query, because one of
+the two would be wrong some day. A test runs every query on both stores and compares the rows.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
   whichever machine. The lock belongs to the connection: if a worker dies, or stalls inside a transaction for
   ``idle_max_s``, another continues from the last commit.
 - A query is one read-only transaction at REPEATABLE READ, limited to ``query_max_s``. It locks ``deedbook_views`` in
-  share mode before its snapshot is taken (LOCK takes none), and a worker that swaps tables locks it exclusively. So a
-  name never leads to tables that are newer than the snapshot.
+  share mode before its snapshot is taken (the LOCK itself takes no snapshot), and a worker that swaps tables locks it
+  exclusively. So a name never leads to tables that are newer than the snapshot.
 - Connections are pooled, last in first out, by a list and a semaphore. The driver's pool opens connections in threads
   of its own, where a wrong password would become a timeout half a minute later.
 - Text is compared by its bytes (``COLLATE "C"``), as in SQLite, whatever the database's own collation is.
@@ -54,7 +54,7 @@ _CONNECTION: Final[dict[str, Any]] = {
     "tcp_user_timeout": 30_000,
     "client_encoding": "utf8",
 }
-# Server-side keepalives: a machine that disappeared loses its locks.
+# Server-side keepalives: a machine that disappears loses its locks.
 _SESSION: Final = (
     "SET search_path = {}; SET random_page_cost = 1.1; SET work_mem = '32MB'; "  # as for an SSD
     # JIT and parallel workers cost more time than they save (measured, a million events).
@@ -153,7 +153,8 @@ class PostgresStore:
                 writing.drop(version.view, is_live=version.is_live)
         with _translated(self.name), self._connected() as connection:
             connection.execute(f'DROP SCHEMA IF EXISTS "{self.schema}_damaged" CASCADE')
-            # The planner's statistics hold frequent values. Who does not own the database is only warned.
+            # The planner's statistics contain frequent values. A user who does not own the database only gets a warning
+            # here.
             connection.execute("VACUUM (FULL) pg_catalog.pg_statistic")
 
     @contextlib.contextmanager
@@ -168,10 +169,11 @@ class PostgresStore:
                 if expected is None:
                     transaction.begun()
                 yield transaction
-                connection = transaction.begun()  # also checks the view versions if no query was sent
+                connection = transaction.begun()  # this also checks the view versions if no query was sent
                 if begin is _WRITING:
                     connection.run(END.sql)
-                elif expected is None:  # do not wait for the end: the next user of the connection does
+                # do not wait for the end of the transaction: the next user of the connection does
+                elif expected is None:
                     connection.send([END])
             except BaseException:
                 if transaction.connection is not None:
@@ -205,7 +207,7 @@ class PostgresStore:
             except psycopg.OperationalError as error:
                 connection.close()
                 if own or is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
-                    raise  # the server is reachable and refuses
+                    raise  # the server is reachable, and refuses
             except BaseException:
                 connection.close()
                 raise
@@ -213,7 +215,7 @@ class PostgresStore:
                 return connection, results
 
     def _connected(self) -> Connection:
-        # Parameters of the URL win, except those that are needed here.
+        # Parameters of the URL take precedence, except those that are needed here.
         connection = Connection.connect(
             **_CONNECTION | self.parameters, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
         )

@@ -55,9 +55,9 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         self._numbers = itertools.count()
 
     def together(self, statements: Sequence[SqlStatement]) -> list[PGresult]:
-        """Send statements at once and return their results; after a failed statement, the rest have its failure.
+        """Send statements at once and return their results.
 
-        Raises psycopg.Error: the connection broke.
+        After a failed statement, all later results are its failure.
         """
         self.send(statements)
         return self.received()
@@ -76,7 +76,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         for sql, _, is_prepared, values, types, formats in bound:
             key = (sql, types)
             if name := self._names.pop(key, None):
-                self._names[key] = name  # the last to be deallocated
+                self._names[key] = name  # a new name is deallocated last
             elif not (name := self._new.get(key)):
                 name = b"deedbook_%d" % next(self._numbers) if is_prepared else b""
                 self.pgconn.send_prepare(name, sql.encode(), types)
@@ -85,7 +85,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
                     self._new[key] = name
             self.pgconn.send_query_prepared(name, values, formats)
             self._are_answers.append(True)
-        # Last: a statement before a BEGIN would begin a transaction of its own.
+        # Deallocate last: a statement before a BEGIN would begin a transaction of its own.
         while len(self._names) > statements_prepared_max:
             self.pgconn.send_query_params(b"DEALLOCATE " + self._names.pop(next(iter(self._names))), None)
             self._are_answers.append(False)

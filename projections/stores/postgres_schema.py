@@ -1,4 +1,4 @@
-"""The contents of a ledger's PostgreSQL schema beside the views: bookkeeping, and SQLite's words as functions.
+"""The contents of a ledger's PostgreSQL schema beside the views: bookkeeping, and functions that only SQLite has.
 
 A full-text table has a row for each event: its ``words``, each between spaces of its own, their number (``length``),
 and the ``lexemes`` for the index. A ``tsvector`` stores no position beyond 16,383 and at most 255 of a word, so it
@@ -112,7 +112,7 @@ def lexeme(word: str) -> str:
 
 
 def stored_words(text: str) -> tuple[str, int, str]:
-    """Return what is stored of separated words: the words between spaces, their number, the tsvector's text."""
+    """Return the stored columns for separated words: the words between spaces, their number, the tsvector's text."""
     words = [word.encode()[:word_max_bytes].decode(errors="ignore") for word in text.split()]
     return " " + "  ".join(words) + " ", len(words), " ".join(map(lexeme, dict.fromkeys(words)))
 

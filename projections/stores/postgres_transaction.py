@@ -34,9 +34,12 @@ from deedbook.projections.stores.store import (
 from deedbook.projections.views.projection import Projection, Row, Table
 
 Beginning: TypeAlias = Callable[[Sequence[SqlStatement], Connection | None], tuple[Connection, list[PGresult]]]
-"""Begins a transaction, on the given or on any connection, with statements; the first result is the view versions."""
+"""A function that begins a transaction with statements, on the given or on any connection.
+
+The first result is the view versions.
+"""
 END: Final = SqlStatement("COMMIT")
-# The row count of a whole table: SQLite reads it from its pages, PostgreSQL would visit each row.
+# The row count of a whole table. SQLite reads it from its pages; PostgreSQL would visit each row.
 _COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
 _COUNTED: Final = r"SELECT rows FROM deedbook_tables WHERE name = '\1' AND is_live = 1"
 _COUNTING: Final = (
@@ -60,14 +63,14 @@ class PostgresTransaction:
     ) -> None:
         """The transaction begins with the first query, in the same round trip.
 
-        With ``expected``, it also ends in that round trip, and the next query is a transaction of its own: as long as
-        the view versions are equal, so are the rows.
+        With ``expected``, it also ends in that round trip, and the next query is a separate transaction. Equal view
+        versions guarantee equal rows.
         """
         self.connection: Connection | None = None
         self._begin = begin
         self._expected = expected
         self._schema = schema
-        self._is_apart = is_apart  # then a shadow table may replace the counted one
+        self._is_apart = is_apart  # then a shadow table may replace the table whose rows are counted
         self._view_versions: list[ViewVersion] | None = None
 
     @property
@@ -75,7 +78,10 @@ class PostgresTransaction:
         return self.connection or self._start([])[0]
 
     def begun(self) -> Connection:
-        """Return its connection, with the transaction begun. Raises MovedViews: the view versions are not expected."""
+        """Return the connection, with the transaction begun.
+
+        Raises MovedViews: the view versions are not the expected ones.
+        """
         return self._db
 
     def _start(self, statements: Sequence[SqlStatement]) -> tuple[Connection, list[PGresult]]:
@@ -182,7 +188,7 @@ class PostgresTransaction:
 
     def make_live(self, view: Projection[Any]) -> None:
         """Replace the live view version by the one being built."""
-        for table in tables_of(view):  # while others still read the live tables
+        for table in tables_of(view):  # during this, other processes can still read the live tables
             self.index(table, self._physical(table.name, is_live=False))
         self.drop(view.name, is_live=True)
         for name in _names_of(view):
@@ -197,7 +203,7 @@ class PostgresTransaction:
         rows = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
         names = [name for (name,) in rows.fetchall()]
         if is_live:
-            self._db.execute("LOCK TABLE deedbook_views IN ACCESS EXCLUSIVE MODE")  # running queries finish first
+            self._db.execute("LOCK TABLE deedbook_views IN ACCESS EXCLUSIVE MODE")  # wait for running queries
         for name in names:
             # Cascade: a past on another connection has SQL views on this table, and creates them again.
             self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")

@@ -2,15 +2,15 @@
 
 - A write transaction begins with ``BEGIN IMMEDIATE``: the write lock is taken before the positions are read, so two
   processes that fold at once never apply an event twice.
-- ``synchronous=NORMAL``: after a power cut the last commits may be missing, but rows and position are missing
+- ``synchronous=NORMAL``: after a power failure the last commits may be missing, but rows and position are missing
   together, and the next fold makes them again from the log. Views hold no data of their own.
-- A view that is being built has no secondary indexes; ``make_live`` creates them sorted. That pays off for many rows:
+- A view that is being built has no secondary indexes; ``make_live`` creates them sorted. This is faster for many rows:
   indexes that grow row by row take a fifth longer (225,000 events). Only the shadow tables of a live view have the
   suffix ``__next``, until they are renamed: SQLite parses all other tables to rename one (2 ms).
 - The file names its ledger and the format of its bookkeeping. A database of another program is refused and not touched.
   A damaged file, or one that is no database, can be moved away and rebuilt (``move_away``).
 - Each transaction checks that the file is still the one that was opened. A deleted or replaced file is opened (or
-  created) again, and the runner finds its views missing.
+  created) again, and the runner builds the missing views.
 - Only regular files are opened, and the journals beside the file must be regular too: SQLite would follow a link out of
   the folder.
 - A full-text table is an FTS5 index that stores the positions of words and not the text. The fold has normalised the
@@ -125,7 +125,7 @@ class SqliteStore:
             views_file.open_files.remove(self._file)
 
     def check(self) -> str:
-        """Return ``ok``, or what is damaged; reads the whole file."""
+        """Return ``ok``, or a description of the damage; this reads the whole file."""
         with self.reading() as reading:
             (row,) = reading.rows("PRAGMA quick_check(1)")
         return str(row["quick_check"])
@@ -135,7 +135,7 @@ class SqliteStore:
         with self._lock:
             try:
                 views_file.look(self.path)
-            except DamagedStore:  # the present file is no database, whichever file it is
+            except DamagedStore:  # the present file is no database, even if another file took the name
                 return str(views_file.move_away(self.path))
             return str(views_file.move_away(self.path, self._file))
 
@@ -150,10 +150,10 @@ class SqliteStore:
     def empty(self, is_expected: Callable[[list[ViewVersion]], bool]) -> None:
         """Delete the file if it has the expected view versions; the next transaction creates another.
 
-        SQLite would leave what it deletes in free pages and in the write-ahead log, and could empty neither while
-        others read.
+        SQLite would leave deleted rows in free pages and in the write-ahead log, and could not clear them while other
+        processes read.
         """
-        with self.writing() as writing:  # so nobody folds meanwhile
+        with self.writing() as writing:  # so that no other process folds meanwhile
             if is_expected(writing.view_versions()):
                 views_file.remove(self.path)
 
@@ -167,7 +167,7 @@ class SqliteStore:
                     expected is not None
                     and view_versions_of(self._db.execute(VIEW_VERSIONS_SQL).fetchall()) != expected
                 ):
-                    raise MovedViews  # noqa: TRY301 - which ends the transaction
+                    raise MovedViews  # noqa: TRY301 - this ends the transaction
                 yield SqliteTransaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
@@ -384,9 +384,10 @@ class SqliteTransaction:
     def _full_text_digest(self, name: str) -> str:
         """Return the BLAKE3 (hex) over every word of a full-text table, with its rows and positions, in order.
 
-        The segments that hold the rows depend on batches. The *content* of the index does not, so an index that does
-        not match the log is found. First the count of each word is hashed, then its positions, one number for each.
-        Together they are unambiguous, in half the time of hashing the word beside each of its positions (measured).
+        The segments that hold the rows depend on batches. The *content* of the index does not, so comparing it detects
+        an index that does not match the log. First the count of each word is hashed, then its positions, one number for
+        each. Together they are unambiguous, in half the time of hashing the word beside each of its positions
+        (measured).
         """
         hasher = blake3()
         for detail, columns in (("row", "term, doc, cnt"), ("instance", f'doc * {word_places_max} + "offset"')):

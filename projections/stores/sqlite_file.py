@@ -1,7 +1,7 @@
-"""The views file: checks before SQLite opens it, and moving a damaged one away.
+"""The views file: checks it before SQLite opens it, and moves a damaged one away.
 
-A folder may contain files from strangers. SQLite would follow a link out of it, wait for a pipe, and roll back the
-journal of another program's database, so the file is checked first.
+A folder may contain files from strangers. SQLite would follow a link out of the folder, wait for a pipe, or roll back
+the journal of another program's database.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def move_away(path: Path, damaged: FileId | None = None) -> Path:
 def remove(path: Path) -> None:
     """Delete the file, its journals, and a damaged file that was moved away."""
     with as_unavailable(path, "cannot be deleted"), lock_folder(path.parent):
-        # If we crash after the file is deleted, whoever creates the next one deletes the journals first. In the other
-        # order, SQLite would create new journals for a file whose old ones other processes still use.
+        # If we crash after the file is deleted, the process that creates the next one deletes the journals first. In
+        # the other order, SQLite would create new journals for a file whose old ones other processes still use.
         for file in (_aside(path), path, *journals_of(path)):
             file.unlink(missing_ok=True)
 

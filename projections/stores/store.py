@@ -19,13 +19,13 @@ from deedbook.projections.views.projection import NoState, Projection, Row, Tabl
 
 Value: TypeAlias = str | int | float | bytes | None
 stretch_events: Final = 1_024
-"""The distance between boundaries of the log. States that change after a boundary are stored as of the boundary
-(``projections.answers.past``).
+"""The distance between boundaries of the log.
 
-No batch crosses a boundary, so the stored states do not depend on the batches. 1,024 instead of 4,096 cost no time of a
-fold (measured), and a past folds a quarter.
+States that change after a boundary are stored as of the boundary (``projections.answers.past``). No batch crosses a
+boundary, so the stored states do not depend on the batches. With 1,024 instead of 4,096, a fold takes the same time
+(measured), and a past folds only a quarter of the entries.
 """
-word_places_max: Final = 2**20  # of a row: an entry has fewer bytes
+word_places_max: Final = 2**20  # in one row, because an entry has fewer bytes
 rows_hashed: Final = 4_096
 _SQL_TYPES: Final = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", bytes: "BLOB"}
 ADVICE: Final = "delete the file, and `deed project` rebuilds it from the log"
@@ -36,7 +36,7 @@ class DamagedStore(Corrupted):
 
 
 class MovedViews(Exception):
-    """The view versions are not the expected ones: the views were folded further, or rebuilt."""
+    """The view versions are not the expected ones: another process updated or rebuilt the views."""
 
 
 class StateRow(Row, frozen=True):
@@ -53,7 +53,10 @@ def states_table(view: str) -> Table:
 
 
 class BoundaryStateRow(Row, frozen=True):
-    """A packed state as of the boundary ``until``; ``changed`` is its last event then, and it changed again later."""
+    """A packed state as of the boundary ``until``.
+
+    ``changed`` is its last event then; a later event changed it again.
+    """
 
     until: int
     key: str
@@ -84,7 +87,7 @@ def boundary_behind(position: int) -> int:
 class SkippedRow(Row, frozen=True):
     """An entry that a view skipped because it does not follow from those before it: no gate admitted it.
 
-    Or an entry of a family without a usable package here, of which a list of all events has no texts.
+    Or an entry of a family without a usable package here; lists of all events show it without text.
     """
 
     event_index: int
@@ -127,8 +130,8 @@ class ViewVersion(msgspec.Struct, frozen=True):
     """One generation of a view in the store.
 
     ``position`` is the index of the next event it needs. ``last_id`` is the id of the event before that ("" at the
-    start): a log that was rolled back and grew again has another event there. ``log_size`` is the number of entries
-    that the log had before the fold began: it has read nothing that an earlier redaction erased.
+    start): a log that was rolled back and grew again has another event there. ``log_size`` is the size of the log
+    before the fold began. So the fold has read no text that an earlier redaction erased.
     """
 
     view: str
@@ -149,7 +152,7 @@ class Changes(msgspec.Struct, frozen=True):
 
     ``rows`` are the rows to write, by type: those of events, those of changed keys, and the keys' packed states.
     ``replaced`` are the changed keys that had a state before, whose old rows must be deleted, ``joined`` those whose
-    old rows in the table of the view's join must be. ``moved`` are the keys on whose states rows of others rest.
+    old rows in the table of the view's join must be. ``moved`` are the keys whose states affect rows of other keys.
     """
 
     rows: Mapping[type[Row], Sequence[Row]]
@@ -239,7 +242,10 @@ class Store(Protocol):
         """Write; the transaction commits at the end of the block."""
 
     def empty(self, is_expected: Callable[[list[ViewVersion]], bool]) -> None:
-        """Drop all views if their versions are those expected; then no file of the store holds anything of them."""
+        """Drop all views if their versions are the expected ones.
+
+        Afterwards no file of the store contains their content.
+        """
 
 
 class ShadowTransaction(ReadTransaction, Protocol):
@@ -280,7 +286,7 @@ class LocalStore(Store, Protocol):
         """Return the same store on a connection of its own."""
 
     def check(self) -> str:
-        """Return ``ok``, or what is damaged."""
+        """Return ``ok``, or a description of the damage."""
 
     def move_away(self) -> str:
         """Move the damaged data away, make room for new views, and return the new location of the old data."""

@@ -1,11 +1,11 @@
 """Queries about validations: all of a reasoning or version, and the verdict.
 
 **The verdict is one value**, which every reader of a reasoning shows. It is the outcome of the newest independent
-report. If the newest report of another validator has another outcome, ``differing`` has that one too. One voice against
-is enough for ``failed``: a human decides who is right. A refuted assumption on which the conclusion rests is enough,
-too, whoever refuted it, in this version or later. A report is ``unchecked`` if it found nothing wrong but could
-not look up a reference or an assumption, if an inference names nothing that it rests on, or if its key was later
-reported compromised.
+report. If the newest report of another validator has another outcome, ``differing`` has that report, too. A single
+negative report makes the verdict ``failed``, and a human decides who is right. A refuted assumption on which the
+conclusion rests makes it ``failed``, too, even if it was refuted after this version. A report is ``unchecked`` if it
+found nothing wrong but could not look up a reference or an assumption, if an inference names nothing that it rests on,
+or if its key was later reported compromised.
 
 A report is *independent* if it is on a reasoning with this very version, and its author owns no reasoning with it. The
 gate refuses an owner's report that passes on their own stream; the rule across streams is applied here. An owner's
@@ -85,7 +85,7 @@ def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
     """Return the verdict on a version."""
     version = find_version(source, args.id)
     ref, erased = version.ref, erased_entries(source, version)
-    if erased:  # no report on it can be compared with its graph, and its conclusion may be gone
+    if erased:  # no report can be compared with the graph, and its conclusion may be erased
         text = f"redacted (entry {erased[0]}): nobody can check it any more"
         refuted = refuted_in(source, ref)
         return LatestVerdict(reasoning_ref=ref, outcome="unchecked", text=text, refuted=refuted, erased=erased)
@@ -106,7 +106,7 @@ def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
 
 
 def refuted_sentence(refuted: Refuted) -> str:
-    """Return in words that an assumption is refuted, without the words of its author."""
+    """Return a sentence about the refuted assumption, without the words of its author."""
     by = f"{refuted.by} refuted (entry {refuted.event_index})"
     return f"it rests on an assumption (step {refuted.step}) that {by}"
 
@@ -127,7 +127,7 @@ def refuted_in(source: RowSource, ref: str) -> list[Refuted]:
         later = {step.step_number: step.settled for step in get_graph(source, f"reasoning/{name}").memory.steps}
         steps = [replace(step, settled=later.get(step.step_number, step.settled)) for step in asked.steps]
         for each in refutations(replace(asked, steps=steps)):
-            # The newest refutation by this agent: the one that counts.
+            # Only the newest refutation by this agent counts.
             index = max(row["event_index"] for row in settling if _refutes(row, name, each))
             found[each.step, each.by] = Refuted(reasoning_id=name, event_index=index, **asdict(each))
     return list(found.values())
@@ -152,7 +152,7 @@ def _voices(source: RowSource, ref: str) -> list[Voice]:
 
 
 def _report_on(row: dict[str, Any], agents: Agents) -> int | None:
-    """Return the entry because of which a report vouches for nothing: its key was stolen, or its author's role void."""
+    """Return the entry because of which a report proves nothing: its key was stolen, or its author's role is void."""
     stream = f"reasoning/{row['reasoning_id']}"
     return report_on_signature(agents, row["key"], "reasoning.validated", stream, row["event_index"])
 
@@ -160,9 +160,9 @@ def _report_on(row: dict[str, Any], agents: Agents) -> int | None:
 def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
     data = read_json(row["data"], ReasoningValidated)
     counts = data.counts
-    # An assumption that only others settled was not checked here: an author must not raise trust by settling their own.
+    # An assumption that only others settled was not checked here: authors must not raise trust by settling their own.
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted
-    # Without evidence, or with an inference from nothing, a report vouches for nothing.
+    # Without evidence, or with an inference from nothing, a report proves nothing.
     is_whole = 0 < counts.evidence == counts.evidence_ok and not missing and not counts.inferences_unlinked
     is_sure = is_whole and compromised is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
@@ -198,7 +198,7 @@ def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
 
 
 def evidence_summary(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:
-    """Return how much of the evidence holds; "0 of 2" would be a finding, so it says if nothing was looked up."""
+    """Return how much of the evidence holds. If nothing was looked up, say so instead of "0 of 2"."""
     if not counts.evidence:
         return "no evidence"
     if {check.status for check in evidence} == {"not_checked"}:  # failed checks are listed first

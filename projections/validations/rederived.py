@@ -1,14 +1,14 @@
 """Re-derivations: reasonings of other agents that reach the same conclusion, and why one is not independent.
 
 If a reasoning does not pass its validation, its receiver can ask a human, or find another agent who derived the same
-conclusion independently. So a re-derivation is shown beside the human's answer, by name, and opens no gate. The log
-cannot prove independence, because reading leaves no entry, and an accomplice of the author could copy a conclusion. Nor
-does an equal conclusion vouch for the author's steps. A receiver acts on the re-derivation itself, whose own validation
-decides.
+conclusion independently. So a re-derivation is shown by name beside the human's answer, and opens no gate. The log
+cannot prove independence, because reading leaves no entry, and an accomplice of the author could copy a conclusion. An
+equal conclusion does not prove the author's steps either. A receiver acts on the re-derivation itself, and the
+validation of the re-derivation decides.
 
 It is called independent only if nothing here speaks against it:
 
-- Other agents recorded it, here, by themselves: an import vouches for nothing.
+- Other agents recorded it, here, by themselves: an import proves nothing.
 - No key behind either conclusion is reported compromised.
 - It belongs to another session, and states no step in the same words.
 - It has a step besides its conclusion, and its conclusion rests on no refuted assumption.
@@ -70,7 +70,7 @@ def rederivations(source: RowSource, ref: str, owners: Iterable[str]) -> list[Re
     own = [_derivation(source, records[name]) for name in names if name in records]
     authors = {derivation.author for derivation in own}
     found: list[Rederivation] = []
-    # The view only says where to look: the states are of verified entries if the source reads these.
+    # The view only supplies candidates. The states come from verified entries if the source reads these.
     for name, record in source.states("reasoning", ReasoningRecord, [line.id for line in listed]).items():
         other = _derivation(source, record)
         is_own_text = record.origin is None and not record.is_erased
@@ -95,7 +95,7 @@ def is_same_conclusion(first: ReasoningMemory, second: ReasoningMemory) -> bool:
 
 
 def doubt_of(first: Derivation, second: Derivation) -> str:
-    """Return what speaks against their independence, in words; empty if nothing in the ledger does."""
+    """Return a text about the reasons against their independence; empty if the ledger shows none."""
     if first.session and first.session == second.session:
         return f"both belong to the session {first.session}"
     for derivation in (first, second):

@@ -1,1 +1,1 @@
-"""The shape of a view, the table of all views, and the runner that folds events into them."""
+"""The form of a view, the table of all views, and the runner that folds events into them."""

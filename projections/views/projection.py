@@ -1,12 +1,12 @@
-"""The shape of a projection: a pure fold from events to rows, of two types.
+"""The form of a projection: a pure fold from events to rows, of two types.
 
 - Rows of a **state**: ``rows(state)`` go into tables with an ``owner`` column. They are replaced whenever the state of
   that key changes.
 - Rows of an **event**: ``added(state, logged)`` go into tables without an owner. They are written once and never
   change.
 
-Some rows of a state rest on other states, too: a handoff waits for somebody only if those that it depends on are done.
-A ``Join`` makes these rows, and names the states whose rows must be made again after a change of others.
+Some rows of a state depend on other states, too: a handoff waits for somebody only if its dependencies are done. A
+``Join`` makes these rows. It also names the states whose rows must be made again after another state changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Row(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A row of a table: its fields are the columns, in order, of type str, int, bool, float or bytes, or None.
 
-    A state that is no more than its row is the row: its first field is the key, and the others have defaults.
+    A state without further fields can be the row itself: its first field is the key, and the others have defaults.
     """
 
 
@@ -100,9 +100,9 @@ class Lookup(States, Protocol):
 
 
 class Join(msgspec.Struct, Generic[S], frozen=True):
-    """Rows of a state that rest on other states: ``rows`` makes those of several states; they go into ``table``.
+    """Rows of a state that depend on other states. ``rows`` makes the rows of several states for ``table``.
 
-    ``shared`` is the part of a state on which rows of others rest. ``related`` returns the keys of these others, given
+    ``shared`` is the part of a state that affects rows of others. ``related`` returns the keys of these others, given
     the keys whose shared part changed and the names of other streams with an event of a kind in ``heeds``.
     """
 
@@ -127,7 +127,7 @@ class Projection(msgspec.Struct, Generic[S], frozen=True):
     tables: tuple[Table, ...]
     state: type[S]
     fold: Callable[[S, Event], S]
-    keys: Callable[[Event], tuple[str, ...]] = lambda _event: ()  # it changes no state and only adds rows
+    keys: Callable[[Event], tuple[str, ...]] = lambda _event: ()  # the default changes no state and only adds rows
     rows: Callable[[S], Rows] = lambda _state: ()
     added: Callable[[S | None, Logged], Rows] = lambda _state, _logged: ()
     join: Join[S] | None = None
@@ -174,7 +174,10 @@ def unfolded(event: Event) -> NotImplementedError:
 
 
 def row_of(row: type[R], *sources: Any, **values: Any) -> R:
-    """Return a row of ``values``, else of the one source that has the column. Raises TypeError: none or two have it."""
+    """Return a row from ``values`` and from the sources that have its columns.
+
+    Raises TypeError: no source, or more than one, has a column.
+    """
     for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(values)), strict=True):
         for name in names:
             values[name] = getattr(source, name)
@@ -185,7 +188,7 @@ def row_of(row: type[R], *sources: Any, **values: Any) -> R:
 def _columns_by_source(
     row: type[Row], sources: tuple[type[msgspec.Struct], ...], named: tuple[str, ...]
 ) -> list[list[str]]:
-    """Return the columns that each source supplies, computed once for all rows made alike."""
+    """Return the columns that each source supplies, computed once for all rows with the same sources."""
     taken: list[list[str]] = [[] for _ in sources]
     for column in row.__struct_fields__:
         if column not in named:

@@ -1,8 +1,8 @@
 """The runner: follow the log, decode each event once for all views, fold in batches, commit rows and position.
 
 A batch is read and decoded without any lock, so a slow log never makes another process wait. Then the runner takes the
-store's write lock and reads the positions again. If another process folded meanwhile, the batch is dropped. States that
-this process stored stay in memory as long as the positions show that nobody else wrote.
+store's write lock and reads the positions again. If another process has folded meanwhile, the batch is dropped. States
+that this process stored stay in memory as long as the positions show that no other process wrote.
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ class Runner:
         return [view for view in self._views.values() if (view.name, view.version) not in existing or view.name in anew]
 
     def _mine(self, versions: Iterable[ViewVersion]) -> list[ViewVersion]:
-        """Return the view versions that this software can fold; a live one of an older version waits to be replaced."""
+        """Return the view versions that this software can fold.
+
+        A live version that is older stays until it is replaced.
+        """
         return [
             version
             for version in versions
@@ -149,12 +152,13 @@ class Runner:
             and self._is_behind(batch.size)
         ):
             return batch.size  # a node whose log is ahead has folded the views
-        is_ahead = any(version.log_size > batch.size for version in versions)  # the log in which the fold began
+        # compares with the size of the log at the beginning of the fold
+        is_ahead = any(version.log_size > batch.size for version in versions)
         if _is_of_another_past(versions, batch, start) or (is_ahead and not self._store.is_shared):
             self._check_reset(versions, batch)
             self._start_over(versions)
             return None
-        if is_ahead:  # this node may not have erased yet what the other one had erased
+        if is_ahead:  # this node may not have erased the bodies yet that the other node has erased
             message = "a node whose log is ahead of this one's builds the views: try again"
             raise Unavailable("STORE_UNAVAILABLE", message, size=batch.size)
         if _erases_what_was_folded(versions, batch):
@@ -182,7 +186,7 @@ class Runner:
             return reading.rows("SELECT id FROM events WHERE event_index = ?", (size - 1,)) == [{"id": last}]
 
     def _check_reset(self, versions: list[ViewVersion], batch: Batch) -> None:
-        """Check that a history reset abandoned what was folded. Raises Corrupted: ``HISTORY_CHANGED``."""
+        """Check that a history reset abandoned the folded entries. Raises Corrupted: ``HISTORY_CHANGED``."""
         folded = max(max(version.position, version.log_size) for version in versions)
         resets = [read_reset(self._client, id_) for id_ in self._client.consistency(0).resets]
         if all(reset.abandoned_size < folded for reset in resets):
@@ -194,7 +198,7 @@ class Runner:
     def _start_over(self, versions: list[ViewVersion]) -> None:
         """Empty the store, unless another process was first, so that all views are folded from the beginning.
 
-        If we crash before that, whoever folds next comes to the same entry again.
+        If we crash before that, the next fold meets the same entry again.
         """
         self._store.empty(lambda present: self._mine(present) == versions)
         self._works.clear()
@@ -216,14 +220,15 @@ class Runner:
                     pending = [logged for logged in batch.events if logged.event.index >= version.position]
                     changes = work.fold(pending, functools.partial(writing.load, version))
                     writing.write(version, view, changes)
-                    if version.is_live:  # else the rows of a join are made once, when the view version becomes live
+                    # otherwise the rows of a join are made once, when the view version becomes live
+                    if version.is_live:
                         joins.append((version, changes, pending))
                 # A bundle of one stream may have no entry in this part of its log.
                 last_id = batch.events[-1].event.id if batch.events else version.last_id
                 moved[key] = replace(version, position=batch.next_index, last_id=last_id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
-        # After all folds, so that a join reads the states that every view has now, whatever their order.
+        # After all folds, so that a join reads the present states of every view, in any order of the views.
         for version, changes, pending in joins:
             write_joined(StoredLookup(writing, version, moved.values()), self._views[version.view], changes, pending)
         for name in [
@@ -271,10 +276,10 @@ def _is_of_another_past(versions: list[ViewVersion], batch: Batch, start: int) -
 
 
 def _erases_what_was_folded(versions: list[ViewVersion], batch: Batch) -> bool:
-    """Whether a body was erased after the fold of a view began, which may have read it.
+    """Whether a body was erased after the fold of a view began: the fold may have read the body.
 
-    The log of earlier redactions held only remnants already. So a fold starts over at most once, however many
-    redactions the log has.
+    Earlier redactions had already left only remnants in the log. So a fold starts over at most once, even if the log
+    has many redactions.
     """
     erased = [logged.event.index for logged in batch.events if logged.event.kind == ERASING]
     return any(version.position <= index and version.log_size <= index for version in versions for index in erased)
@@ -334,7 +339,7 @@ class StoredLookup:
 
 
 def write_joined(lookup: StoredLookup, view: Projection[Any], changes: Changes, events: Sequence[Logged]) -> None:
-    """Write the rows of a view's join again for what changed, and for all whose rows rest on it."""
+    """Write the rows of a view's join again for the changed states, and for all states whose rows depend on them."""
     if (join := view.join) is None:
         return
     heeded = {logged.event.name for logged in events if logged.event.kind in join.heeds}
@@ -386,11 +391,12 @@ class Work(Generic[S]):
             try:
                 folded = {key: fold(states[key], logged.event) for key in keys}
             except Refused as error:
-                # Somebody bypassed the gate. One such entry must not break every query about the others.
+                # Somebody bypassed the gate. A single such entry must not break every query about other entries.
                 rows[SkippedRow].append(SkippedRow(logged.event.index, error.code, error.message))
                 continue
             states |= folded
-            if isinstance(logged.event.data, UnreadData):  # only a view of all kinds gets it: without texts, and marked
+            # only a view of all kinds gets such an event, without texts and with a mark
+            if isinstance(logged.event.data, UnreadData):
                 refusal = unread_refusal(logged.event.kind, logged.event.stream)
                 rows[SkippedRow].append(SkippedRow(logged.event.index, refusal.code, refusal.message))
             for row in view.added(states[keys[0]] if keys else None, logged):

@@ -1087,7 +1087,7 @@ class RedactionsQueries(QueryFamily):
     def versions(self, *, entry: int, as_of: int | str | None = None) -> FormerVersions:
         """Return the refs that ``entry.redacted`` names as ``versions``: those that change if this entry is erased.
 
-        Of a reasoning with very many versions, those that an event cites come first, and then the newest.
+        If a reasoning has very many versions, those that an event cites come first, and then the newest.
 
         An entry, by its index.
 
