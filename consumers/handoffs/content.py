@@ -173,7 +173,7 @@ def _judgement(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> E
 def find_refs(view: Ask, names: Sequence[str]) -> list[str]:
     """Return the refs of reasonings, each named by its id (the present version), a ref, or the beginning of a ref.
 
-    A whole ref that no reasoning here has is accepted: a handoff may cite a graph of another ledger. Views say so.
+    A whole ref that no reasoning here has is accepted: a handoff may cite a graph of another ledger. Views show that.
     """
     refs: dict[str, None] = {}
     for name in names:

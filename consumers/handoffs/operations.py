@@ -429,7 +429,7 @@ def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[
 
 
 class NextCommand(NamedTuple):
-    """A command that goes on, and the agent who can run it."""
+    """A next command, and the agent who can run it."""
 
     agent: str
     command: str

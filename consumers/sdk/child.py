@@ -4,7 +4,7 @@
 ``fork`` copies an open LMDB. A child starts with this module, reads the function and its arguments from a connection,
 and calls the function with that connection.
 
-A child has a session of its own, so that Ctrl-C reaches the parent alone. If the parent is gone, even killed, the
+A child has a session of its own, so that Ctrl-C reaches the parent alone. If the parent ends, even by a kill, the
 connection breaks at the child's next use of it, and the child ends.
 """
 

@@ -313,7 +313,7 @@ def calls_needed(task: Task) -> int:
     These are the calls that its answered requests used, plus the fewest that its pending requests can use.
     """
     calls = task.paid.answered.requests
-    for id_, waiting in list(task.waiting.items()):  # a copy, because another thread takes in answers
+    for id_, waiting in list(task.waiting.items()):  # a copy, because another thread adds answers
         if not isinstance(waiting.event.data, kinds.InitializeSearch):
             paid = task.paid.waiting.get(id_, kinds.Usage()).requests
             calls += max(paid, calls_of(waiting.event.data.payload) + task.asked_again.count(id_))

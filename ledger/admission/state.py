@@ -171,7 +171,7 @@ class Layer:
         return self.below.key_at(index) if key is None else key
 
     def merge_down(self) -> None:
-        """Move the changes into the layer below, and continue with what was read and decided as a cache."""
+        """Move the changes into the layer below. The records that were read or decided stay here as a cache."""
         below = self.below
         assert isinstance(below, Layer)  # noqa: S101 - the base is written by the gate, never merged into
         below.records |= self.records

@@ -93,7 +93,7 @@ async def lost_history(client: Client, generation: Generation, log: Log) -> Lost
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise
-        return None  # It is gone and proves nothing.
+        return None  # it was deleted, and proves nothing
     if info.config.subjects == [retired_subject(generation.ledger, generation.number)]:
         return None  # It was retired: abandoned, or replaced because it was damaged.
     first, last = max(info.state.first_seq, 1), info.state.last_seq

@@ -162,7 +162,7 @@ class Author:
             raise
 
     def _fit_for(self, name: str, drafts: Sequence[Draft]) -> Iterator[str]:
-        """Yield present agents that could take the part for which the drafts name an unknown agent."""
+        """Yield present agents that could replace an unknown agent in the drafts."""
         parts = [roles for part, roles in _PARTS.items() for each in drafts if getattr(each.data, part, None) == name]
         for agent in self.client.agents():
             if agent.removed_index is None and all(roles & {*agent.roles} for roles in parts):

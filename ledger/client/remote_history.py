@@ -190,7 +190,7 @@ class Chain:
         return event.key == self._root_at(event.index)
 
     def _verified_events(self, kinds: Collection[str], stream: str | None = None) -> Iterator[Event]:
-        """Yield the events of some kinds whose signature is valid, whoever signed."""
+        """Yield the events of some kinds whose signature is valid, by any signer."""
         for index, data in _entries(self._reads, kinds, stream):
             event = read_event(index, data)
             names_no_key = isinstance(event.data, AgentRegistered) and event.data.checkpoint_key is None

@@ -191,8 +191,8 @@ class StreamReader:
     def read(self, stream: str, size: int | None = None) -> CheckedStream:
         """Return a stream as its signed entries prove it. It is empty when the stream has no entries.
 
-        With ``size`` it is the stream in the first ``size`` entries of the log. The reader checks it up to its present
-        end all the same, because only that end is signed, and shows that the node withholds nothing.
+        With ``size`` it is the stream in the first ``size`` entries of the log. The reader still checks it up to its
+        present end, because only that end is signed and shows that the node withholds nothing.
 
         Raises Corrupted: ``VERIFICATION_FAILED``: the node's answer fails a check; ``HISTORY_CHANGED``. Unavailable:
         see ``Client``.

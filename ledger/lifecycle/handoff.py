@@ -683,7 +683,7 @@ def _verification_is_missing(question: Question[HandoffState], ledger: LedgerSta
 def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
     """The walk reads unverified streams. Before it decides, it reads the verified ones that the decision rests on.
 
-    For a refusal these are the streams of the cycle, because a cycle is one whatever else there is. A cycle needs a
+    For a refusal these are the streams of the cycle, because other streams cannot undo a cycle. A cycle needs a
     handoff that depends on this one, and a dependency that this event adds. So if the stored number of dependents is 0,
     or no dependency is new, it verifies nothing. If only the number is wrong, the walk still finds a cycle; if only a
     stream is wrong, the number still shows it. Otherwise it verifies all streams that it visited.

@@ -243,7 +243,7 @@ def _trimmed(value: bytes) -> bytes:
 
 
 def _name(text: bytes, start: int, end: int) -> str:
-    """Return the whole name, of which a form found the last word at ``start``."""
+    """Return the whole name; a form found its last word at ``start``."""
     before = re.search(rb"[A-Za-z0-9_.-]*$", text[max(0, start - name_max_bytes) : start])
     here = re.match(rb"[\s\"'`(\[|*]*([A-Za-z0-9_.\x80-\xff-]+)", text[start:end])
     return ((before.group() if before else b"") + (here[1] if here else b"")).decode(errors="replace")

@@ -144,7 +144,7 @@ class _StreamHeads(_Arguments, frozen=True):
 
 
 class _Consistency(_Arguments, frozen=True):
-    """The caller's trusted size, and a larger one; without it the proof is to the present checkpoint."""
+    """The caller's trusted size, and a larger size. Without the latter, the proof leads to the present checkpoint."""
 
     old_size: _Count
     new_size: _Count | None = None

@@ -280,7 +280,7 @@ class CheckedRows:
 
 
 class _CheckedAgents:
-    """The agents and keys as the verified authority has them after so many entries."""
+    """The agents and keys of the verified authority after this number of entries."""
 
     def __init__(self, client: Client, end: int) -> None:
         self._authority = client.streams.authority
@@ -304,7 +304,7 @@ class _StreamFold:
         self.states: dict[str, msgspec.Struct] = {}
         self.signed: list[tuple[int, str, str, int]] = []  # index, key (hex), kind and time (Unix ms) of each entry
         self.keys: set[str] = set()
-        self.erased: dict[int, str] = {}  # the SHA-256 of what is left of erased bodies, by their entries
+        self.erased: dict[int, str] = {}  # the SHA-256 of the remnants of erased bodies, by entry
         self.size_bytes = _cached_overhead_bytes
         family, _, self._name = name.partition("/")
         self._views = [view_named(view) for view in _VIEWS.get(family, ())]

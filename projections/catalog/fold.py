@@ -36,8 +36,8 @@ _WITH_STEPS: Final = ("decision/", "handoff/", "question/", "reasoning/", "revie
 class EventRow(Row, frozen=True):
     """An event; ``text`` is the beginning of its text, ``size`` the size of its entry in bytes.
 
-    ``type``, ``agent`` and ``happened_ms`` are what an imported record claims: the kind that it stands for, its author
-    and its time. For other events they are the kind, the author and the time of acceptance.
+    For an imported record, ``type``, ``agent`` and ``happened_ms`` are its claims: its mapped kind, its author and its
+    time. For other events they are the kind, the author and the time of acceptance.
     """
 
     event_index: int

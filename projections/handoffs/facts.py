@@ -69,7 +69,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     claimed_ms: int | None = None
     status_by: str | None = None  # the signer of the event that set its status, and its time
     status_ms: int | None = None
-    counted_status: Status | None = None  # its status, as far as what it rests on counts; None: ``status``
+    counted_status: Status | None = None  # its status if only valid decisions count; None: ``status``
     approval_index: int | None = None
     compromised_approval: int | None = None  # the entry that reports a key on which its approval rests
     handover_index: int | None = None  # the hand-over of the review that does not count

@@ -97,7 +97,7 @@ class QueueCountFilter(Arguments, frozen=True, rename={"sender": "from", "is_imp
     """The agent of the queue (None: all queues), and filters of its items.
 
     ``tag`` and ``domain`` keep the work that cites reasonings which have them. ``text`` is a part of the title or id.
-    ``imported`` keeps only, or leaves out, what nobody here has confirmed.
+    ``imported`` selects only items that nobody here has confirmed, or (false) leaves them out.
     """
 
     agent: Name | None = None

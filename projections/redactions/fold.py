@@ -23,7 +23,7 @@ class RedactionRow(Row, frozen=True):
 class FormerVersionRow(Row, frozen=True):
     """A ref that a version of a reasoning had before ``entry`` of its stream was erased, as the redaction says.
 
-    The past needs these rows, too: the refs of its versions are those of what is left now.
+    Answers about the past need these rows, too, because the refs of past versions are computed from the remnants.
     """
 
     redaction: int

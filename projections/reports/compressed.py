@@ -70,7 +70,7 @@ def shorten(text: str, chars_max: int) -> str:
     """Return a text of at most ``chars_max`` characters, cut between words and marked with an ellipsis.
 
     A wide character counts as two. A word that would leave most of the space empty (a URL, a path, JSON, a sentence of
-    Thai) is cut inside, and the text after it gets half of the space, because it says what the word is about.
+    Thai) is cut inside, and the text after it gets half of the space, because it explains the word.
     """
     trimmed = text.strip()
     if len(trimmed) <= chars_max and _width(trimmed) <= chars_max:

@@ -12,7 +12,7 @@ VECTOR_NAMES: Final = Vectors.__struct_fields__
 
 
 class AssessedVectors(Mapping[str, float]):
-    """Vectors by name, whatever its case: callers write ``UNCERTAINTY``, events hold ``uncertainty``."""
+    """Vectors by name in any case: callers write ``UNCERTAINTY``, events hold ``uncertainty``."""
 
     def __init__(self, vectors: Mapping[str, float | None]) -> None:
         # None means not assessed.

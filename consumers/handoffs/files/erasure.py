@@ -144,7 +144,7 @@ def _rendered(client: Client, handoff: dict[str, Any]) -> bytes | None:
     try:
         return file_now(handoff, template_of(handoff, client.get_blob))
     except Refused:
-        return None  # no file can hold what is left
+        return None  # no file can hold the remaining text
 
 
 def _erased_lines(base: bytes, now: bytes) -> Iterator[tuple[bytes, bytes]]:

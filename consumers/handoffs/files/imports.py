@@ -55,7 +55,7 @@ class SourceFile(NamedTuple):
 
 
 class FileWarning(NamedTuple):
-    """A problem in a file that was read nevertheless; ``line`` counts from 1."""
+    """A problem in a file that was still read; ``line`` counts from 1."""
 
     source: str
     line: int

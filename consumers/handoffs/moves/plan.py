@@ -1,4 +1,4 @@
-"""Plans the move of a session: the messages that fit, without secrets, and the text for the agent that goes on.
+"""Plans the move of a session: the messages that fit, without secrets, and the text for the agent that continues.
 
 The plan depends only on the transcript and on the records in the ledger, so a second plan of the same session is the
 same plan. Its digest names the handoff, so a second move of the session is recognized.

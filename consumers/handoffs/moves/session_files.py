@@ -51,7 +51,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 class NewSession(NamedTuple):
-    """A session to be written: its id (empty: a prompt), its files (the session last), and the command to go on."""
+    """A session to be written: its id (empty: a prompt), its files (the session last), and the command to continue."""
 
     id: str
     files: dict[Path, bytes]

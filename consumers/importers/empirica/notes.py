@@ -106,8 +106,8 @@ def checked_root(prefix: str) -> str:
 def _source(root: str, name: str) -> tuple[str, str]:
     """Return the source of a note, as the ledger records it, and the part of it that tells the kind.
 
-    The source is the tool's own ref, whatever ``--refs`` was: a fetched copy, or a note found by another prefix, is no
-    second note.
+    The source is the tool's own ref, with any value of ``--refs``: a fetched copy, or a note found by another prefix,
+    is no second note.
     """
     _, is_tools, tail = f"{name}/".partition("/empirica/")
     shown = DEFAULT_REFS if is_tools else root

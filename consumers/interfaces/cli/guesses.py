@@ -145,7 +145,7 @@ TEXT_ARGUMENTS: Final = ("TEXT", "APPROACH")
 """Names of arguments that are one text of several words."""
 
 TEXT_OPTIONS: Final = ("--summary", "--reason", "--why", "--comment", "--text", "--title")
-"""Options for a text, in the order in which a text in the wrong place is taken for theirs."""
+"""Options for a text. A text in the wrong place is taken as the value of the first of these that the verb has."""
 
 NUMBER_OPTIONS: Final = ("--criterion", "--step", "--limit")
 FILE_OPTIONS: Final = ("--path", "--file", "--from-file", "--artifact", "--bundle", "--out")

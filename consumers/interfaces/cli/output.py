@@ -119,7 +119,7 @@ def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[s
 
 
 def terminal_cells() -> int | None:
-    """Return the width of the terminal to which this prints; None if it prints to no terminal."""
+    """Return the width of the terminal that gets the output; None if it is no terminal."""
     if not sys.stdout.isatty():
         return None
 

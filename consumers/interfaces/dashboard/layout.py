@@ -61,7 +61,7 @@ _PLAIN: Final = Box(160, 56)
 
 
 def lines_box(lines: int, width: int = 160) -> Box:
-    """Return a box for so many lines of text, those of its label and its meta together."""
+    """Return a box for this number of lines, which its label and its meta share."""
     return Box(width, 16 * lines + 8)
 
 

@@ -96,7 +96,7 @@ def fitting(items: Sequence[Any], answer: Mapping[str, Any], *, limit: int = fil
 
 
 def share_of(rows: int) -> int:
-    """Return the tokens that each of so many rows of a list may have."""
+    """Return the tokens for each row of a list with this number of rows."""
     return max(row_tokens_max, (filled_tokens_max - _note_tokens) // max(1, rows))
 
 

@@ -55,7 +55,7 @@ def drop_blobs(entries: Log, stop: threading.Event) -> None:
 
 
 def erase_bodies(client: LocalClient, reader: Reader, stop: threading.Event) -> None:
-    """Clear this node's files soon after each redaction, whoever admitted it.
+    """Clear this node's files soon after each redaction, even if another node admitted it.
 
     After a kill, the log stays marked, or its former file stays beside it: the next round or start continues.
     """

@@ -448,7 +448,7 @@ class HandoffsQueries(QueryFamily):
         The agent of the queue (None: all queues), and filters of its items.
 
         ``tag`` and ``domain`` keep the work that cites reasonings which have them. ``text`` is a part of the title or
-        id. ``is_imported`` keeps only, or leaves out, what nobody here has confirmed.
+        id. ``is_imported`` selects only items that nobody here has confirmed, or (false) leaves them out.
 
         ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
         The domain of a reasoning, in any case.

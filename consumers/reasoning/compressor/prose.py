@@ -67,7 +67,7 @@ def _form_problems(text: str) -> list[str]:
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")
-    if len(text) >= sentence_max_chars:  # a reader may have cut a text of exactly this length
+    if len(text) >= sentence_max_chars:  # a text of exactly this length may have been cut by a reader
         problems.append(f"has {sentence_max_chars} characters or more")
     if looks_like_heading(text):
         problems.append("reads as a heading")

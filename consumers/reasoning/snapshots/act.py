@@ -90,7 +90,7 @@ class Decision(msgspec.Struct, frozen=True):
     ``graph`` is the full reasoning if it was fetched, ``verdict`` the newest of its validators (None if it is not in
     this ledger), ``validation`` the report on which ``act_on_full`` relies, ``own`` the receiver's own run, ``review``
     the request to a human; with ``human_review_required``, None means that nobody signed a request.
-    ``is_imported``: only importers recorded this reasoning, and nobody here vouches for it.
+    ``is_imported``: only importers recorded this reasoning, and nobody here claims it as their own.
     """
 
     action: Action
@@ -273,7 +273,7 @@ def _riskier_domain(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> str:
 def _is_imported(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> bool:
     """Return whether only importers recorded this reasoning.
 
-    An agent who recorded the same as their own vouches for it.
+    If an agent recorded the same as their own, it is not imported.
     """
     if snapshot.reasoning_ref is None:
         return False

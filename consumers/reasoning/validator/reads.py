@@ -82,7 +82,7 @@ class Reads:
         self.whole = within or self
 
     def can_search(self, chars: int) -> bool:
-        """Return whether one more search, which compares so many characters, is within the limits, and count it."""
+        """Return whether one more search over this number of characters is within the limits, and count it."""
         whole = self.whole
         if not whole.searches_left or chars > whole.search_chars_left:
             return False

@@ -479,7 +479,7 @@ class Authority:
         need(may_publish, f"{event.author} may not publish {event.kind}", "NOT_AUTHORIZED")
 
     def find_erased(self, event: Event) -> None:
-        """Note an entry whose body is erased: a later entry must name what is left of it."""
+        """Note an entry whose body is erased: a later entry must name its remnant."""
         remnant = "sha256:" + hashlib.sha256(event.entry.stored).hexdigest()
         self.redactions[event.index] = Redaction(
             is_here=True, found=(event.id, remnant), is_authority=event.kind in AUTHORITY

@@ -272,7 +272,7 @@ class Page:
         return "" if report is None else f' <span class="doubt">{text} a key that entry {report} reports stolen</span>'
 
     def report(self, signed: Signed) -> int | None:
-        """Return the entry by which the signature of an event is compromised, by all reports in the bundle.
+        """Return the entry that reports the signature of an event as compromised, after all reports in the bundle.
 
         A key that a thief delegated belongs to the thief. A delegated key delegates none.
         """
@@ -282,7 +282,7 @@ class Page:
         return None
 
     def role_report(self, signed: Signed, roles: list[str]) -> int | None:
-        """Return the entry by which no grant of these roles to the author counts, if they had any of them then."""
+        """Return the entry that voids the author's grants of these roles, if they had any of them then."""
         histories = (self.role_states().get((signed.author, role), []) for role in roles)
         states = [history[at - 1][1] for history in histories if (at := bisect_left(history, (signed.index,)))]
         reports = [state for state in states if state != NO_ROLE]
@@ -307,12 +307,12 @@ class Page:
         return self.states
 
     def roles_for(self, kind: str) -> list[str]:
-        """Return the roles of which the author of a decision on a handoff needs one."""
+        """Return the roles for a decision on a handoff; its author needs one of them."""
         rows = (rule for rule in self.tables.rules["handoff"]["rows"] if rule["kind"] == kind)
         return next((rule["roles"] for rule in rows if "roles" in rule), [])
 
     def redaction(self, index: int) -> tuple[Signed, str, list[str], str] | None:
-        """Return the redaction of an entry: the last that names what is left of it, if the entry is erased here."""
+        """Return the redaction of an entry: the last that names its remnant, if the entry is erased here."""
         remnant = self.erased[index].remnant if index in self.erased else None
         named = [redaction for redaction in self.redactions.get(index, []) if remnant in (None, redaction[1])]
         return named[-1] if named else None

@@ -118,7 +118,7 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     by_itself = f"self-asserted: compare the root key's fingerprint {chain.fingerprint}"
     word = "VALID_WITH_ERASURES" if entry.is_erased else "VALID"
     trust = by_itself if fingerprint is None else "root key matches --root"
-    # Anybody could put the rest of another event here: only redactions in the log confirm what is left of this one.
+    # Anybody could put the remnant of another event here, and only redactions in the log confirm a remnant.
     event = ERASED if entry.is_erased else f"{body['kind']} by {body['author']} on {body['stream']}"
     return [
         f"{event}, accepted {when(entry.accepted_ms)}",

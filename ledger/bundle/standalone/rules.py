@@ -259,7 +259,7 @@ class Decision:
         )
 
     def handovers_to(self, reviewer: str) -> tuple[tuple[int, str], ...]:
-        """Return the hand-overs by which the review comes to a reviewer. Who gets it back undoes their own."""
+        """Return the hand-overs that bring the review to a reviewer. A reviewer who gets it back undoes their own."""
         handovers = self.state.handovers
         if not self.data.get("hands_over"):
             return handovers if reviewer == self.state.reviewer else ()

@@ -32,7 +32,7 @@ _MOJIBAKE: Final = re.compile(f"\ufffd|[ÂÃ]{_AFTER}|[à-ï]{_AFTER}{{2}}|[ð-�
 
 
 class Problem(NamedTuple):
-    """A fault that a person should check; the file is read nevertheless. ``line`` counts from 1."""
+    """A fault that a person should check; the file is still read. ``line`` counts from 1."""
 
     line: int
     text: str

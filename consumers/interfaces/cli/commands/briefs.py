@@ -1,6 +1,6 @@
 """`deed reasoning brief`, `explain`, `validate`: a prompt with measured fidelity, what it drops, and a check.
 
-A reasoning that does not pass ends with exit code 6, its report in the error's details; it is published all the same.
+A reasoning that does not pass ends with exit code 6, its report in the error's details; it is still published.
 """
 
 from __future__ import annotations

@@ -334,7 +334,7 @@ def _marked_events(app: App, author: str, since: int) -> Iterator[dict[str, Any]
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     """Return the valid identity keys that the compromised one introduced since then.
 
-    It registered them, or put them in the place of other keys. A thief may have used one of them to replace it since.
+    It registered them, or replaced other keys by them. A thief may have used one of them to replace it since.
     """
     keys = [row for row in app.query("agents.keys")["items"] if row["type"] == "identity"]
     agents, valid = dict[str, str](), []

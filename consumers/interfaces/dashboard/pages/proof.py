@@ -29,7 +29,7 @@ def proof(context: PageContext) -> Page:
     """Return ``{"row", "entry", "body", "key", "path", "batch", "checkpoint", …}``: everything that a check needs.
 
     ``path`` and ``batch`` (None: the entry was submitted alone) are a leaf, the steps from it, and the root that
-    they lead to. If the body was erased (``is_erased``), ``body`` is what is left of it. ``is_written_here``: the page
+    they lead to. If the body was erased (``is_erased``), ``body`` is its remnant. ``is_written_here``: the page
     itself has the text of the entry.
     """
     index = _index(context)

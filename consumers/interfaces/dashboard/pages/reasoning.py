@@ -111,7 +111,7 @@ def _versions(context: PageContext, versions: list[dict[str, Any]]) -> list[dict
 
 
 def _recorded_in(versions: list[dict[str, Any]], numbers: list[int], chosen: int | None) -> int | None:
-    """Return the entry that recorded a step: the first version with so many steps."""
+    """Return the entry that recorded a step: the first version with this number of steps."""
     position = numbers.index(chosen) if chosen in numbers else len(numbers)
     return next((version["event_index"] for version in versions if version["steps"] > position), None)
 

@@ -78,7 +78,7 @@ class Period(NamedTuple):
     until: int
 
     def moved(self, times: int) -> Period:
-        """Return the period that is so many lengths later."""
+        """Return the period that begins this many lengths later."""
         by = times * (self.until - self.since)
         return Period(self.since + by, self.until + by)
 
