@@ -198,7 +198,7 @@ class LogReplay(Replay):
         is_same = self.memory.index_of(body.stream, candidate.id) == index
         is_same = is_same and (body.kind in AUTHORITY_KINDS) == is_of_authority
         if not is_same or key is None or key.agent != body.author:
-            message = "what is left of its body is not of the event that an earlier audit verified"
+            message = "its remnant is of another event than the one that an earlier audit verified"
             self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def finish(self) -> None:

@@ -204,7 +204,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
                 "lease_minutes",
                 "--lease-minutes",
                 "number",
-                "Release unfinished work after so many minutes.",
+                "Release unfinished work after this number of minutes.",
                 most=43_200,
             ),
             _IF_STILL,

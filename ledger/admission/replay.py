@@ -158,7 +158,7 @@ class Replay:
 
 def unconfirmed_refusal(index: int) -> Refused:
     """Return the error for an erased entry that no redaction names."""
-    message = f"the body of entry {index} is missing, and no later entry.redacted names what is left of it"
+    message = f"the body of entry {index} is missing, and no later entry.redacted names its remnant"
     return Refused("VERIFICATION_FAILED", message, index=index)
 
 

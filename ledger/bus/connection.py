@@ -285,7 +285,7 @@ class AsyncConnection:
     def _no_responders_error(self) -> DeedbookError:
         message = (
             f"the server at {self._server} runs, but no ledger answers {self._agent} there: `deed serve` starts or "
-            f"has ended, or {self._agent} sent too much and is let in again in a moment. Try again"
+            f"has ended, or {self._agent} sent too much and is admitted again soon. Try again"
         )
         return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
 

@@ -199,7 +199,7 @@ class AgentRemoved(EventData, frozen=True):
 
 
 class Redaction(EventData, frozen=True):
-    """Names the entry ``entry`` with the event ``event``, whose body is to be erased, and what is left of the body.
+    """Names the entry ``entry`` with the event ``event``, whose body is to be erased, and the remnant of the body.
 
     ``remnant`` is the SHA-256 of the remnant that every holder of the log stores in place of the body. ``blobs`` are
     erased with it. ``versions`` are refs that versions of the entry's reasoning had until then, by their numbers: they

@@ -25,7 +25,7 @@ class DecisionMade(EventData, frozen=True):
 
 
 class DecisionWithdrawn(EventData, frozen=True):
-    """The decision no longer stands. ``by`` is the decision that replaces it, if there is one."""
+    """The decision is no longer in force. ``by`` is the decision that replaces it, if there is one."""
 
     reason: OptionalText = ""
     by: OptionalId = ""

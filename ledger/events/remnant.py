@@ -86,9 +86,9 @@ def read_stored(stored: bytes, *, may_lack_family: bool = False) -> Stored:
     if remnant is None:
         return Stored(body, data, raw)
     if remnant.body not in [_erased_body(remnant.body, data, mark) for mark in (ERASED, _SHORT)]:
-        raise Refused("INVALID_FORMAT", "what is left of an erased body still has a text, or is not in canonical form")
+        raise Refused("INVALID_FORMAT", "the remnant of an erased body still has a text, or is not in canonical form")
     if (remnant.version is not None) != sets_content(data):
-        raise Refused("INVALID_FORMAT", f"what is left of an erased {body.kind} must have a version only if it set one")
+        raise Refused("INVALID_FORMAT", f"the remnant of an erased {body.kind} must have a version only if it set one")
     if not _is_erasable(data):
         raise Refused("INVALID_FORMAT", f"the body of such a {body.kind} is never erased")
     return Stored(body, data, remnant.body, remnant)

@@ -81,7 +81,7 @@ def read_remnant(stored: bytes) -> Remnant:
     """Return the remnant in ``stored``. Raises Refused: ``INVALID_FORMAT`` if it is encoded in another way."""
     match = _REMNANT.fullmatch(stored)
     if match is None:
-        raise Refused("INVALID_FORMAT", "what is left of an erased body is not in its one encoding")
+        raise Refused("INVALID_FORMAT", "the remnant of an erased body is not in its one encoding")
     redacted, version, body = match.groups()
     return Remnant(redacted.decode(), None if version is None else version.decode(), body)
 

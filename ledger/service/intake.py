@@ -292,7 +292,7 @@ class Intake:
         """End a subscription; make the next one after a pause, or at once if the agent used this one up slowly."""
         now_s = asyncio.get_running_loop().time()
         if subscription.left is None:
-            log.warning("an agent floods: its requests are now let in only in small portions", agent=agent)
+            log.warning("an agent floods: its requests are now admitted only in small portions", agent=agent)
         if subscription.left != 0:
             with bus_errors("closing the subscription of an agent"):
                 await handle.unsubscribe()

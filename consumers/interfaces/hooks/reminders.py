@@ -73,7 +73,7 @@ def before_edit(ledger: Ledger, work: Work, name: str) -> bytes:
     now = datetime.now(UTC)
     lines = "\n".join(f"- {line_of(row)}, {age(row['made_ms'], now)}" for row in rows)
     block = untrusted_block(lines, origin_of(ledger.client))
-    text = f"Decisions stand about this file (`deed decisions ID` shows one). {UNTRUSTED_NOTICE}\n{block}"
+    text = f"Decisions in force for this file (`deed decisions ID` shows one). {UNTRUSTED_NOTICE}\n{block}"
     answer = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": text}}
     return json.dumps(answer).encode() + b"\n"
 

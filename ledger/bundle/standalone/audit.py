@@ -451,7 +451,7 @@ class Audit:
         is_log = self.manifest["content"] == "log"
         wrong = set() if is_log else {index for index, _, _ in self.problems}
         for index in self.authority.unconfirmed():
-            message = "its body is missing, and no later entry.redacted names what is left of it"
+            message = "its body is missing, and no later entry.redacted names its remnant"
             if self.gaps and is_log:
                 continue  # the entry that cannot be read is a problem already
             if self.lacks_authority:

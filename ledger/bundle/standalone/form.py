@@ -139,7 +139,7 @@ def read_entry(data: bytes) -> Entry:
     handoff_version: str | None = None
     if body.startswith(REMNANT_START):
         match = REMNANT.fullmatch(body)
-        need(match is not None, "what is left of its erased body is not in its one encoding", "INVALID_FORMAT")
+        need(match is not None, "the remnant of its erased body is not in its one encoding", "INVALID_FORMAT")
         digits, named, raw = match.groups() if match else (b"", None, b"")
         commitment, handoff_version = bytes.fromhex(digits.decode()), named.decode() if named else None
     leaf = leaf_hash(data[: ends[1]] + b"\xc4\x20" + commitment + data[ends[2] :])
@@ -356,13 +356,13 @@ class Kinds:
         """Check that a remnant has no text and one form, that its event may be erased, and whether it has a version.
 
         Nobody erases an event that names the key of root or of a checkpoint, or resets the history: the signatures that
-        confirm an erasure must not rest on what is left of the erased event.
+        confirm an erasure must not rest on the remnant of the erased event.
         """
         is_erased = entry.body.decode() in [self.without_texts(entry.body, kind, mark) for mark in MARKS]
-        message = "what is left of its erased body still has a text, or is not in its one form"
+        message = "the remnant of its erased body still has a text, or is not in its one form"
         need(is_erased, message, "INVALID_FORMAT")
         sets_content = kind in ("handoff.created", "handoff.amended") or data.get("mapped_kind") == "handoff.created"
-        message = "what is left of its erased body must have a version only if the body set one"
+        message = "the remnant of its erased body must have a version only if the body set one"
         need((entry.version is not None) == sets_content, message, "INVALID_FORMAT")
         is_root_rotation = kind == "key.rotated" and data["agent"] == "root"
         may_be_erased = kind.startswith(OWN) or (kind in self.erasable and not is_root_rotation)

@@ -103,7 +103,7 @@ def details(data: Any) -> str:
 class Signed:
     """A signed event: its index, time, author and key, its kind and its data in one line.
 
-    ``remnant`` is the digest of what is left of an erased body, empty if the body is here.
+    ``remnant`` is the digest of the remnant of an erased body, empty if the body is here.
     """
 
     index: int

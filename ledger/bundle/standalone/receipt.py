@@ -24,7 +24,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
 
 RECEIPT_MAX = 512 * 1024
 KEY_KINDS = ("ledger.created", "agent.invited", "agent.registered", "key.rotated", "checkpoint_key.rotated")
-ERASED = "an event whose body was erased: a receipt does not prove what is left of it, such as its kind and author"
+ERASED = "an event whose body was erased: a receipt does not prove its remnant, such as its kind and author"
 EVIDENCE = {"deedbook_receipt": int, "entry": str, "batch": str, "chain": list}
 
 

@@ -239,7 +239,7 @@ def test_agent_that_is_shed_is_told_in_words_and_served_once_it_is_quiet(
         served.run(served.nats.flush())
     error = failure_of(client.head)
     assert (error.code, error.recoverable) == ("BUS_UNAVAILABLE", True)
-    assert "let in again in a moment" in error.message
+    assert "admitted again soon" in error.message
     served.run(until(lambda: subscription.handle is not None))
     assert client.head().size == ledger.head()[0]
 

@@ -153,8 +153,8 @@ def invite(
         data,
         [
             f"{name} is invited at entry {accepted.index} as {', '.join(invitation.roles)}, once, until {until}",
-            f"  server  {', '.join(servers) or '-  (whoever joins names one with --server)'}",
-            "Send this to whom you mean, and to nobody else; it is run in a folder of its own there:",
+            f"  server  {', '.join(servers) or '-  (the joining agent names one with --server)'}",
+            "Send this only to the person you invite. They run it in a separate folder:",
             f"  deed join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
         ],
     )

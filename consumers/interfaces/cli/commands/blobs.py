@@ -218,7 +218,7 @@ def fetch(client: Client, ref: str, out: Path, step: Progress, *, force: bool) -
             part.unlink()
     except Corrupted as error:
         part.unlink(missing_ok=True)
-        message = f"what was fetched is not {ref}: {part} was removed, fetch it again"
+        message = f"the fetched content is not {ref}: {part} was removed, fetch it again"
         raise Corrupted(error.code, message, ref=ref) from error
     except FileExistsError as error:
         raise file_exists(out) from error

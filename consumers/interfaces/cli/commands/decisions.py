@@ -60,7 +60,7 @@ def decide(app: App, text: str, paths: tuple[str, ...], **options: Any) -> None:
 @period_options("Only those made since")
 @page_options()
 def decisions(app: App, id_: str | None, paths: tuple[str, ...], *, is_all: bool, **filters: Any) -> None:
-    """List the decisions that stand, newest first, or show one.
+    """List the decisions in force, newest first, or show one.
 
     --path lists those about a file, a folder it is in, or files in the folder.
     """
@@ -94,7 +94,7 @@ def decisions(app: App, id_: str | None, paths: tuple[str, ...], *, is_all: bool
 
 @click.command(cls=Command)
 @click.argument("id_", metavar="ID")
-@click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it no longer stands.")
+@click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it is no longer in force.")
 def withdraw(app: App, id_: str, reason: str) -> None:
     """Withdraw a decision. To replace it by another one, use `deed decide --supersedes ID`."""
     name, draft = withdrawal(app.query_with, id_, read_text(reason, "--reason"))

@@ -71,9 +71,9 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
     """Synchronize a folder of handoff files with the ledger, both ways, as the acting agent.
 
     When you save a file, the edits that the acting agent may make are signed. Edits that only somebody else may make
-    (another agent's ticks, say) stay in the file. The status of a review (approved, say) is put back to the ledger's,
-    with a remark beside it. Both are listed with the command to run, again with every pass; with --once the exit code
-    is then 5. If file and ledger both changed, the ledger's version is written to ID.ledger.md.
+    (such as another agent's ticks) stay in the file. The status of a review, such as approved, is replaced by the
+    ledger's, with a remark beside it. Both are listed with the command to run, again with every pass; with --once the
+    exit code is then 5. If file and ledger both changed, the ledger's version is written to ID.ledger.md.
 
     A human's signature approves a handoff that names no reviewer. Anybody who can write the file could write it, so
     such a file is listed, too: --sign shows it on a terminal, asks, and signs exactly what it showed.

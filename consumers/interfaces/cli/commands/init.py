@@ -151,7 +151,7 @@ def check_is_ours(home: Home) -> None:
     check_is_new(home)
     check_own_folder(home.path)
     if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
-        raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
+        raise trust.refusal(home.path, "holds the key of a root already, and its maker would own the ledger")
 
 
 def _check_place(app: App, path: Path, *, asks: bool, yes: bool) -> None:

@@ -72,7 +72,7 @@ def _join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     if path.exists():
         check_folder(resolved(path), is_named=app.home is not None)
     if not (servers := app.server or ",".join(invitation.servers)):
-        unknown = "the invitation names no server: add --server nats://HOST:PORT, as whoever sent it knows"
+        unknown = "the invitation names no server: add --server nats://HOST:PORT (ask its sender)"
         raise Refused("USAGE", unknown)
     server = check_server(servers)
     ask = partial(new_passphrase, app, invitation.name, invitation.roles, unprotected=unprotected)

@@ -175,7 +175,7 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
         {"key": rotated.key, "index": accepted.index},
         [
             f"checkpoints of more than {accepted.index} entries are signed with {short_key(rotated.key)}",
-            "Next: deed checkpoint, and give its key to whoever holds the old one",
+            "Next: deed checkpoint, and give its key to everybody who has the old one",
         ],
     )
 

@@ -173,7 +173,7 @@ def _signed(app: App, session: str | None, content: str | None, *, has_ledger: b
         if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
             raise
     except Unavailable as error:
-        return {"signed": None, "signed_as": f"not held against the ledger, which does not answer: {error.message}"}
+        return {"signed": None, "signed_as": f"not compared with the ledger, which does not answer: {error.message}"}
     return {"signed": False, "signed_as": "NOT SIGNED: no event of the ledger here says what this note says"}
 
 

@@ -46,7 +46,7 @@ def seal() -> None:
 @seal.command()
 @click.argument("subject")
 def create(app: App, subject: str) -> None:
-    """Make the key of a new subject. Whoever has it can read what is sealed for SUBJECT.
+    """Make the key of a new subject. Everybody who has it can read the content that is sealed for SUBJECT.
 
     The key is a file of your user outside of the ledger's folder, or it is in the token that `[seal]` of config.toml
     names. No backup of the ledger has it: if it is lost, all that is sealed for SUBJECT is lost.

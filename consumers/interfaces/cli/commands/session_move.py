@@ -87,9 +87,9 @@ class _Move(NamedTuple):
 
 @click.command(cls=Command)
 @click.option("--from", "old", type=click.Choice(_NAMES), required=True, help="The harness that the session is of.")
-@click.option("--to", "new", type=click.Choice(_NAMES), required=True, help="The harness that goes on.")
+@click.option("--to", "new", type=click.Choice(_NAMES), required=True, help="The harness that continues.")
 @click.option("--session", "named", metavar="FILE|ID", help="The session (default: this project's newest).")
-@click.option("--receiver", metavar="NAME", help="The agent that goes on (default: the name of its harness).")
+@click.option("--receiver", metavar="NAME", help="The agent that continues (default: the name of its harness).")
 @click.option(
     "--ledger-session",
     "recorded",

@@ -210,7 +210,7 @@ def _tells(channel: dict[str, Any]) -> str:
 def _inside(home: Path, value: str) -> str:
     path = project_path(home, value)
     if path.resolve().is_relative_to(project_path(home, ".").resolve()):
-        return f"{path}, inside this project: whoever can change the project can change it"
+        return f"{path}, inside this project: anybody who can change the project can change it"
     return str(path)
 
 
