@@ -117,7 +117,7 @@ agent_reads_running_max: Final = 2
 agent_reads_waiting_max: Final = 64
 reads_waiting_max: Final = 4096
 subscription_pause_min_s: Final = 0.05
-# The subject of an agent that floods is closed this long; the time doubles from the shortest to this.
+# The longest time for which the subject of a flooding agent is closed. The time doubles from the shortest.
 subscription_pause_max_s: Final = 0.5
 subscription_flood_forget_s: Final = 30.0
 subscription_batch_max: Final = 64

@@ -144,9 +144,9 @@ def _stored(copy: StoredCopy) -> ErasedCopy:
 
 
 def _erase_in_home(home: Path, texts: Collection[str], known: Collection[str]) -> Iterator[ErasedCopy]:
-    """Replace the texts in files of the ledger's folder that have text beyond the entries.
+    """Replace the texts in those files of the ledger's folder that hold copies of texts.
 
-    Only ``known`` texts are removed from states of watchers, because a missing line there would look like an edit.
+    Only ``known`` texts are removed from the states of watchers: a watcher would take another missing line for an edit.
     """
     stores = {path for folder in (home, home / "subscribers") for path in folder.glob("*.db")} - {home / VIEWS_FILE}
     for path in sorted(stores):

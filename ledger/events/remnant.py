@@ -69,7 +69,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def read_stored(stored: bytes, *, may_lack_family: bool = False) -> Stored:
-    """Return what is in the place of an entry's body.
+    """Return the stored body of an entry, or the remnant in its place.
 
     With ``may_lack_family``, the data of a family without a usable package is ``UnreadData``, and is not checked.
     Raises Refused: as ``body.decode_body``; ``INVALID_FORMAT`` for a remnant that has texts or another encoding, that

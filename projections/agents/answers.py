@@ -49,7 +49,7 @@ class AgentKey(Answer, frozen=True, kw_only=True):
     ``kinds``, ``streams`` and ``max_events`` are the scope of a session key, which ``delegated_by`` (an identity key)
     delegated; it may still sign ``events_left``. It ends with that key, and then has that key's end. Signatures from
     ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports. ``protection`` is how an
-    identity key was said to be stored.
+    identity key is stored, as its registration claims.
     """
 
     agent: str

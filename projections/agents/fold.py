@@ -32,8 +32,8 @@ class KeyRow(Row, frozen=True):
 
     ``type`` is ``identity``, or ``session`` for a delegated key. ``ended_as`` is ``revoked``, ``replaced``,
     ``compromised`` or ``removed``; ``ended_by`` ended it at ``ended_index``. Signatures from ``compromised_since`` on
-    are compromised, as the entry ``compromised_index`` reports. ``protection`` is how an identity key was said to be
-    stored: ``passphrase`` or ``none``.
+    are compromised, as the entry ``compromised_index`` reports. ``protection`` is how an identity key is stored, as its
+    registration claims: ``passphrase`` or ``none``.
     """
 
     agent: str

@@ -77,7 +77,7 @@ class NearEvent(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A text to compare others with: the forms of its words, what each weighs, and BM25 of a text of these alone."""
+    """A text to compare others with: the forms and weights of its words, and the BM25 of a text of only these words."""
 
     text: str
     forms: Sequence[Form]

@@ -251,7 +251,7 @@ def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes
         file = parse(read_blob(handoff["template"]))
     except Refused:
         return None
-    with suppress(Refused):  # an amendment that this file cannot hold
+    with suppress(Refused):  # this file cannot hold every amendment
         file = fitting(content_from(handoff), file)
     known: Counter[str] = Counter()
     with suppress(Refused):  # content that only this file can hold
