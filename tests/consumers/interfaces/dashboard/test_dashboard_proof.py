@@ -89,6 +89,6 @@ def test_the_proof_of_an_erased_entry_says_that_its_rest_is_not_signed(viewer: V
     viewer.ledger.redact(index)
     page = viewer.page(f"/proof/{index}")
     assert "What is left of the erased text, as the entry has it: the author did not sign this" in page
-    assert "are those of what is left of the erased bytes" in page
+    assert "are those of the remnant of the erased bytes" in page
     assert "[redacted]" in page
     assert "correct-horse" not in page
