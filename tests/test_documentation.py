@@ -119,7 +119,7 @@ def programs(tmp_path: Path) -> Path:
     for program in blocks("python", *pages, "consumers/sdk/README.md"):
         name = program.splitlines()[0].removeprefix("# ")
         (folder / name).write_text(program)
-    assert len(list(folder.glob("*.py"))) == 9
+    assert len(list(folder.glob("*.py"))) == 10
     return folder
 
 
@@ -134,8 +134,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
     programs: Path, tmp_path: Path, suffix: str, request: pytest.FixtureRequest
 ) -> None:
     home = tmp_path / ".deedbook"
-    is_postgres = suffix == "_postgres"
-    database = request.getfixturevalue("database") if is_postgres else ""
+    database = request.getfixturevalue("database") if suffix == "_postgres" else ""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     environment = kept | {"DEEDBOOK_HOME": str(home), "DATABASE_URL": database}
 
@@ -156,8 +155,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
     for agent, roles in (("kuro", ("agent",)), ("claude-code", ("agent",)), ("alex", ("human", "reviewer"))):
         call("agent", "add", agent, *(word for role in roles for word in ("--role", role)), "--unprotected")
     assert finish("publish") == "ten-lines is not ready: it waits for the approval of alex.\n"
-    with Ledger(agent="alex", home=home) as alex:
-        alex.handoff("ten-lines").approve(alex.handoff("ten-lines").show().version)
+    assert decide(programs, environment).startswith("Ten lines\ntests pass\n")
     with start(f"react{suffix}") as reacting:
         try:
             name = "mail-async" if suffix == "_async" else "mail"
@@ -178,18 +176,37 @@ def test_programs_on_the_pages_publish_react_and_audit(
         assert approval.startswith("alex approved ten-lines at index ")
         assert receipt[0] == "c2sp.org/tlog-proof@v1"
         with Ledger(agent="kuro", home=home) as kuro, Ledger(agent="alex", home=home) as alex:
-            for name, waits_for in (("first", []), ("second", ["first"])):
+            names = ("first", "second", "third")
+            for name, waits_for in zip(names, ([], ["first"], []), strict=True):
                 kuro.handoff(name).create(
                     to="claude-code", reviewer="alex", title=name, criteria=["shown"], depends_on=waits_for
                 )
+            for name in names[:2]:
                 alex.handoff(name).approve(alex.handoff(name).show().version)
-        with start("agent") as working:
-            try:
-                assert working.stdout is not None
-                lines = [working.stdout.readline() for _ in range(3)]
-            finally:
-                working.kill()
-        assert lines[1:] == ["first is done: first works\n", "second is done: second works\n"]
+            with start("agent") as working:
+                try:
+                    assert working.stdout is not None
+                    done = [working.stdout.readline() for _ in names[:2]]
+                    alex.handoff("third").approve(alex.handoff("third").show().version)
+                    done.append(working.stdout.readline())
+                finally:
+                    working.kill()
+        assert done == [f"{name} is done\n" for name in names]
+
+
+def decide(programs: Path, environment: dict[str, str]) -> str:
+    """Approve with the program of the page; return what it shows."""
+    decided = subprocess.run(
+        [sys.executable, "-W", "ignore", str(programs / "decide.py")],
+        cwd=programs,
+        env=environment,
+        input="no passphrase\nyes\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,  # getpass asks no terminal then
+    )
+    return decided.stdout
 
 
 def position(store: Path | str, name: str) -> int | None:

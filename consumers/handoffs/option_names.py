@@ -14,7 +14,10 @@ from deedbook.consumers.handoffs.operations import OPERATIONS
 _ARGUMENTS: Final = [argument for operation in OPERATIONS.values() for argument in operation.arguments]
 # Several operations may have an option. The first one decides its argument: ``create`` is first, so ``--task`` means
 # ``tasks``.
-_NAMES: Final = {argument.option: argument.name for argument in reversed(_ARGUMENTS)} | {"--as": "agent"}
+_NAMES: Final = {argument.option: argument.name for argument in reversed(_ARGUMENTS)} | {
+    "--as": "agent",
+    "--passphrase-fd": "passphrase",
+}
 _FLAGS: Final = {argument.option for argument in _ARGUMENTS if argument.form == "flag"} | {"--fail-open"}
 _OPTION: Final = re.compile(r"(`deed [^`]*`|'[^']*'|\"[^\"]*\")|(?<![\w-])(--[a-z][a-z-]*)(?: ([A-Z]+\b))?")
 

@@ -148,14 +148,14 @@ def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
     >>> own
     'a hands it to themselves: somebody else still reviews it'
     >>> unsaid
-    'a receiver also asks: tried (see `deed handoff create --help`); add with `deed handoff amend h --tried TEXT …`'
+    'a receiver also needs: tried (see `deed handoff create --help`); add with `deed handoff amend h --tried TEXT …`'
     """
     own = [f"{sender} hands it to themselves: somebody else still reviews it"] if content.to == sender else []
     lacking = [option for kind, option in _WANTED.items() if not getattr(content.notes, kind)]
     if not lacking:
         return own
     add = f"`deed handoff amend {quote(name)} --{lacking[0]} TEXT …`"
-    return [*own, f"a receiver also asks: {', '.join(lacking)} (see `deed handoff create --help`); add with {add}"]
+    return [*own, f"a receiver also needs: {', '.join(lacking)} (see `deed handoff create --help`); add with {add}"]
 
 
 def _only_open(view: Ask, sender: str) -> str | None:

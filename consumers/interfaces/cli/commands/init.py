@@ -137,7 +137,7 @@ def init(
         "Give this fingerprint to auditors: `deed verify --root FINGERPRINT` checks that it is this ledger.",
         *([] if is_trial else _member_lines(plan)),
         *lines,
-        *(_TRIAL_LINES if is_trial else _next_lines(plan)),
+        *(_TRIAL_LINES if is_trial else _next_lines(plan, app.passphrase_fd)),
     ]
     app.show("ledger", data, text)
     if not app.as_json and not trust.is_trusted(path):
@@ -278,9 +278,11 @@ def _member_lines(plan: Plan) -> list[str]:
     return [f"{member} is registered as {', '.join(roles)}" for member, roles in plan.members.items()]
 
 
-def _next_lines(plan: Plan) -> list[str]:
+def _next_lines(plan: Plan, passphrase_fd: int | None) -> list[str]:
     if plan.person is None or not plan.harnesses:
-        return ["Next: deed agent add NAME --role agent"]
+        # Root signs, and its key has this passphrase; that of the new agent has none.
+        opened = "" if passphrase_fd is None else f" --unprotected --passphrase-fd {passphrase_fd}"
+        return [f"Next: deed agent add NAME --role agent{opened}"]
     first = plan.harnesses[0]
     return [
         f"Next: start {HARNESSES[first].title} here, or give it work yourself:",

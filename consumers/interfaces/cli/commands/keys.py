@@ -101,7 +101,7 @@ def revoke(app: App, public_key: str, reason: str) -> None:
 @click.option("--lost", is_flag=True, help="The old key is lost or ended; root signs instead.")
 @click.option("--by", metavar="ADMIN", help="With --lost: the admin that signs (default: root).")
 @click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
-@click.option("--unprotected", is_flag=True, help="Leave the new key unsealed.")
+@click.option("--unprotected", is_flag=True, help="Leave the new key unsealed, as the old one is, or with --lost.")
 @reason_option
 def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotected: bool, reason: str) -> None:
     """Replace the identity key of the acting agent (--as), and its key for the bus with it.
@@ -134,7 +134,8 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     elif read_key_file(home.key_file(name)).sealed is not None:
         if unprotected:
-            raise Refused("USAGE", "the key is sealed, and so is the one that replaces it: omit --unprotected")
+            message = "a sealed key is replaced by a sealed one: omit --unprotected, or let root sign with --lost"
+            raise Refused("USAGE", message)
         passphrase = app.ask_passphrase(name)
     else:  # without a terminal and without --passphrase-fd, the new key is stored like the old one
         can_ask = app.passphrase_fd is not None or app.has_terminal

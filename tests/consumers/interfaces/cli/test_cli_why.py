@@ -119,7 +119,7 @@ def test_missing_dependency_comes_first_and_leads_to_the_amendment(deed: Deed, f
     words = ("handoff", "create", name, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
     warned = deed.run(*words, "--depends-on", "nowhere").err.splitlines()
     assert warned[0] == f"warning: {name} can never be claimed before there is a handoff nowhere"
-    assert warned[1].startswith("warning: a receiver also asks: reproduce, ")
+    assert warned[1].startswith("warning: a receiver also needs: reproduce, ")
     assert f"next: deed handoff amend --depends-on ID --as a {name}" in deed("handoff", "show", "--as", "a", name)
     items = [item for item in deed.data("next", "--as", "rita")["items"] if item["id"] == name]
     assert items[0]["why"].startswith("it waits for nowhere, which does not exist; a hands it to b")
