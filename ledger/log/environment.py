@@ -436,7 +436,9 @@ def translate_errors(path: Path, setting: str = "map_size_bytes") -> Iterator[No
         if "Input/output error" in str(error) and _free_bytes(path) < _free_min_bytes:
             # LMDB reports a short write as an I/O error; a disk with room for a part of the write causes one.
             raise Unavailable("STORE_FULL", f"the disk of the store in {path} is full: free disk space") from error
-        raise Unavailable("STORE_UNAVAILABLE", f"the store in {path} cannot be used: {error}") from error
+        lacks_memory = isinstance(error, lmdb.MemoryError) or "Cannot allocate memory" in str(error)
+        advice = ": allow more address space (ulimit -v), or set a smaller map_size_bytes" if lacks_memory else ""
+        raise Unavailable("STORE_UNAVAILABLE", f"the store in {path} cannot be used: {error}{advice}") from error
 
 
 def _free_bytes(path: Path) -> int:

@@ -56,13 +56,15 @@ class Match(NamedTuple):
 def scan(value: Any, path: str = "$") -> Secret | None:
     """Return the first secret in the strings and keys of plain decoded JSON; ``path`` is the path of ``value``.
 
-    Each string is scanned together with its key, because some credentials can be recognised only by their name.
+    Each string is scanned alone and with its key, because some credentials can be recognised only by their name.
     """
     waiting: list[tuple[str, str, Any]] = [(path, "", value)]
     while waiting:
         here, name, node = waiting.pop()
         if isinstance(node, str):
-            kind = _kind_of(f"{name}={node}".encode(errors="replace") if name else node.encode(errors="replace"))
+            # Alone, too: a text that begins with an option, such as ``--password …``, has a boundary before it.
+            texts = (node, f"{name}={node}") if name else (node,)
+            kind = next(filter(None, (_kind_of(text.encode(errors="replace")) for text in texts)), None)
             if kind is not None:
                 return Secret(here, kind)
         elif isinstance(node, dict):

@@ -109,6 +109,7 @@ NAMED_FORMS: Final = {
     "docker": f"docker login -u bob -p '{RANDOM}' registry.example",
     "Redis": f"redis-cli -h db -p 6379 -a {RANDOM} ping",
     "MySQL, option": f"mysql -u root -p{CHOSEN} app",
+    "option first": f"--password {CHOSEN}",
     "Ansible": f"ansible_become_pass: {CHOSEN}",
     "base64 that begins with a slash": "CLIENT_SECRET=/" + drawn("slash", BASE64, 43),
     "pgpass": f"db.example:5432:app:deploy:{CHOSEN}\n",

@@ -88,7 +88,9 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     wait_until_let_in(app, home, name)
     data = {"name": name, "roles": list(roles), "key": registered.key, "nkey": registered.nkey, "index": accepted.index}
     file = f"  key file  {home.key_file(name)}{'  (sealed)' if passphrase else ''}"
-    app.show("agent", data, [f"{name} is registered at entry {accepted.index} as {', '.join(roles)}", file])
+    opens = passphrase is None and not TRUSTED_ROLES.isdisjoint(roles)
+    gate = [f"  gate: {app.client().streams.gate_state()}"] if opens else []
+    app.show("agent", data, [f"{name} is registered at entry {accepted.index} as {', '.join(roles)}", file, *gate])
 
 
 @agent.command()
