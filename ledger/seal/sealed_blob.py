@@ -21,6 +21,7 @@ memory and gives no content before the last byte.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -28,6 +29,7 @@ import msgspec
 from nacl import bindings, exceptions
 
 from deedbook.ledger.errors import Corrupted, Refused, newer_version
+from deedbook.ledger.format.forms import NAME_PATTERN
 from deedbook.ledger.seal.keys import KeyService, Wrapped
 
 MAGIC: Final = b"DEEDSEAL"
@@ -93,9 +95,13 @@ def read_header(source: ByteSource) -> Header:
         fields.append(_exactly(source, length))
         raw += size + fields[-1]
     try:
-        return Header(fields[0].decode(), Wrapped(fields[1].decode(), fields[2]), raw)
+        subject, key_id = fields[0].decode(), fields[1].decode()
     except UnicodeDecodeError as error:
         raise _damaged("its header is not text") from error
+    # The name of the subject becomes part of the name of a file.
+    if re.match(NAME_PATTERN, subject) is None:
+        raise _damaged("its header names no subject")
+    return Header(subject, Wrapped(key_id, fields[2]), raw)
 
 
 def unseal(source: ByteSource, keys: KeyService, header: Header | None = None) -> Iterator[bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sqlite3
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,8 +92,7 @@ def test_the_views_file_is_private_to_its_owner(ledger: ViewLedger, open_store: 
 def test_an_input_error_on_a_full_disk_says_that_it_is_full(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, code: str
 ) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=free)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=free, f_frsize=1))
     error = sqlite3.OperationalError("disk I/O error")  # what it says if there is no room for its shared memory
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
     with pytest.raises(Unavailable) as caught, translated(tmp_path / "views.db"):

@@ -73,6 +73,13 @@ def test_a_changed_byte_is_found(keys: KeyFiles, data: st.DataObject) -> None:
     }
 
 
+@pytest.mark.parametrize("subject", ["../caro", "\0arol", "Carol", ""])
+def test_a_header_that_names_no_subject_is_refused_before_a_file_is_looked_for(keys: KeyFiles, subject: str) -> None:
+    named = bytes([len(subject)]) + subject.encode()
+    with pytest.raises(Corrupted, match="its header names no subject"):
+        opened(keys, sealed(keys, CLEAR).replace(b"\x05carol", named))
+
+
 def test_a_newer_version_is_refused_with_the_advice_to_install_a_newer_deedbook(keys: KeyFiles) -> None:
     with pytest.raises(DeedbookError, match=r"UNSUPPORTED_VERSION: the sealed blob has version 2, .* a newer Deedbook"):
         opened(keys, sealed(keys, CLEAR).replace(b"DEEDSEAL\x01", b"DEEDSEAL\x02"))

@@ -122,5 +122,5 @@ def test_backup_that_ends_before_the_redaction_is_refused_in_words(
     path = forge.export(tmp_path / "cut.tar")
     elsewhere = Deed(capsys, Place(tmp_path / "elsewhere" / ".deedbook"))
     message = elsewhere.refuses("VERIFICATION_FAILED", "restore", path)["message"]
-    assert f"the body of entry {TARGET} is missing, and no later entry.redacted names what is left of it" in message
+    assert f"the body of entry {TARGET} is missing, and no later entry.redacted names its remnant" in message
     assert not (elsewhere.home / "log").exists()
