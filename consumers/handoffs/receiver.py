@@ -26,6 +26,7 @@ derived_max: Final = 12
 later_max: Final = 5
 note_max_chars: Final = 400
 waiting_read_max: Final = 5
+sessions_named_max: Final = 5
 reasonings_read_max: Final = 50
 EVERY_TOPIC: Final = "all"
 _WANTED: Final = {
@@ -42,10 +43,14 @@ _TEST: Final = re.compile("test|check", re.IGNORECASE)
 
 
 class SessionNotes(NamedTuple):
-    """The notes from a session, by kind, and the number of records of each topic that were left out."""
+    """The notes from a session, by kind, and the number of records of each topic that were left out.
+
+    ``warning`` is not empty if the sender has several open sessions and names none.
+    """
 
     notes: Mapping[str, list[str]] = {}
     left_out: Mapping[str, int] = {}
+    warning: str = ""
 
 
 def session_notes(
@@ -53,14 +58,23 @@ def session_notes(
 ) -> SessionNotes:
     """Return the notes that a session adds to a handoff; ``names`` are the ids of the handoff and of its reasonings.
 
+    >>> answer = {"total": 2, "items": [{"id": "s2"}, {"id": "s1"}]}
+    >>> session_notes(lambda query, args: answer, "kuro", None).warning.partition(";")[0]
+    'no session is attached: kuro has 2 open ones (s2, s1)'
+
     Raises Refused: as ``sessions.show``; ``NOT_FOUND`` for a topic that the session lacks. ``USAGE`` if it has several
     topics and none is chosen, or if it has no topics and the handoff cites only some of its reasonings.
     """
-    name = session or present_session() or _only_open(view, sender)
-    if name in (None, "none"):
+    named = session or present_session()
+    names_open, total = ([], 0) if named else _open_sessions(view, sender)
+    name = named or (names_open[0] if total == 1 else "none")
+    if name == "none":
         if topics:
             raise Refused("USAGE", "a topic needs a session that has it: name it with --session ID", field="topics")
-        return SessionNotes()
+        listed = f"{', '.join(names_open)}{', …' if total > len(names_open) else ''}"
+        choice = "--session ID or DEEDBOOK_SESSION chooses one, --session none says that none is meant"
+        several = f"no session is attached: {sender} has {total} open ones ({listed}); {choice}"
+        return SessionNotes(warning=several if total else "")
     shown = view("sessions.show", {"id": name.removeprefix("session/")})
     records = list(_records(shown))
     counts = Counter(record.topic for record in records)
@@ -158,9 +172,9 @@ def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
     return [*own, f"a receiver also needs: {', '.join(lacking)} (see `deed handoff create --help`); add with {add}"]
 
 
-def _only_open(view: Ask, sender: str) -> str | None:
-    page = view("sessions.list", {"author": sender, "status": "open", "limit": 1})
-    return str(page["items"][0]["id"]) if page["total"] == 1 else None
+def _open_sessions(view: Ask, sender: str) -> tuple[list[str], int]:
+    page = view("sessions.list", {"author": sender, "status": "open", "limit": sessions_named_max})
+    return [row["id"] for row in page["items"]], page["total"]
 
 
 class _Record(NamedTuple):

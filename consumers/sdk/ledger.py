@@ -52,8 +52,8 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     D = TypeVar("D", bound=EventData)
 
-Passphrase = str | Callable[[str], str | None] | None
-"""The passphrase of a sealed key, or a function that returns it for an agent's name."""
+Passphrase = str | Callable[[str], "Key | str | None"] | None
+"""The passphrase of a sealed key, or a function that returns it, or the opened key, for an agent's name."""
 
 _index_digits_max: Final = 12
 
@@ -148,7 +148,7 @@ class OpenLedger(LedgerBase, Resource):
             settle(self.client, self.home, name)
         return self.home.signing_key(name, signed, self._ask_passphrase, is_identity=is_identity)
 
-    def _ask_passphrase(self, name: str) -> str | None:
+    def _ask_passphrase(self, name: str) -> Key | str | None:
         return self._passphrase(name) if callable(self._passphrase) else self._passphrase
 
     def author(self, name: str | None = None, *, allow_secret: bool = False) -> Author:

@@ -161,7 +161,7 @@ class Home(msgspec.Struct, frozen=True):
         self,
         name: str,
         signed: list[tuple[str, str, Any]],
-        ask: Callable[[str], str | None] = lambda _: None,
+        ask: Callable[[str], Key | str | None] = lambda _: None,
         *,
         is_identity: bool = False,
     ) -> Key:
@@ -170,8 +170,8 @@ class Home(msgspec.Struct, frozen=True):
         With ``is_identity`` always the identity key.
 
         ``signed`` lists (kind, stream, data). ``ask`` gets the agent's name if the identity key is sealed, and may
-        return the passphrase. Raises Refused: ``NOT_TRUSTED``, ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or
-        ``KEY_FILE_MODE``.
+        return the passphrase or the opened key. Raises Refused: ``NOT_TRUSTED``, ``KEY_LOCKED``,
+        ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
         """
         trust.demand(self.path)  # before ``ask`` asks a person for a passphrase
         if not is_identity and (session := self.session_file(name)).exists():
@@ -183,8 +183,8 @@ class Home(msgspec.Struct, frozen=True):
             ):
                 return open_key(session)
         path = self.key_file(name)
-        is_sealed = read_key_file(path).sealed is not None
-        return open_key(path, ask(name) if is_sealed else None)
+        answer = ask(name) if read_key_file(path).sealed is not None else None
+        return answer if isinstance(answer, Key) else open_key(path, answer)
 
     def bus_seed(self, name: str) -> str:
         """Return the nkey seed of an agent's bus connection.

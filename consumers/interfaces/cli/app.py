@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client
     from deedbook.ledger.client.local_reader import Views
     from deedbook.ledger.client.reads import LogReads
+    from deedbook.ledger.format.identity import Key
     from deedbook.ledger.home.config import Settings
     from deedbook.ledger.seal.keys import KeyService
 
 passphrase_max_bytes = 4096
+passphrase_tries_max = 3  # on a terminal
 argument_max_bytes = limits.content_size_max_bytes
 
 
@@ -52,6 +54,7 @@ class App(ReadingApp):
         self._ledger: Ledger | None = None
         self._bundle: BundleLedger | None = None
         self._passphrases: dict[str, str] = {}
+        self._opened: dict[str, Key] = {}
         self._line = ""
         self._sealed: SealedTexts | None = None
 
@@ -81,7 +84,7 @@ class App(ReadingApp):
         """Return the ledger of this run, opened once: that of the settings, or the bundle that --bundle names."""
         if self._ledger is None:
             self._ledger = (
-                Ledger(settings=super().settings(), passphrase=self.ask_passphrase, views=self._fold_views)
+                Ledger(settings=super().settings(), passphrase=self.unlock, views=self._fold_views)
                 if self.bundle is None
                 else self._open_bundle(self.bundle)
             )
@@ -197,13 +200,30 @@ class App(ReadingApp):
         return self.ledger().author(name or self.acting(), allow_secret=self.allow_secret)
 
     def ask_passphrase(self, name: str) -> str | None:
-        """Return the passphrase of ``name``'s key from the descriptor or the terminal; None if neither exists."""
-        if (
+        """Return the passphrase of ``name``'s key from the descriptor or the terminal; None if neither exists.
+
+        A person may mistype it twice. Raises Refused: ``KEY_LOCKED`` after the third wrong one.
+        """
+        tries_left = passphrase_tries_max
+        while (
             name not in self._passphrases
             and (passphrase := self.read_passphrase(f"Passphrase of {name}: ")) is not None
         ):
-            self._passphrases[name] = passphrase
+            tries_left -= 1
+            try:
+                if self.passphrase_fd is None:
+                    self._opened[name] = self.ledger_home().open(name, passphrase)
+                self._passphrases[name] = passphrase
+            except Refused as refusal:
+                if refusal.code != "KEY_LOCKED" or not tries_left:
+                    raise
+                echo(f"{refusal.message}: try again", err=True)
         return self._passphrases.get(name)
+
+    def unlock(self, name: str) -> Key | str | None:
+        """Return ``name``'s key if the passphrase just opened it (which takes a second), else as ``ask_passphrase``."""
+        passphrase = self.ask_passphrase(name)
+        return self._opened.pop(name, passphrase)
 
     def remember_passphrase(self, name: str, passphrase: str) -> None:
         """Open ``name``'s key with a passphrase that was just given for it, without asking again."""

@@ -177,6 +177,8 @@ def choices_of(state: HandoffState, row: Mapping[str, Any], number: int, human: 
     for verb, (label, style) in BUTTONS.items():
         if verb == "approve" and is_approved:  # the state machine admits another approval if the first does not count
             continue
+        if verb == "verify" and row["status"] == "verified" and not row["why"]["waits"]:  # its verification counts
+            continue
         if verb == "ask" and (is_approved or not _is_admitted(state, "approve", None, event)):  # anybody may ask
             continue
         needs_note = _note_of(verb)[1]

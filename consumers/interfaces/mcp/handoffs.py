@@ -285,7 +285,7 @@ class HandoffTools(Tools):
         if action == "create":
             name, created, added = creation(ledger.query_with, author.name, ledger.settings, id_, args)
             row, events, warnings = {"id": name}, [created], notices(created, name, author.name)
-            warnings += filter(None, [left_out_text(added.left_out)])
+            warnings += filter(None, [left_out_text(added.left_out), added.warning])
         else:
             row = ledger.ask(query_for(action), id=id_)
             name = row["id"]

@@ -53,7 +53,7 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, se
         raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}", fields=missing_options)
     name, data, added = composition.creation(app.query_with, app.acting(), app.settings(), id_, given)
     of_session = {"of_session": added.notes, "left_out": added.left_out}
-    warnings = [*unread, *notices(data, name, app.acting())]
+    warnings = [*unread, *filter(None, [added.warning]), *notices(data, name, app.acting())]
     if is_dry:
         text = write(data, app.acting()).decode()
         whole = "" if source is None else "Its version includes every line of the file that you gave."

@@ -120,7 +120,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
         click.confirm("Give them up for good?", abort=True, err=True)
 
     home = app.ledger_home()
-    root = home.signing_key(ROOT, [], app.ask_passphrase, is_identity=True)
+    root = home.signing_key(ROOT, [], app.unlock, is_identity=True)
     for lost_head in abandoned:
         recovery.reset_history(lost_head, reason, root)
     head = recovery.head()

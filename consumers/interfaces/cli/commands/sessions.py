@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -21,6 +21,7 @@ from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, shorten
+from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
 from deedbook.consumers.sessions.operations import OPERATIONS, RECORDED, Resolution, Retraction, Verb
 from deedbook.consumers.sessions.report import correct, report_at_end
 from deedbook.ledger.client.author import Draft
@@ -28,6 +29,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import session as kinds
 from deedbook.ledger.events.blob import SEALABLE_FIELDS
 from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.home.environment import present_session
 
 dead_ends_max = 5
 
@@ -77,6 +79,7 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
     dead_ends = app.query("search.related", **similar)["dead_ends"] if data.task.strip() else []
     waiting = app.query("handoffs.next", agent=author.name)["items"] if dead_ends else []
     dead_ends = without_noted(app.query_with, waiting, dead_ends)
+    warnings = list(_of_open(choose_session(app.query_with, author.name), author.name, name))
     try:
         accepted = author.emit(Draft(stream=f"session/{name}", data=data))[0]
     except Refused as refusal:
@@ -84,9 +87,11 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
             raise
         raise Refused(refusal.code, f"{refusal.message}: use it, or take another id", **refusal.details) from refusal
     answer = {"id": name, "ai_id": data.ai_id, "dead_ends": dead_ends, "accepted": asdict(accepted)}
+    answer |= {"warnings": warnings} if warnings else {}
 
     def text() -> None:
         echo(name)
+        output.warn(warnings)
         if dead_ends:
             echo("\nDead ends of similar tasks", bold=True)
         for event in dead_ends:
@@ -94,6 +99,14 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
             echo(f"  - {event['near']}: {line}  [{event['session_id']}]{whose}")
 
     app.show("session", answer, text)
+
+
+def _of_open(chosen: SessionChoice, agent: str, new: str) -> Iterator[str]:
+    """Yield a warning if other sessions of the agent are open when it starts a ``new`` one."""
+    if others := ", ".join(row["id"] for row in chosen.candidates if row["id"] != new):
+        used = f"DEEDBOOK_SESSION ({named})" if (named := present_session()) else f"{new}, until another gets an entry"
+        advice = f"verbs without an ID use {used}; `deed session end ID` ends one"
+        yield f"{agent} has other open sessions ({others}): {advice}"
 
 
 def _recording(verb: Verb) -> click.Command:

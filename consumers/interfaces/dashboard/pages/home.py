@@ -126,7 +126,7 @@ def _order(item: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
 def _unread(context: PageContext) -> dict[str, Any] | None:
     if context.human is None or context.as_of is not None or context.query.get("after"):
         return None
-    unread = peek(context.view, context.settings.home, context.human)
+    unread = peek(context.view, context.settings.home, context.human, items_max)
     return {**unread, "command": f"{COMMAND} --as {context.human}"} if unread["items"] else None
 
 

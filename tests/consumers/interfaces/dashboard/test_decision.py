@@ -39,7 +39,7 @@ def offered(*authored: tuple[str, Any], human: str = "lin", codes: tuple[str, ..
     events = [fact(author, data, index=at) for at, (author, data) in enumerate((("alice", CREATED), *authored))]
     state = fold(MACHINE.decide, *events)
     criteria = [{"position": at, "mark": mark} for at, mark in enumerate(state.criteria)]
-    why = {"reasons": [{"code": code} for code in codes]}
+    why = {"reasons": [{"code": code} for code in codes], "waits": []}
     shown = {"id": "x", "status": state.status, "why": why, "criteria": criteria, "from": "alice", "importer": None}
     return [one.word for one in choices_of(state, shown, 3, human, GIVEN_MS)]
 
@@ -63,6 +63,10 @@ def test_what_is_approved_is_not_approved_again_but_where_its_approval_does_not_
 
 def test_what_was_handed_in_is_verified_or_sent_back() -> None:
     assert offered(APPROVED, CLAIMED, *CHECKED, DONE) == ["verify", "request_changes", "log", "cancel"]
+    done = (APPROVED, CLAIMED, *CHECKED, DONE)
+    authored = enumerate((("alice", CREATED), *done))
+    state = fold(MACHINE.decide, *(fact(author, data, index=at) for at, (author, data) in authored))
+    assert offered(*done, ("lin", kinds.HandoffVerified(result=state.result))) == ["log"]
 
 
 def test_blocked_work_is_unblocked() -> None:
@@ -86,7 +90,14 @@ def test_every_act_that_the_table_gives_a_reviewer_has_a_button() -> None:
 
 def test_the_label_names_the_version() -> None:
     state = fold(MACHINE.decide, fact("alice", CREATED))
-    shown = {"id": "x", "status": "pending", "why": {"reasons": []}, "criteria": [], "from": "alice", "importer": None}
+    shown = {
+        "id": "x",
+        "status": "pending",
+        "why": {"reasons": [], "waits": []},
+        "criteria": [],
+        "from": "alice",
+        "importer": None,
+    }
     first, second, *_ = choices_of(state, shown, 3, "lin", GIVEN_MS)
     assert (first.label, first.style, first.needs_note) == ("Approve v3", "yes", False)
     assert (second.label, second.style, second.needs_note) == ("Ask alice for changes", "", True)
