@@ -76,7 +76,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     ``tree_head`` is the Merkle root (hex) of the entries; for a bundle of one stream, the root that its proofs lead to;
     None if an entry could not be read. ``signatures`` is the number of events whose signature was verified.
     ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index; ``contradictions`` of them say
-    that this is not the history that the auditor trusted before. ``suspects`` are the first of ``suspects_total``
+    that this is not the history that the auditor trusted before. ``is_root_right`` says whether the root key is the one
+    that the auditor expects; None if they named none. ``suspects`` are the first of ``suspects_total``
     entries that were signed by a key since declared compromised. An earlier audit verified the entries before
     ``resumed_at``, and this one hashed them again: they are the same. ``trusted_size`` is the size of the auditor's
     checkpoint, if this ledger signed it, and ``is_continued`` says that the log begins with it. ``missing`` is what a
@@ -104,6 +105,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Problem] = []
     notes_total: int = 0
     anchored: bool = False
+    is_root_right: bool | None = None
     compromised_signatures: list[int] = []
     compromised_signatures_total: int = 0
     compromised_agents: list[str] = []
@@ -162,7 +164,9 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trust(self) -> str:
-        """The basis of the verdict: ``anchored`` or ``self-asserted``."""
+        """The basis of the verdict: ``anchored``, ``self-asserted``, or that the root key is not the expected one."""
+        if self.is_root_right is False:
+            return "root key does not match"
         return "anchored" if self.anchored else "self-asserted"
 
     @property
@@ -192,7 +196,9 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(self.outcome)
         basis = f"{scope}, {self.signatures} signatures, by rule ({self.trust})"
-        basis += f", complete up to the checkpoint of {self.trusted_size} entries" if self.is_continued else ""
+        if self.is_continued and not self.problems_total:
+            how = "continues" if self.missing_names else "complete up to"
+            basis += f", {how} the checkpoint of {self.trusted_size} entries"
         return f"{self.outcome}{why}: {basis}"
 
     @property
@@ -356,7 +362,8 @@ class Anchor:
             contradictions=findings.contradictions,
             notes=findings.notes,
             notes_total=findings.notes_total,
-            anchored=is_root_right or is_continued,
+            anchored=is_continued if is_root_right is None else is_root_right,
+            is_root_right=is_root_right,
             compromised_signatures=outcome.compromised_signatures[:problems_listed_max],
             compromised_signatures_total=len(outcome.compromised_signatures),
             compromised_agents=_owners_of(replay, outcome.compromised_signatures),
@@ -373,9 +380,9 @@ class Anchor:
             gate=None if findings.problems_total or is_cut_off else _gate_of(outcome, missing, missing_files),
         )
 
-    def _check_root(self, root_key: str | None, head: str | None) -> bool:
+    def _check_root(self, root_key: str | None, head: str | None) -> bool | None:
         if self._root is None:
-            return False
+            return None
         if root_key is not None and is_root(self._root, root_key):
             return True
         actual = "nothing" if root_key is None else fingerprint(bytes.fromhex(root_key))

@@ -116,6 +116,7 @@ class Audit:
         self.leaves: list[bytes] | None = None
         self.trusted_size: int | None = None
         self.is_continued = False
+        self.is_root_right: bool | None = None
         self.idems: set[tuple[str, str]] = set()
         self.versions: Counter[str] = Counter()
         self.last_of_stream: dict[str, int] = {}
@@ -572,12 +573,34 @@ class Audit:
         is_known = self.has_all_authority and not self.problems and (self.trusted_size or 0) <= self.size
         return f"gate: {self.authority.gate() if is_known else UNKNOWN_GATE}"
 
-    def verdict(self, fingerprint: str | None, accepted: list[str]) -> tuple[int, str]:
-        """Return the exit code and the last line. ``fingerprint`` is the value of --root, ``accepted`` of --accept."""
-        actual = blake3(bytes.fromhex(self.authority.root)).hexdigest()
-        checked = ["root key matches --root"] if fingerprint else []
-        checked += [f"complete up to the checkpoint of {self.trusted_size} entries"] if self.is_continued else []
-        trust = "; ".join(checked) or f"self-asserted: compare the root key's fingerprint {actual}"
+    def compare_root(self, expected: str | None) -> None:
+        """Compare the root key with the fingerprint that the reader has from another source, if any."""
+        if expected is None:
+            return
+        fingerprint, expected = self.fingerprint(), expected.lower()
+        self.is_root_right = len(expected) >= 32 and fingerprint.startswith(expected)
+        if self.authority.root and not self.is_root_right:
+            message = f"the root key has the fingerprint {fingerprint}, not {expected}"
+            self.add_problem(0, message, "VERIFICATION_FAILED")
+
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the root key that entry 0 names."""
+        return blake3(bytes.fromhex(self.authority.root)).hexdigest()
+
+    def trust(self) -> str:
+        """Return how the root key and the log compare with the reader's own knowledge."""
+        if not self.authority.root:
+            return "entry 0 names no root key"
+        match = "matches" if self.is_root_right else "does not match"
+        checked = [] if self.is_root_right is None else [f"root key {match} --root"]
+        if self.is_continued and not self.problems:
+            how = "continues" if self.missing else "complete up to"
+            checked.append(f"{how} the checkpoint of {self.trusted_size} entries")
+        return "; ".join(checked) or f"self-asserted: compare the root key's fingerprint {self.fingerprint()}"
+
+    def verdict(self, accepted: list[str]) -> tuple[int, str]:
+        """Return the exit code and the last line. ``accepted`` are the values of --accept."""
+        trust = self.trust()
         if self.problems and all(code == "HISTORY_CHANGED" for _, code, _ in self.problems):
             return 6, f"HISTORY_CHANGED: this is not the history of the checkpoint that you trust ({trust})"
         if self.problems:
@@ -672,14 +695,10 @@ def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[
             check()
         except FAULTS as fault:
             audit.add_fault(None, fault)
-    if audit.authority.root and root is not None:
-        actual, expected = blake3(bytes.fromhex(audit.authority.root)).hexdigest(), root.lower()
-        if len(expected) < 32 or not actual.startswith(expected):
-            message = f"the root key has the fingerprint {actual}, not {expected}"
-            audit.add_problem(0, message, "VERIFICATION_FAILED")
+    audit.compare_root(root)
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
-    exit_code, line = audit.verdict(root, accepted)
+    exit_code, line = audit.verdict(accepted)
     notes = (
         *audit.erasures(),
         *audit.suspects(),

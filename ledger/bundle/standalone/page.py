@@ -65,11 +65,14 @@ def escape(text: str) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
+def cut(text: str, limit: int = TEXT_MAX) -> str:
+    """Return a text of at most ``limit`` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def safe(text: object, limit: int = TEXT_MAX) -> str:
     """Return text of others for the page: cut, and without a character that a browser could take for markup."""
-    plain = str(text)
-    plain = plain if len(plain) <= limit else plain[: limit - 1] + "…"
-    return f"<bdi>{html.escape(escape(plain))}</bdi>"
+    return f"<bdi>{html.escape(escape(cut(str(text), limit)))}</bdi>"
 
 
 def when(at_ms: int) -> str:
@@ -203,22 +206,25 @@ class Page:
             subject.refuted.pop((data["step"], signed.author), None)
             subject.refuted |= {} if data["holds"] else {(data["step"], signed.author): signed}
             return
+        content = data
         if signed.kind == "record.imported":
-            subject.texts |= data.get("mapped", {})
+            content = data.get("mapped", {})
             subject.claim = data.get("claims", {}).get("status") or "nothing about its state"
-        else:
-            subject.texts |= data
         subject.decisions[signed.kind.partition(".")[2]] = signed
         fields = self.tables.types[self.tables.kinds[signed.kind][1]]["properties"]
-        for rule in self.tables.rules[family]["rows"]:
-            if rule["kind"] == signed.kind and matches(rule.get("when", {}), data, fields):
-                if "to" in rule:
-                    subject.state, subject.state_by = rule["to"], signed
-                if rule.get("to") == "pending":  # a changed handoff needs another approval
-                    subject.decisions.pop("approved", None)
-                if "approval" in rule.get("records", []):
-                    subject.decisions["approved"] = signed
-                break
+        rows = (row for row in self.tables.rules[family]["rows"] if row["kind"] == signed.kind)
+        rule: dict[str, Any] = next((row for row in rows if matches(row.get("when", {}), data, fields)), {})
+        records = rule.get("records", [])
+        if family != "handoff":
+            subject.texts |= content
+        elif "content" in records:  # other events have fields of these names, too: a question has its own receiver
+            subject.texts = content
+        if "to" in rule:
+            subject.state, subject.state_by = rule["to"], signed
+        if rule.get("to") == "pending":  # a changed handoff needs another approval
+            subject.decisions.pop("approved", None)
+        if "approval" in records:
+            subject.decisions["approved"] = signed
 
     def add_authority(self, signed: Signed, data: dict[str, Any]) -> None:
         """Add an event of agents or keys."""
@@ -382,7 +388,7 @@ class Page:
         rows = [
             ["ledger", f"<code>{safe(manifest['ledger'])}</code>"],
             ["fingerprint of the root key", f"<code>{fingerprint}</code>"],
-            ["state", f"a log of {size} entries with the root hash <code>{safe(manifest['root'])}</code>"],
+            ["state", f"a log of {size} entries with the tree head <code>{safe(manifest['root'])}</code>"],
             ["signed by", "the ledger's checkpoint key, in the file <code>checkpoint</code>"],
             ["last entry here", self.signer(self.last)],
             ["content", content],
@@ -394,7 +400,7 @@ class Page:
         ]
         later = (
             "<p>Without a checkpoint, VALID does not exclude that the ledger has newer entries, which the sender left "
-            "out. Get a <em>checkpoint</em> (the signed size and root hash of the log) from another source, for "
+            "out. Get a <em>checkpoint</em> (the signed size and tree head of the log) from another source, for "
             "example by mail from somebody who can read the ledger, or from a witness. Store it in a file, and run "
             "<code>python3 verify.py --root FINGERPRINT --checkpoint FILE</code>. VALID then says that the bundle is "
             "complete up to this checkpoint. PARTIAL says how many of the newest entries are missing, and "

@@ -7,7 +7,7 @@ from typing import Any
 from blake3 import blake3
 
 from deedbook.ledger.bundle.standalone.form import read_entry, read_json
-from deedbook.ledger.bundle.standalone.page import when
+from deedbook.ledger.bundle.standalone.page import cut, details, when
 from deedbook.ledger.bundle.standalone.proofs import (
     JOINING,
     hashes_in,
@@ -120,8 +120,10 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     trust = by_itself if fingerprint is None else "root key matches --root"
     # Anybody could put the remnant of another event here, and only redactions in the log confirm a remnant.
     event = ERASED if entry.is_erased else f"{body['kind']} by {body['author']} on {body['stream']}"
+    fields = "" if entry.is_erased else details({"title": None, **body["data"]})
     return [
         f"{event}, accepted {when(entry.accepted_ms)}",
+        *([cut(fields)] if fields else []),
         f"signed with the key {entry.key.hex()}; the log's rules, which say whose key that is, are not in a receipt",
         f"{word}: entry {index} of {size} in the log {origin} ({trust})",
     ]

@@ -19,7 +19,7 @@ from deedbook.ledger.bundle.standalone import page
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.events.authority import KeyCompromised, Role, RoleGranted
-from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCreated
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed, HandoffCreated, HandoffQuestionAsked
 from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.envelope import commitment_to, decode_entry, event_id, signed_bytes
 from deedbook.ledger.home.trust import fingerprint
@@ -69,13 +69,15 @@ def forge() -> Forge:
 
 
 def test_the_page_names_what_happened_who_signed_and_the_state(forge: Forge, tmp_path: Path) -> None:
+    forge.emit("alice", "handoff/open", HandoffQuestionAsked(to="rita", question="what is it for?"))
     path = forge.export(tmp_path / "all.tar")
     shown = Markup(page_of(path)).text
     with Bundle(path) as bundle:
         manifest = bundle.manifest
+    assert "given to bob reviewer" in shown  # rita got a question only
     assert "This page proves nothing." in shown
     assert f"python3 verify.py --root {fingerprint(forge.keys['root'].public)}" in shown
-    assert f"a log of {manifest.size} entries with the root hash {manifest.root}" in shown
+    assert f"a log of {manifest.size} entries with the tree head {manifest.root}" in shown
     assert "handoff/ open" in shown
     assert re.search(r"approved by (?!nobody)\w+ , entry \d+", shown)
     assert "result accepted by nobody" in shown

@@ -50,6 +50,7 @@ def check(receipt: Receipt, anchors: Anchors, *, known: dict[str, bool] | None =
         raise
     event, size = checked.event, checked.checkpoint.size
     assert lines[0].startswith(f"{event.kind} by {event.author} on {event.stream}, accepted 20")
+    assert [lines[1]] == [f"finding: {event.data.finding}"] or event.kind != "finding.logged"
     assert lines[-1].startswith(f"VALID: entry {event.index} of {size} in the log {checked.checkpoint.origin} (")
     assert ("self-asserted" in lines[-1]) == (checked.trust == "self-asserted")
     return checked

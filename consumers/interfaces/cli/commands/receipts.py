@@ -14,12 +14,14 @@ from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_up_t
 from deedbook.consumers.interfaces.cli.named_file import check_free, force_option, write_named
 from deedbook.consumers.interfaces.cli.output import print_fields, when
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
+from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, take
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.limits import policy_size_max_bytes, request_size_max_bytes
 from deedbook.ledger.proof.policy import Policy
 from deedbook.ledger.proof.receipt import Receipt, receipt_size_max_bytes
 from deedbook.ledger.system.files import read_regular
+from deedbook.projections.kinds.words import line_of
 
 vkey_size_max_bytes: Final = 4096
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -141,6 +143,7 @@ def _data(checked: Checked) -> dict[str, Any]:
     # No other verdict can occur here, because everything wrong was refused before.
     return {name: getattr(checked.event, name) for name in names} | {
         **{name: _proven(checked, name) for name in ("kind", "stream", "author")},
+        "data": None if checked.event.erased is not None else describe(checked.event)["data"],
         "author_verified": checked.is_signed and checked.event.erased is None,
         "ledger": checked.ledger,
         "origin": checkpoint.origin,
@@ -174,6 +177,7 @@ def _print(checked: Checked, data: dict[str, Any]) -> None:
             "event": event.id,
             **{name: proven for name in ("kind", "stream", "author") if (proven := _proven(checked, name)) is not None},
             "accepted": when(event.accepted_ms),
+            "content": None if event.erased is not None else line_of(data["data"]),
             "log key": checked.vkey,
         }
     )

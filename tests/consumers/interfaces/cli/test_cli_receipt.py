@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,7 +102,9 @@ def kept(alone: Deed, tmp_path: Path) -> Path:
 def test_a_stranger_verifies_it_without_any_ledger(alone: Deed, stranger: Deed, kept: Path) -> None:
     root = fingerprint_of(alone)
     assert "self-asserted" in stranger("receipt", "verify", kept)
-    assert "VALID (anchored by the root)" in stranger("receipt", "verify", kept, "--root", root)
+    shown = stranger("receipt", "verify", kept, "--root", root)
+    assert "VALID (anchored by the root)" in shown
+    assert re.search(r"^content +\S.*: ", shown, re.MULTILINE), shown
     assert stranger.data("receipt", "verify", kept, "--root", root[:32])["held_against"] == []
     stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--root", "0" * 64)
     other = CheckpointVerifier("ledger.example", bytes(32)).vkey

@@ -207,7 +207,7 @@ def test_without_scripts_the_path_is_drawn_and_the_page_says_how_to_check_it(bro
     assert "Scripts are off, so this browser checks nothing." in text
     assert "✓" not in text
     assert "deed receipt verify 7.tlog-proof --root" in text
-    assert "root of all" in text
+    assert "tree head of all" in text
 
 
 def test_firefox_agrees_and_refuses_too(story: Settings, firefox: Firefox) -> None:
