@@ -172,6 +172,25 @@ def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
     return [*own, f"a receiver also needs: {', '.join(lacking)} (see `deed handoff create --help`); add with {add}"]
 
 
+def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> list[str]:
+    """Return warnings about a completion that cannot be corrected later; ``handoff`` is of ``handoffs.show``.
+
+    >>> asked = {"position": 0, "by": "kuro", "to": "alex", "mark": "open"}
+    >>> unsaid_at_completion({"status": "in_progress", "to": "kuro", "criteria": [], "questions": [asked]}, None)
+    ['it has no --summary for its reviewer, and none can be added later', 'kuro asked, and it is open: question 1']
+    """
+    to_receiver = [row for row in handoff["questions"] if row["to"] == handoff["to"]]
+    holding = {row["mark"] for row in (*handoff["criteria"], *to_receiver)} & {"open", "asked", "answered"}
+    if handoff["status"] != "in_progress" or holding:
+        return []  # it will be refused
+    asked = [row for row in handoff["questions"] if row["by"] == handoff["to"] and row["mark"] != "settled"]
+    numbers = ", ".join(str(row["position"] + 1) for row in asked)
+    return [
+        *([] if summary else ["it has no --summary for its reviewer, and none can be added later"]),
+        *([f"{handoff['to']} asked, and it is open: question {numbers}"] if asked else []),
+    ]
+
+
 def _open_sessions(view: Ask, sender: str) -> tuple[list[str], int]:
     page = view("sessions.list", {"author": sender, "status": "open", "limit": sessions_named_max})
     return [row["id"] for row in page["items"]], page["total"]

@@ -30,7 +30,7 @@ from deedbook.consumers.handoffs.operations import (
     with_commands,
 )
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
-from deedbook.consumers.handoffs.receiver import later, left_out_text, notices
+from deedbook.consumers.handoffs.receiver import later, left_out_text, notices, unsaid_at_completion
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
@@ -294,6 +294,7 @@ class HandoffTools(Tools):
             if action == "complete":
                 shown = ledger.ask("handoffs.show", id=name)
                 warnings = uncommitted(ledger.client, shown, args.get("artifacts") or ())
+                warnings += unsaid_at_completion(shown, args.get("summary"))
         with _naming(name), of_version(ledger.client, name, args.get("version")):
             place = place_of(action, row, args.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]

@@ -16,7 +16,7 @@ from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.decisions import line_of
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import OPERATIONS
-from deedbook.consumers.handoffs.receiver import left_out_text
+from deedbook.consumers.handoffs.receiver import left_out_text, unsaid_at_completion
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
@@ -62,7 +62,8 @@ def command_of(verb: operations.Verb) -> click.Command:
         with content.of_version(app.client(), handoff["id"], options.get("version")):
             expect = content.place_of(verb, handoff, options.get("version"))
             data = content.events_of_step(verb, handoff, options, app.author())
-            warnings = _of_work_tree(app, handoff["id"], named, asks=not has_said_yes) if verb == "complete" else ()
+            asks, summary = not has_said_yes, options.get("summary")
+            warnings = _of_completion(app, handoff["id"], summary, named, asks=asks) if verb == "complete" else ()
             cited = handoff["reasoning_refs"] if verb in ACT_ON_REASONING else ()
             emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, cited=cited, warnings=warnings)
 
@@ -72,14 +73,15 @@ def command_of(verb: operations.Verb) -> click.Command:
             click.Option(["--yes"], is_flag=True, help="On a terminal: show the handoff, and sign without asking.")
         )
     if verb == "complete":
-        taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: do not ask about uncommitted files."))
+        taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: do not ask about missing parts."))
     text = f"{operation.words}\n\n{operation.usage}".strip()
     return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
 
 
-def _of_work_tree(app: App, id_: str, artifacts: Sequence[str], *, asks: bool) -> list[str]:
-    """Warn of uncommitted files before anything is signed, and ask on a terminal; return the warnings for JSON."""
-    warnings = uncommitted(app.client(), app.query("handoffs.show", id=id_), artifacts)
+def _of_completion(app: App, id_: str, summary: str | None, artifacts: Sequence[str], *, asks: bool) -> list[str]:
+    """Warn of missing parts before anything is signed, and ask on a terminal; return the warnings for JSON."""
+    handoff = app.query("handoffs.show", id=id_)
+    warnings = [*uncommitted(app.client(), handoff, artifacts), *unsaid_at_completion(handoff, summary)]
     if app.as_json:
         return warnings
     warn(warnings)
