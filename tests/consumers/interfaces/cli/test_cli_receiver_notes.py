@@ -65,13 +65,14 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     for file in files[1:]:
         file.write_text("2\n")
     said = "not committed here: {}: commit first, or the reviewer verifies other content"
-    done = deed.data("handoff", "complete", name, "--as", "b")
-    assert done["warnings"][:1] == [said.format("a b.py, new.py")]
+    done = deed.data("handoff", "complete", name, "--summary", "it works", "--as", "b")
+    assert done["warnings"] == [said.format("a b.py, new.py")]
     other = claimed(deed, fresh("commit"), *touches)
     deed("handoff", "check", other, "--all", "--as", "b")
     (tmp_path / "out.txt").write_text("1")
     named = ("--artifact", "out.txt", "--artifact", "kept.py", "--artifact", "commit 1a2b")
-    assert deed.data("handoff", "complete", other, *named, "--as", "b")["warnings"][:1] == [said.format("out.txt")]
+    done = deed.data("handoff", "complete", other, *named, "--summary", "it works", "--as", "b")
+    assert done["warnings"] == [said.format("out.txt")]
 
 
 def test_files_changed_since_the_claim_are_named_before_anything_is_signed(
