@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,9 @@ from bundles import run_alone, unpacked
 from tampering import SESSION, append_behind_the_gate, codes_at, fill, finding, forged
 
 from deedbook.consumers.auditor.bundle import verify_bundle
-from deedbook.ledger.bundle import export_bundle
+from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import encode_canonical
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +73,16 @@ def test_missing_member_is_named(whole: Path, tmp_path: Path) -> None:
     report = verify_bundle(repacked(whole, tmp_path / "less.tar", {"tile/entries/000": None}))
     assert report.problems[0].index == 0
     assert "tile/entries/000" in report.problems[0].message
+
+
+@pytest.mark.parametrize(("field", "value"), [("origin", "example.org/other"), ("root", "00" * 32)])
+def test_manifest_that_contradicts_the_checkpoint_is_named(whole: Path, tmp_path: Path, field: str, value: str) -> None:
+    with Bundle(whole) as bundle:
+        manifest = json.loads(bundle.read("manifest.json")) | {field: value}
+    path = repacked(whole, tmp_path / "other.tar", {"manifest.json": encode_canonical(manifest) + b"\n"})
+    named = [problem.message for problem in verify_bundle(path).problems]
+    assert "manifest.json contradicts the checkpoint or entry 0" in named
+    assert run_alone(unpacked(path, tmp_path / "unpacked")).returncode == 6
 
 
 def test_surplus_member_is_named(whole: Path, tmp_path: Path) -> None:
