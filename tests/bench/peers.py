@@ -221,6 +221,9 @@ PEERS: Final[Mapping[str, tuple[type[Tool], str]]] = {
 }
 
 
+NOT_INSTALLED: Final = "it could not be installed" if scaled(1, 0) else "a short run installs nothing"
+
+
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
     programs = {name: installed(bench, name) for name in PEERS}
@@ -229,7 +232,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         ours = Deedbook(str(Path(sys.executable).with_name("deed")), bench.folder / f"deedbook-{size}", size)
         for name, (kind, _) in PEERS.items():
             if (program := programs[name]) is None:
-                yield Row(f"peers: {size:,} items", [math.nan], name, None, "not measured: it could not be installed")
+                yield Row(f"peers: {size:,} items", [math.nan], name, None, f"not measured: {NOT_INSTALLED}")
                 continue
             theirs = kind(str(program), bench.folder / f"{kind.__name__}-{size}", size)
             yield from compared(bench, name, ours, theirs)
