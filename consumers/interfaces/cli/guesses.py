@@ -103,6 +103,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--reason": ("--why", "--summary", "--comment"),
     "--result": ("--summary",),
     "--role": ("ROLE",),
+    "--session": ("[ID]", "ID"),
     "--status": ("--all",),
     "--text": ("TEXT|@FILE", "TEXT", "--body", "--summary"),
     "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),

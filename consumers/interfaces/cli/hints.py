@@ -38,7 +38,7 @@ def option_hint(command: click.Command, path: str, option: str) -> str | None:
     for guess in guesses.OPTIONS.get(option, ()):
         if guess.partition(" ")[0] in options:
             return f"did you mean {guess}?"
-        if guess in arguments:
+        if any(guess in (argument, argument.partition(" ")[0]) for argument in arguments):
             return f"write it without an option: `{path} {' '.join(arguments)}`"
     return None
 

@@ -25,6 +25,7 @@ GUESSES: Final = [
     ("handoff create --title T --body-file body.md --as alex", "--body @FILE"),
     ('handoff create "Fix it" kuro --as alex', "--to kuro"),
     ('handoff complete h1 -m "all done"', "--summary"),
+    ("session dead-end --session s1 x --why y", "deed session dead-end [ID]"),
     ('handoff complete h1 "all done"', "--summary"),
     ('handoff complete h1 --result "all done"', "--summary"),
     ("handoff reopen h1", "deed handoff request-changes"),
