@@ -108,7 +108,7 @@ class Tls:
             message = f"{path} must be a certificate in PEM, and {self._key} its key in PEM, without a passphrase"
             raise Refused("INVALID_FORMAT", message, path=path, reason=error.reason) from error
         except OSError as error:
-            message = f"cannot read {error.filename}: {error.strerror}"
+            message = f"cannot read the TLS file {error.filename}: {error.strerror}"
             raise Refused("KEY_FILE_MISSING", message, path=str(error.filename)) from error
 
 
