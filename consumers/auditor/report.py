@@ -178,7 +178,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         match self.outcome:
             case "INVALID":
                 where = next((f" at entry {bad.index}" for bad in self.problems if bad.index is not None), "")
-                why = f"{where}: {self.problems_total} problem(s)"
+                why = f"{where}: {self.problems_total} problem{'s' * (self.problems_total != 1)}"
             case "HISTORY_CHANGED":
                 why = ": this is not the history that was trusted before"
             case "PARTIAL":
@@ -195,7 +195,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 why = ""
             case _:
                 assert_never(self.outcome)
-        basis = f"{scope}, {self.signatures} signatures, by rule ({self.trust})"
+        basis = f"{scope}, {self.signatures} signatures ({self.trust})"
         if self.is_continued and not self.problems_total:
             how = "continues" if self.missing_names else "complete up to"
             basis += f", {how} the checkpoint of {self.trusted_size} entries"

@@ -605,7 +605,8 @@ class Audit:
             return 6, f"HISTORY_CHANGED: this is not the history of the checkpoint that you trust ({trust})"
         if self.problems:
             where = next((f" at entry {index}" for index, _, _ in self.problems if index is not None), "")
-            return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
+            count = f"{len(self.problems)} problem{'s' * (len(self.problems) != 1)}"
+            return 6, f"INVALID{where}: {count} in {self.entries} entries ({trust})"
         streams = [name for name in self.versions if name and not self.rules.is_replayed(name)]
         unreplayed = sorted({name.partition("/")[0] for name in streams})
         stream = self.manifest["stream"]

@@ -34,7 +34,7 @@ def test_honest_bundle_passes(whole: Path, source: Ledger) -> None:
     assert (report.trust, report.outcome) == ("self-asserted", "VALID")
     assert verify_bundle(whole, root=fingerprint(source.keys["root"].public)).trust == "anchored"
     verdict = verify_bundle(whole, root="0" * 64).verdict
-    assert verdict.startswith("INVALID at entry 0: 1 problem(s)")
+    assert verdict.startswith("INVALID at entry 0: 1 problem:")
     assert verdict.endswith("(root key does not match)")
 
 
