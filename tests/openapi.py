@@ -50,7 +50,8 @@ from deedbook.ledger.format.envelope import BATCH_TYPE, DsseSignature
 from deedbook.ledger.format.forms import OWN_KIND_PATTERN
 from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, json_integer_max, request_size_max_bytes
 from deedbook.projections.answers import answer
-from deedbook.projections.answers.answer import Compromised
+from deedbook.projections.answers.answer import Compromised, Redacted
+from deedbook.projections.search.queries import families_with_text
 from deedbook.projections.views.registry import QUERIES, kind_of
 
 Schema = dict[str, Any]
@@ -185,6 +186,7 @@ class _Shown(Event, frozen=True, kw_only=True):
     """An event of the log. The signature and the fields after it are only in the answer for one event."""
 
     compromised: Compromised | msgspec.UnsetType = msgspec.UNSET
+    redacted: Redacted | msgspec.UnsetType = msgspec.UNSET
     skipped: str | msgspec.UnsetType = msgspec.UNSET
     sig: str | msgspec.UnsetType = msgspec.UNSET
     stream_version: int | msgspec.UnsetType = msgspec.UNSET
@@ -340,8 +342,9 @@ def _parameters(form: Form, schemas: dict[str, Schema]) -> Iterator[Schema]:
     schemas |= {name: _closed(tidy(component)) for name, component in components.items()}
     if form is EVENTS:  # of these, an unknown kind is refused
         own["properties"]["kinds"]["items"] = {"enum": list(KINDS)}
-    if "text" in own.get("required", ()):  # a search: its text has a word
+    if "text" in own.get("required", ()):  # a search: its text has a word, and an unknown family is refused
         own["properties"]["text"]["pattern"] = r"[\p{L}\p{N}]"
+        own["properties"]["family"]["anyOf"][0]["items"] = {"enum": families_with_text()}
     for name, described in own["properties"].items():
         described = _without_null(tidy(described))  # noqa: PLW2901
         meaning = described.pop("description", None)

@@ -150,7 +150,7 @@ class ViewLedger(Ledger):
             "evidence": [],
             "assumptions": [],
             "inferences": [],
-            "tree": reasoning.CheckedTree(sort="folder", digest="sha256:" + "4" * 64),
+            "tree": reasoning.CheckedTree(type="folder", digest="sha256:" + "4" * 64),
             "counts": reasoning.Counts(**dict.fromkeys(reasoning.Counts.__struct_fields__, 0)),
             "validator_name": "deedbook-validator",
             "validator_version": "1",

@@ -20,8 +20,8 @@ PackedValues = Annotated[
 
 Band: TypeAlias = Literal["lossless", "high", "medium", "low"]
 Level: TypeAlias = Literal["minimal", "standard", "full"]
-RemarkSort: TypeAlias = Literal["limitation", "alternative", "assumption_stated"]
-TagSort: TypeAlias = Literal["finding", "action", "urgency", "domain"]
+RemarkType: TypeAlias = Literal["limitation", "alternative", "assumption_stated"]
+TagType: TypeAlias = Literal["finding", "action", "urgency", "domain"]
 FactMark: TypeAlias = Literal["", "REFUTED", "RESTS ON A REFUTED ASSUMPTION"]
 
 
@@ -83,16 +83,16 @@ class RefutedAssumption(Part, frozen=True):
 class Remark(Part, frozen=True):
     """A critical text that is not a step."""
 
-    sort: RemarkSort
+    type: RemarkType
     step: StepNumber | None
     text: Text
 
 
 class Tag(Part, frozen=True):
-    """A routing label in snake_case, its type (``sort``) and its step."""
+    """A routing label in snake_case, its type and its step."""
 
     tag: Label
-    sort: TagSort
+    type: TagType
     step: StepNumber | None
 
 

@@ -53,7 +53,7 @@ EvidenceStatus: TypeAlias = Literal[
 AssumptionStatus: TypeAlias = Literal["held", "refuted", "settled", "not_checked"]
 InferenceStatus: TypeAlias = Literal["sound", "unlinked", "unsound"]
 Opinion: TypeAlias = Literal["follows", "does_not_follow", "unsure"]
-TreeSort: TypeAlias = Literal["none", "folder", "commit"]
+TreeType: TypeAlias = Literal["none", "folder", "commit"]
 
 excerpt_max_chars = 300
 listed_max = 500
@@ -226,7 +226,7 @@ class JudgeMark(Part, frozen=True):
 class CheckedTree(Part, frozen=True):
     """The files that the reasoning was checked against. ``digest`` covers the result of every read of the tree."""
 
-    sort: TreeSort
+    type: TreeType
     commit: Commit = ""
     digest: Ref | None = None
 

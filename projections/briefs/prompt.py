@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from deedbook.ledger.events.brief import Brief, RemarkSort
+from deedbook.ledger.events.brief import Brief, RemarkType
 from deedbook.projections.briefs import shorthand
 from deedbook.projections.briefs.sentences import (
     CALL,
@@ -80,7 +80,7 @@ LEVEL_TOKENS: Final[dict[TransferLevel, tuple[int, int]]] = {
 
 inline_budget_tokens: Final = 3_000
 
-HEAD_OF: Final[dict[RemarkSort, str]] = {
+HEAD_OF: Final[dict[RemarkType, str]] = {
     "limitation": shorthand.LIMITS,
     "alternative": shorthand.ALTERNATIVES,
     "assumption_stated": shorthand.ASSUMED,
@@ -208,7 +208,7 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     hidden = {*layout.lead, *layout.others, *concluded}
     further = [fact for fact in brief.facts if fact.step not in hidden and (fact.assumed or not brief.whole_graph)]
     assumed = [fact for fact in further if fact.assumed]
-    stated = [remark for remark in brief.remarks if remark.sort == "assumption_stated"]
+    stated = [remark for remark in brief.remarks if remark.type == "assumption_stated"]
     others = [fact for fact in brief.facts if fact.step in layout.others]
     lines = {
         REFUTED: [refuted_line(brief.refuted)],
@@ -222,7 +222,7 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
         REASONING_BRIEF: [
             brief.reasoning_brief,
             *(own_line(fact_sentence(fact, layout)) for fact in further if not fact.assumed),
-            *(remark_line(remark) for remark in brief.remarks if remark.sort != "assumption_stated"),
+            *(remark_line(remark) for remark in brief.remarks if remark.type != "assumption_stated"),
             *([OTHER_STEPS] if others else []),
             *(own_line(fact_sentence(fact, layout)) for fact in others),
         ],
@@ -291,7 +291,7 @@ def statements_of(brief: Brief) -> shorthand.Statements:
             head = shorthand.OTHERS if fact.step in layout.others else head
             statements[head].append(own_line(fact_line(fact, layout)))
     for remark in brief.remarks:
-        statements[HEAD_OF[remark.sort]].append(own_line(one_line(remark.text)))
+        statements[HEAD_OF[remark.type]].append(own_line(one_line(remark.text)))
     if not brief.facts and brief.reasoning_brief:
         statements[shorthand.BRIEF].append(brief.reasoning_brief)  # a snapshot with sentences and no facts
     return statements

@@ -143,8 +143,8 @@ def _shortened(text: str) -> str:
 
 
 def remark_line(remark: Remark) -> str:
-    """Return a remark with the label of its sort; a stated assumption has only its heading."""
-    label = {"limitation": LIMITATION, "alternative": ALTERNATIVE}.get(remark.sort, "")
+    """Return a remark with the label of its type; a stated assumption has only its heading."""
+    label = {"limitation": LIMITATION, "alternative": ALTERNATIVE}.get(remark.type, "")
     return label + one_line(remark.text)
 
 

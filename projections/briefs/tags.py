@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from deedbook.ledger.events.brief import Tag, TagSort
+from deedbook.ledger.events.brief import Tag, TagType
 from deedbook.ledger.format.chinese import both_scripts
 from deedbook.projections.briefs.critical import concluding_steps, fact_text, own_conclusion
 from deedbook.projections.briefs.embedding import STOP_WORDS
@@ -107,7 +107,7 @@ def tags_of(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
     """Return at most eight tags of four kinds, each with its step."""
     concluding = concluding_steps(memory)
     final = concluding[-1].step_number if concluding else None
-    wanted: list[tuple[str, TagSort, int | None]] = [
+    wanted: list[tuple[str, TagType, int | None]] = [
         (snake_case(_finding(step)), "finding", step.step_number) for step in _findings(memory, concluding)
     ]
     wanted.append((snake_case(_URGENT.sub(" ", _PATIENT.sub(" ", memory.conclusion))), "action", final))

@@ -156,7 +156,7 @@ class ResolvedReference(Marked, frozen=True, kw_only=True):
     event.
     """
 
-    sort: ReferenceType
+    type: ReferenceType
     ref: str
     stream: str
     event_index: Index
@@ -220,14 +220,14 @@ class Lanes(Page[TimelineEvent], frozen=True, kw_only=True):
 
 
 class KnowledgeNode(Marked, frozen=True, kw_only=True):
-    """A thing, named ``SORT/ID``, and its distance in ``hops`` from the start of the walk.
+    """A thing, named ``TYPE/ID``, and its distance in ``hops`` from the start of the walk.
 
     ``is_stale``: it was retracted, abandoned, resolved or doubted. ``is_claimed``: an imported record claims its
     ``agent`` and time.
     """
 
     id: Untrusted
-    sort: KnowledgeType
+    type: KnowledgeType
     label: Untrusted
     state: str
     agent: Untrusted | None

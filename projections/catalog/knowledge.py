@@ -1,6 +1,6 @@
 """A knowledge graph over all views: things of several types, and edges from one thing to a later one.
 
-An edge leads from a thing to a thing that resulted from it. A thing is named ``SORT/ID``; a thing recorded in a session
+An edge leads from a thing to a thing that resulted from it. A thing is named ``TYPE/ID``; a thing recorded in a session
 has the index of its event as id. Agents and evidence are connected to nearly everything. A walk continues through them
 only if it started there, and a walk without a start leaves them out.
 """
@@ -152,7 +152,7 @@ _newest_of_type_max: Final = 6
 
 
 class KnowledgeGraph(query.Arguments, frozen=True):
-    """The start (``SORT/ID``, or the newest things that pass the filters), and how far to walk.
+    """The start (``TYPE/ID``, or the newest things that pass the filters), and how far to walk.
 
     The filters are ``text``, the words of a label, ``agent``, ``type``, ``tag``, ``since`` and ``until``.
     """
@@ -176,7 +176,7 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> Knowle
     if args.id is not None and args.id.startswith("evidence/"):  # evidence exists if any event cites it
         is_there = bool(_links(context, starts, msgspec.structs.replace(args, direction="both")))
     if args.id is not None and not is_there:
-        message = f"there is no {args.id}. Name a thing as SORT/ID; the sorts are {', '.join(_THINGS)}"
+        message = f"there is no {args.id}. Name a thing as TYPE/ID; the types are {', '.join(_THINGS)}"
         raise Refused("NOT_FOUND", message, reference=args.id)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
     edges: dict[tuple[str, ...], KnowledgeEdge] = {}
@@ -213,61 +213,61 @@ def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
     names: dict[str, None] = {}
     counts = Counter[str]()
     for row in context.rows(sql, (*where.values, wanted * len(types) * 2)):
-        sort = types[row["type"]]
-        name = f"{sort}/{row['event_index'] if sort in _BY_INDEX else row['stream'].partition('/')[2]}"
-        if name not in names and (len(types) == 1 or counts[sort] < _newest_of_type_max):
+        type_ = types[row["type"]]
+        name = f"{type_}/{row['event_index'] if type_ in _BY_INDEX else row['stream'].partition('/')[2]}"
+        if name not in names and (len(types) == 1 or counts[type_] < _newest_of_type_max):
             names[name] = None
-            counts[sort] += 1
+            counts[type_] += 1
     return list(names)[:wanted]
 
 
-def _labelled(sort: KnowledgeType) -> str:
+def _labelled(type_: KnowledgeType) -> str:
     """Return the condition that an event ``e`` brought a thing of a type whose label has a text, which it binds."""
-    labelled = _LABELLED.format(_THING.format(*_THINGS[sort]))
-    if sort in _BY_INDEX:
+    labelled = _LABELLED.format(_THING.format(*_THINGS[type_]))
+    if type_ in _BY_INDEX:
         return f"e.event_index IN ({labelled})"
-    family = "session" if sort == "report" else sort
-    return f"(e.type = '{EVENT_TYPES[sort]}' AND substr(e.stream, {len(family) + 2}) IN ({labelled}))"
+    family = "session" if type_ == "report" else type_
+    return f"(e.type = '{EVENT_TYPES[type_]}' AND substr(e.stream, {len(family) + 2}) IN ({labelled}))"
 
 
-def _by_sort(names: Iterable[str]) -> dict[KnowledgeType, str]:
-    sorts: dict[str, list[str]] = {}
+def _by_type(names: Iterable[str]) -> dict[KnowledgeType, str]:
+    ids_of: dict[str, list[str]] = {}
     for name in names:
-        sort, _, id_ = name.partition("/")
-        if sort not in _BY_INDEX or _INDEX.fullmatch(id_):
-            sorts.setdefault(sort, []).append(id_)
-    return {sort: query.json_list(sorts[sort]) for sort in _THINGS if sort in sorts}
+        type_, _, id_ = name.partition("/")
+        if type_ not in _BY_INDEX or _INDEX.fullmatch(id_):
+            ids_of.setdefault(type_, []).append(id_)
+    return {type_: query.json_list(ids_of[type_]) for type_ in _THINGS if type_ in ids_of}
 
 
-def _value(sort: str) -> str:
-    return "CAST(value AS BIGINT)" if sort in _BY_INDEX else "value"
+def _value(type_: str) -> str:
+    return "CAST(value AS BIGINT)" if type_ in _BY_INDEX else "value"
 
 
 def _things(context: query.QueryContext, hops: Mapping[str, int]) -> list[KnowledgeNode]:
-    by_sort = _by_sort(hops)
-    queries = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
+    by_type = _by_type(hops)
+    queries = [(_NAMED.format(_THING.format(*_THINGS[type_]), _value(type_)), (ids,)) for type_, ids in by_type.items()]
     return [
         KnowledgeNode(
             **row | {"id": name, "is_claimed": bool(row["is_claimed"])},
-            sort=sort,
+            type=type_,
             is_stale=row["state"] in _STALE,
             hops=hops[name],
         )
-        for sort, rows in zip(by_sort, context.together(*queries), strict=True)
+        for type_, rows in zip(by_type, context.together(*queries), strict=True)
         for row in rows
-        for name in (f"{sort}/{row['id']}",)
+        for name in (f"{type_}/{row['id']}",)
     ]
 
 
 def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[KnowledgeEdge]:
-    ids = _by_sort(names)
+    ids = _by_type(names)
     queries: list[tuple[str, tuple[str, int]]] = []
     for relation in _RELATIONS:
         start, start_id, end, end_id, *_ = relation
         ways: tuple[tuple[str, KnowledgeType, str], ...] = (("back", end, end_id), ("forward", start, start_id))
-        for towards, sort, known in ways:
-            is_left_out = end in _HUBS if sort == start else args.id is None and start in _HUBS
-            if sort in ids and args.direction in (towards, "both") and not is_left_out:
-                queries.append((_LINK.format(*relation, known, _value(sort)), (ids[sort], query.page_rows_max)))
+        for towards, type_, known in ways:
+            is_left_out = end in _HUBS if type_ == start else args.id is None and start in _HUBS
+            if type_ in ids and args.direction in (towards, "both") and not is_left_out:
+                queries.append((_LINK.format(*relation, known, _value(type_)), (ids[type_], query.page_rows_max)))
     rows = [row for rows in context.together(*queries) for row in rows]
     return [KnowledgeEdge(**row | {"is_stale": bool(row["is_stale"])}) for row in rows if row["start"] and row["end"]]

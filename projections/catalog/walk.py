@@ -264,12 +264,12 @@ def resolve(context: query.QueryContext, args: query.ById) -> ResolvedReference:
 
 def _event(row: dict[str, Any]) -> ResolvedReference:
     names = ("id", "body_ref", "kind", "stream", "stream_version", "author", "event_index")
-    return ResolvedReference(sort="event", ref=row["id"], **{name: row[name] for name in names})
+    return ResolvedReference(type="event", ref=row["id"], **{name: row[name] for name in names})
 
 
 def _version(version: Version) -> ResolvedReference:
     return ResolvedReference(
-        sort="reasoning",
+        type="reasoning",
         ref=version.ref,
         stream=f"reasoning/{version.reasoning_id}",
         event_index=version.event_index,
@@ -287,13 +287,13 @@ def _step(context: query.QueryContext, ref: str, number: int) -> ResolvedReferen
     for row in context.rows(sql, (version.reasoning_id, version.version)):
         if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):
             index = row["event_index"]
-            return msgspec.structs.replace(_version(version), sort="step", step=number, event_index=index)
+            return msgspec.structs.replace(_version(version), type="step", step=number, event_index=index)
     raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)
 
 
 def _stream(row: dict[str, Any]) -> ResolvedReference:
     return ResolvedReference(
-        sort="stream",
+        type="stream",
         ref=row["stream"],
         stream=row["stream"],
         event_index=row["last_index"],

@@ -59,24 +59,24 @@ terms_shown_max: Final = 32
 far_max: Final = 5  # if nothing is near, this many hits, if possible from as many streams, are enough to show it
 _CUT: Final = "…"
 
-# The sorts of streams on which events carry human text; ``x`` are those of declared kinds.
-_SORTS: Final = (
-    *(
-        "decision",
-        "handoff",
-        "kind",
-        "question",
-        "reasoning",
-        "record",
-        "review",
-        "session",
-        "snapshot",
-        "subject",
-        "x",
-    ),
+# The families of streams on which events carry human text; ``x`` are those of declared kinds.
+_FAMILIES: Final = (
+    "decision",
+    "handoff",
+    "kind",
+    "question",
+    "reasoning",
+    "record",
+    "review",
+    "session",
+    "snapshot",
+    "subject",
+    "x",
 )
-Sort: TypeAlias = Annotated[str, msgspec.Meta(max_length=64, description="A type of streams, such as handoff.")]
-sorts_max: Final = 16
+StreamFamily: TypeAlias = Annotated[
+    str, msgspec.Meta(max_length=64, description="A family of streams, such as handoff.")
+]
+families_max: Final = 16
 # Longer queries do not require all words: a phrase of n words costs n look-ups at each of its positions.
 words_searched_max: Final = 512
 _PART: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
@@ -86,33 +86,35 @@ SearchWords: TypeAlias = Annotated[
     str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")
 ]
 Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hits of a page.")]
-Sorts: TypeAlias = Annotated[list[Sort], msgspec.Meta(max_length=sorts_max, description="Only these streams.")]
+StreamFamilies: TypeAlias = Annotated[
+    list[StreamFamily], msgspec.Meta(max_length=families_max, description="Only streams of these families.")
+]
 Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description="Only events of these kinds.")]
 Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, description="The next of a page.")]
 
 
-def sorts() -> list[str]:
-    """Return the types of streams with text: the core's, and those of families."""
-    return [*_SORTS, *(family.name for family in installed() if family.texts)]
+def families_with_text() -> list[str]:
+    """Return the families of streams with text: the core's, and those of families."""
+    return [*_FAMILIES, *(family.name for family in installed() if family.texts)]
 
 
-def check_sorts(names: Iterable[str]) -> None:
-    """Refuse a type of streams that has no text. Raises Refused: ``INVALID_FIELD``."""
+def check_families(names: Iterable[str]) -> None:
+    """Refuse a family of streams that has no text. Raises Refused: ``INVALID_FIELD``."""
     for name in names:
-        if name not in _SORTS and name not in (known := sorts()):
-            rest = did_you_mean(near(name, known)) or f": the types are {', '.join(known)}"
-            raise Refused("INVALID_FIELD", f"no streams of a type {name!r} have text{rest}", field="sort")
+        if name not in _FAMILIES and name not in (known := families_with_text()):
+            rest = did_you_mean(near(name, known)) or f": the families are {', '.join(known)}"
+            raise Refused("INVALID_FIELD", f"no streams of a family {name!r} have text{rest}", field="family")
 
 
 class SearchFilter(FacetArguments, frozen=True, kw_only=True):
-    """The text to search, the sorts of streams, the kinds and the author.
+    """The text to search, the families of streams, the kinds and the author.
 
     ``domain`` keeps reasonings that have it, and handoffs that cite such reasonings. An imported record also has the
     kind that it stands for; ``author`` is who signed.
     """
 
     text: SearchWords
-    sort: Sorts | None = None
+    family: StreamFamilies | None = None
     kinds: Kinds | None = None
     author: str | None = None
     domain: Domain | None = None
@@ -252,11 +254,13 @@ def _conditions(args: SearchFilter, size: int) -> Where:
     route = Route(None, args.domain)
     if route.values:
         where.add(route.streams(), *route.values * 3)
-    if args.sort:
-        check_sorts(args.sort)
-        # A stream's sort ends at its first slash, or dot; 0 is the character after the slash, which is after the dot.
-        bounds = [bound for sort in args.sort for bound in (("x.", "x/") if sort == "x" else (f"{sort}/", f"{sort}0"))]
-        where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(args.sort))})", *bounds)
+    if args.family:
+        check_families(args.family)
+        # A family ends at the stream's first slash, or dot; 0 is the character after the slash, which is after the dot.
+        bounds = [
+            bound for name in args.family for bound in (("x.", "x/") if name == "x" else (f"{name}/", f"{name}0"))
+        ]
+        where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(args.family))})", *bounds)
     return where
 
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from deedbook.ledger.events.reasoning import ReasoningValidated, TreeSort
+from deedbook.ledger.events.reasoning import ReasoningValidated, TreeType
 from deedbook.projections.answers.answer import Answer, Checked, Compromised, Head, Index, Marked, Ms, Page, Untrusted
 
 Outcome: TypeAlias = Literal["none", "passed", "unchecked", "failed"]
@@ -26,7 +26,7 @@ class ValidationLine(Marked, frozen=True, kw_only=True):
     passed: bool
     issues: int
     unlinked: int
-    tree: TreeSort
+    tree: TreeType
     commit_id: str
     validator: Untrusted
     validator_version: Untrusted
@@ -54,7 +54,7 @@ class Voice(Marked, frozen=True, kw_only=True):
     references: int
     stand: int
     assumptions_open: int
-    tree: TreeSort
+    tree: TreeType
     commit: str
     problems: list[Untrusted]
     counted: str

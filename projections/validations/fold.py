@@ -48,7 +48,7 @@ def added(logged: Logged) -> Rows:
         reasoning_id=event.name,
         issues=data.counts.issues,
         unlinked=data.counts.inferences_unlinked,
-        tree=data.tree.sort,
+        tree=data.tree.type,
         commit_id=data.tree.commit,
         validator=data.validator_name,
         data=json_text(data),

@@ -48,7 +48,6 @@ GROUPS: Final = {
     "writers": "writers",
     "floods": "floods",
     "seal": "sealing",
-    "scaling": "scaling",
     "cli": "starting",
     "pages": "pages",
     "web": "web",

@@ -49,7 +49,7 @@ def test_events_are_shown_by_the_titles_of_their_schema(ledger: ViewLedger, read
     assert [item["type"] for item in reader.answer("catalog.lanes")["items"]] == [KIND]
     assert {facet["value"] for facet in reader.answer("catalog.facets")["types"]} >= {KIND}
     assert [
-        hit["event_index"] for hit in reader.answer("search.find", {"text": "healthy", "sort": ["x"]})["items"]
+        hit["event_index"] for hit in reader.answer("search.find", {"text": "healthy", "family": ["x"]})["items"]
     ] == [index]
     shown = reader.answer("kinds.show", {"id": KIND})
     assert (shown["events"], shown["last_index"], shown["phrase"]) == (1, index, "deploy finished")

@@ -87,7 +87,7 @@ def test_a_line_from_evidence_that_has_changed_or_from_another_version_is_stale(
 def test_things_are_asked_for_by_words_and_agent(ledger, reader):
     ledger.record_session("s1")
     ledger.hand_over("other", title="Something else")
-    assert {node["sort"] for node in asked(reader, text="POOL", depth=0)[1].values()} == {"finding"}
+    assert {node["type"] for node in asked(reader, text="POOL", depth=0)[1].values()} == {"finding"}
     assert {node["agent"] for node in asked(reader, agent="alice", depth=0)[1].values()} == {"alice"}
     assert asked(reader, text="' OR 1=1 --")[1] == {}
     for wrong in ("finding/99999", "nothing/x", "reasoning/' OR 1=1 --", "plain"):

@@ -72,12 +72,12 @@ def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
     ledger.fill()
     shown = reader.answer("reasoning.show", {"id": "r1"})
     second = shown["versions"][1]
-    assert reader.answer("resolve", {"id": "handoff/a"})["sort"] == "stream"
+    assert reader.answer("resolve", {"id": "handoff/a"})["type"] == "stream"
     assert reader.answer("resolve", {"id": "a.md"})["stream"] == "handoff/a"
     found = reader.answer("resolve", {"id": second["ref"][7:19]})
-    assert (found["sort"], found["version"], found["event_index"]) == ("reasoning", 2, second["event_index"])
+    assert (found["type"], found["version"], found["event_index"]) == ("reasoning", 2, second["event_index"])
     step = reader.answer("resolve", {"id": f"{shown['ref']}#1"})
-    assert (step["sort"], step["step"], step["event_index"]) == ("step", 1, second["event_index"])
+    assert (step["type"], step["step"], step["event_index"]) == ("step", 1, second["event_index"])
     assert code_of(reader, "resolve", id=f"{second['ref']}#2").code == "NOT_FOUND"  # added after that version
 
 

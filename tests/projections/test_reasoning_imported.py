@@ -95,7 +95,7 @@ def test_answers_mark_imported_reasoning_and_no_other(made: tuple[ViewLedger, Re
     found = reader.answer("reasoning.existing", {"ids": ["theirs", "own", "none"]})["reasonings"]
     assert {name: row["imported"] for name, row in found.items()} == listed
     resolved = reader.answer("resolve", {"id": f"{found['theirs']['ref']}#1"})
-    assert (resolved["sort"], resolved["step"]) == ("step", 1)
+    assert (resolved["type"], resolved["step"]) == ("step", 1)
 
 
 def test_origins_tell_what_was_only_imported(made: tuple[ViewLedger, Reader]) -> None:

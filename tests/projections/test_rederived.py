@@ -65,7 +65,7 @@ def validate(ledger: Ledger, reader: Reader, by: str, name: str, *, passed: bool
     counts = Counts(**(dict.fromkeys(Counts.__struct_fields__, 0) | known))
     issues = [] if passed else [reasoning.Issue("EVIDENCE_GONE", "Evidence gone: api/auth.py:23")]
     lists: dict[str, Any] = {"issues": issues, "evidence": [], "assumptions": [], "inferences": []}
-    tree, signer = CheckedTree(sort="folder"), {"validator_name": "deedbook-validator", "validator_version": "1"}
+    tree, signer = CheckedTree(type="folder"), {"validator_name": "deedbook-validator", "validator_version": "1"}
     report = ReasoningValidated(reasoning_ref=ref, passed=passed, tree=tree, counts=counts, **lists, **signer)
     ledger.emit(by, f"reasoning/{name}", report)
 

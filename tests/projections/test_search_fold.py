@@ -13,7 +13,7 @@ from deedbook.ledger.format.forms import OWN
 from deedbook.projections.handoffs.fold import LogRow
 from deedbook.projections.search.fold import HANDLED, WordsRow
 from deedbook.projections.search.fold import VIEW as SEARCH_VIEW
-from deedbook.projections.search.queries import sorts
+from deedbook.projections.search.queries import families_with_text
 from deedbook.projections.search.texts import TEXTS_OF, first_words
 from deedbook.projections.views.projection import Table
 
@@ -40,7 +40,7 @@ def text_of(data, stream=None):
 def test_every_kind_is_searched_or_known_to_be_silent():
     assert HANDLED.isdisjoint(SILENT)
     assert KINDS.keys() | {OWN} == HANDLED | SILENT
-    assert set(sorts()) == {"x" if kind == OWN else KINDS[kind].stream for kind in HANDLED}
+    assert set(families_with_text()) == {"x" if kind == OWN else KINDS[kind].stream for kind in HANDLED}
 
 
 def test_whatever_can_be_imported_is_searched():

@@ -18,7 +18,7 @@ from deedbook.ledger.events.session import (
     UnknownResolved,
 )
 from deedbook.projections.answers.query import QueryContext
-from deedbook.projections.search.queries import SearchText, excerpt_max_chars, find_text, sorts_max
+from deedbook.projections.search.queries import SearchText, excerpt_max_chars, families_max, find_text
 from deedbook.projections.stores import sqlite
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.registry import VIEWS, views_for
@@ -169,7 +169,7 @@ def test_a_hit_names_the_event_and_shows_some_of_it(ledger, written, reader):
     }
 
 
-def test_sorts_and_author_filter_before_the_limit(ledger, written, reader):
+def test_families_and_author_filter_before_the_limit(ledger, written, reader):
     by_bob = written(*["a pool"] * 5)
     (by_alice,) = written("a pool", by="alice", name="t")
     ledger.hand_over("pool")
@@ -177,10 +177,10 @@ def test_sorts_and_author_filter_before_the_limit(ledger, written, reader):
     handoffs = {ledger.size - 2, ledger.size - 1}
     assert found(reader, "pool", author="bob", limit=2) == by_bob[:-3:-1]
     assert reader.answer("search.find", {"text": "pool", "author": "bob", "limit": 2})["total"] == 5
-    assert set(found(reader, "pool", sort=["handoff"])) == handoffs
-    assert set(found(reader, "pool", sort=["handoff", "session"], author="alice")) == {by_alice, *handoffs}
-    assert found(reader, "pool", sort=["tot"]) == []
-    assert set(found(reader, "pool", sort=[])) == {*by_bob, by_alice, *handoffs}
+    assert set(found(reader, "pool", family=["handoff"])) == handoffs
+    assert set(found(reader, "pool", family=["handoff", "session"], author="alice")) == {by_alice, *handoffs}
+    assert found(reader, "pool", family=["tot"]) == []
+    assert set(found(reader, "pool", family=[])) == {*by_bob, by_alice, *handoffs}
 
 
 def test_any_form_of_a_word_is_found_and_the_form_that_was_asked_for_first(written, reader):
@@ -292,9 +292,9 @@ def test_a_cursor_of_nobodys_making_ends_the_pages(written, reader, after):
         ("x", {"after": -1}, "INVALID_FIELD"),
         ("x", {"after": "1"}, "INVALID_FIELD"),
         ("x", {"after": 2**53}, "INTEGER_OUT_OF_RANGE"),
-        ("x", {"sort": "handoff"}, "INVALID_FIELD"),
-        ("x", {"sort": ["recipe"]}, "INVALID_FIELD"),
-        ("x", {"sort": ["handoff"] * (sorts_max + 1)}, "INVALID_FIELD"),
+        ("x", {"family": "handoff"}, "INVALID_FIELD"),
+        ("x", {"family": ["recipe"]}, "INVALID_FIELD"),
+        ("x", {"family": ["handoff"] * (families_max + 1)}, "INVALID_FIELD"),
         ("x", {"kinds": "handoff.created"}, "INVALID_FIELD"),
         ("x", {"since": "today"}, "INVALID_FIELD"),
         ("x", {"colour": "red"}, "UNKNOWN_FIELD"),

@@ -15,7 +15,7 @@ from deedbook.ledger.errors import Refused
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 
-def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
+def web_option(type_: str, argument: str) -> Callable[[VerbT], VerbT]:
     """Return the option ``--web``.
 
     It prints the address of the page of what ``argument`` names, instead of showing it.
@@ -31,7 +31,7 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
             if arguments[argument] is None:
                 raise Refused("USAGE", "--web needs an ID")
             as_of = "" if app.instant is None else f"?as_of={app.instant}"
-            url = f"{here.url}{path_to(sort, arguments[argument])}{as_of}"
+            url = f"{here.url}{path_to(type_, arguments[argument])}{as_of}"
             app.show("page", {"url": url}, url)
 
         option: Any = click.option(

@@ -74,4 +74,4 @@ def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
     answer = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
     answer |= {"unlinked": counts.inferences_unlinked}
     problems = [issue.message for issue in report.issues[:problems_max]]
-    return {**answer, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}
+    return {**answer, "tree": report.tree.type, "problems": problems, **offer(author, view, done)}

@@ -41,7 +41,7 @@ from deedbook.projections.briefs.gates import check_level
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
 from deedbook.projections.search.answers import SearchHit
-from deedbook.projections.search.queries import Sort
+from deedbook.projections.search.queries import StreamFamily
 
 _CURSOR: Final = re.compile(r"(sha256:[0-9a-f]{64})@([0-9]{1,9})\Z")
 _BREAK: Final = re.compile(r"[\s,;，。；、]")
@@ -182,10 +182,10 @@ class LookupTools(Tools):
         text: Annotated[
             str, Field(min_length=1, max_length=1_000, description="Words to search for, e.g. token expiry.")
         ],
-        sort: Annotated[
-            Annotated[list[Sort], Field(max_length=8)] | None,
+        family: Annotated[
+            Annotated[list[StreamFamily], Field(max_length=8)] | None,
             BeforeValidator(as_list),
-            Field(description="Only these stream types."),
+            Field(description="Only streams of these families, e.g. handoff."),
         ] = None,
         kind: Annotated[
             Annotated[list[Id], Field(max_length=8)] | None,
@@ -205,7 +205,7 @@ class LookupTools(Tools):
         """
         check_kinds(kind or ())
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
-        filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since": since_ms}
+        filters: dict[str, Any] = {"family": family, "kinds": kind, "author": author, "since": since_ms}
         filters |= {"tag": tag, "domain": domain}
 
         def page(rows: int) -> dict[str, Any]:

@@ -714,7 +714,7 @@ class KnowledgeQueries(QueryFamily):
     ) -> Knowledge:
         """Return the things around a start. Raises Refused: ``NOT_FOUND``.
 
-        The start (``SORT/ID``, or the newest things that pass the filters), and how far to walk.
+        The start (``TYPE/ID``, or the newest things that pass the filters), and how far to walk.
 
         The filters are ``text``, the words of a label, ``agent``, ``type``, ``tag``, ``since`` and ``until``.
 
@@ -1157,7 +1157,7 @@ class SearchQueries(QueryFamily):
         agent: str | None = None,
         type: str | None = None,
         tag: str | None = None,
-        sort: builtins.list[str] | None = None,
+        family: builtins.list[str] | None = None,
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
         domain: str | None = None,
@@ -1167,7 +1167,7 @@ class SearchQueries(QueryFamily):
 
         Raises Refused: ``INVALID_FIELD`` for a text without a word.
 
-        The text to search, the sorts of streams, the kinds and the author.
+        The text to search, the families of streams, the kinds and the author.
 
         ``domain`` keeps reasonings that have it, and handoffs that cite such reasonings. An imported record also has
         the kind that it stands for; ``author`` is who signed.
@@ -1175,8 +1175,8 @@ class SearchQueries(QueryFamily):
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
         this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
-        high_urgency. ``text``: Words, phrases, beginnings*. ``sort``: Only these streams. ``kinds``: Only events of
-        these kinds. ``domain``: The domain of a reasoning, in any case.
+        high_urgency. ``text``: Words, phrases, beginnings*. ``family``: Only streams of these families. ``kinds``:
+        Only events of these kinds. ``domain``: The domain of a reasoning, in any case.
         """
 
     @asks("search.find")
@@ -1189,7 +1189,7 @@ class SearchQueries(QueryFamily):
         agent: str | None = None,
         type: str | None = None,
         tag: str | None = None,
-        sort: builtins.list[str] | None = None,
+        family: builtins.list[str] | None = None,
         kinds: builtins.list[str] | None = None,
         author: str | None = None,
         domain: str | None = None,
@@ -1206,9 +1206,9 @@ class SearchQueries(QueryFamily):
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
         this kind of event, or imported records that stand for it. ``tag``: A tag of a reasoning, such as
-        high_urgency. ``text``: Words, phrases, beginnings*. ``sort``: Only these streams. ``kinds``: Only events of
-        these kinds. ``domain``: The domain of a reasoning, in any case. ``limit``: Hits of a page. ``after``: The
-        next of a page.
+        high_urgency. ``text``: Words, phrases, beginnings*. ``family``: Only streams of these families. ``kinds``:
+        Only events of these kinds. ``domain``: The domain of a reasoning, in any case. ``limit``: Hits of a page.
+        ``after``: The next of a page.
         """
 
     @asks("search.related")

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.envelope import empty_brief, make_fact, whole_json, with_facts
 from deedbook.consumers.reasoning.compressor.selection import Line, Order, Part, Pick
-from deedbook.ledger.events.brief import Brief, Layout, Remark, RemarkSort, Sizes
+from deedbook.ledger.events.brief import Brief, Layout, Remark, RemarkType, Sizes
 from deedbook.projections.briefs import sentences, shorthand
 from deedbook.projections.briefs.embedding import best_embedder, embed_text, pack
 from deedbook.projections.briefs.fidelity import HIGH_BAND, measure_indexed
@@ -112,7 +112,7 @@ class _Choice:
         for position, remark in enumerate(self._remarks):
             run = spelled(words(remark.text))
             if run not in concluded:
-                yield Line(HEAD_OF[remark.sort], one_line(remark.text), (run,), remark=position)
+                yield Line(HEAD_OF[remark.type], one_line(remark.text), (run,), remark=position)
 
     def critical(self, enough: float) -> list[Pick]:
         """Return the shortest prefix of the order that reaches a fidelity, without the steps that nothing rests on."""
@@ -184,7 +184,7 @@ def measured(brief: Brief, index: GraphIndex) -> Brief:
 def remarks_of(index: GraphIndex) -> list[Remark]:
     """Return the critical texts of a graph that are not steps."""
     units = [fact.unit for fact in index.key_facts if fact.unit.kind in _remark_sorts]
-    return [Remark(cast("RemarkSort", unit.kind), unit.step, unit.text) for unit in units]
+    return [Remark(cast("RemarkType", unit.kind), unit.step, unit.text) for unit in units]
 
 
 def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None) -> int | None:

@@ -65,7 +65,7 @@ def validate_ref(
     answer = formed(view("validations.list", {"id": fetched.ref, "passed": True}), Validations)
     # The earlier report must be independent of the reasoning's author, and must have looked into a tree.
     others = (entry for entry in answer.items if entry.author != reasoning.author)
-    earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
+    earlier = next((entry for entry in others if entry.data.tree.type != "none"), None)
     knows = partial(is_known, view)
     report = ReasoningValidator(tree, judge, knows).validate(
         fetched.memory, earlier=earlier.data.evidence if earlier else (), validator=validator

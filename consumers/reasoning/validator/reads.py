@@ -122,7 +122,7 @@ class Reads:
     def identity(self) -> CheckedTree:
         """Return the identity of the tree, made of the reads so far."""
         if self.tree is None:
-            return CheckedTree(sort="none")
+            return CheckedTree(type="none")
         reads_made: list[list[str]] = [
             ["file", "/".join(parts), file.outcome, file.digest, file.note] for parts, file in self._files.items()
         ]
@@ -131,7 +131,7 @@ class Reads:
         for revision, reads in self._revisions.items():
             reads_made.append(["revision", revision, str(reads and reads.identity())])
         digest = hashlib.sha256(json.dumps(sorted(reads_made), ensure_ascii=True).encode()).hexdigest()
-        return CheckedTree(sort=self.tree.kind, commit=self.tree.commit, digest=f"sha256:{digest}")
+        return CheckedTree(type=self.tree.kind, commit=self.tree.commit, digest=f"sha256:{digest}")
 
     def _read(self, parts: Parts) -> FileText:
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first

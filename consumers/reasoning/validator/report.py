@@ -37,7 +37,7 @@ class ValidationReport:
     inferences: list[reasoning.InferenceCheck] = field(default_factory=list)
     checkable: list[int] = field(default_factory=list)
     not_checkable: list[int] = field(default_factory=list)
-    tree: reasoning.CheckedTree = field(default_factory=lambda: reasoning.CheckedTree(sort="none"))
+    tree: reasoning.CheckedTree = field(default_factory=lambda: reasoning.CheckedTree(type="none"))
     judge: reasoning.JudgeMark | None = None
 
     @property

@@ -31,7 +31,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from deedbook.consumers.sdk.git import Git, Objects
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events.reasoning import TreeSort
+from deedbook.ledger.events.reasoning import TreeType
 from deedbook.ledger.system.resource import Resource
 
 Parts: TypeAlias = tuple[str, ...]
@@ -80,7 +80,7 @@ class Listing(NamedTuple):
 class Tree(Resource):
     """A folder or commit with files; close it by a ``with`` block or by ``close``."""
 
-    kind: TreeSort
+    kind: TreeType
     commit: str
     folder: Path
 
@@ -123,7 +123,7 @@ def is_private(name: str) -> bool:
 class FolderTree(Tree):
     """A working folder."""
 
-    kind: TreeSort = "folder"
+    kind: TreeType = "folder"
     commit: str = ""
 
     def __init__(self, folder: Path) -> None:
@@ -191,7 +191,7 @@ class _Entry(NamedTuple):
 class CommitTree(Tree):
     """The files of one commit."""
 
-    kind: TreeSort = "commit"
+    kind: TreeType = "commit"
 
     def __init__(self, repository: Path, revision: str = "HEAD") -> None:
         """Find the commit that ``revision`` names now.

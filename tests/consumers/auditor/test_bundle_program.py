@@ -49,7 +49,7 @@ def test_program_in_the_bundle_agrees(
     assert run_alone(folder, "--root", mine, str(path)).returncode == 0
     wrong = run_alone(folder, "--root", "0" * 64)
     assert (wrong.returncode, "not " + "0" * 64 in wrong.stdout) == (6, True)
-    assert re.search(r"INVALID at entry 0: 1 problem\(s\) .*\(root key does not match --root\)\n\Z", wrong.stdout)
+    assert re.search(r"INVALID at entry 0: 1 problem in .*\(root key does not match --root\)\n\Z", wrong.stdout)
 
 
 @pytest.mark.parametrize("bundle", ["whole", "partial"])

@@ -13,7 +13,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.text import counted, sanitize_text
-from deedbook.projections.search.queries import Term, hits_max, matches_in, sorts, terms_of
+from deedbook.projections.search.queries import Term, families_with_text, hits_max, matches_in, terms_of
 
 _TAG: Final = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 
@@ -21,7 +21,11 @@ _TAG: Final = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 @click.command(cls=ReadingCommand, looks_back=True, unseals=True)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option(
-    "--type", "sort", cls=ListOption, type=click.Choice(sorts()), help="Only streams of this type. Repeatable."
+    "--type",
+    "family",
+    cls=ListOption,
+    type=click.Choice(families_with_text()),
+    help="Only streams of this family, such as handoff. Repeatable.",
 )
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, such as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")

@@ -36,8 +36,8 @@ def knowledge(context: PageContext) -> Page:
         Node(
             node["id"],
             node["label"],
-            (f"{node['sort']} · {state}".replace("_", " ") if state else node["sort"],),
-            state=_COLOURS.get(node["sort"], node["state"]),
+            (f"{node['type']} · {state}".replace("_", " ") if state else node["type"],),
+            state=_COLOURS.get(node["type"], node["state"]),
             href="/k",
             query={"id": node["id"]},
             is_faded=node["is_stale"],

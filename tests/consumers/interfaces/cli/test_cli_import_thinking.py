@@ -193,7 +193,7 @@ def passing(ref: str) -> dict[str, Any]:
         "evidence": [],
         "assumptions": [],
         "inferences": [],
-        "tree": {"sort": "none"},
+        "tree": {"type": "none"},
         "counts": counts,
         "validator_name": "deedbook-validator",
         "validator_version": "1",

@@ -32,7 +32,7 @@ def test_validate_passes_then_names_the_stale_evidence(
     project = shutil.copytree(SAMPLE, tmp_path / "project")
 
     data = alone.data("reasoning", "validate", "r", "--tree", project)
-    assert (data["passed"], data["published"], data["tree"]["sort"]) == (True, None, "folder")
+    assert (data["passed"], data["published"], data["tree"]["type"]) == (True, None, "folder")
     size = alone.size()
     assert (
         "nobody vouches for their own reasoning: a reviewer publishes it with `deed reasoning validate r --as NAME`"
@@ -62,7 +62,7 @@ def passing_report(alone: Deed, settled: int = 0, unlinked: int = 0) -> tuple[st
     ref = alone.data("reasoning", "show", "of-a")["ref"]
     counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 2 + settled}
     counts |= {"assumptions_settled": settled, "inferences_unlinked": unlinked}
-    report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
+    report = {"reasoning_ref": ref, "passed": True, "tree": {"type": "none"}, "validator_name": "v"}
     report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
     return ref, json.dumps(report | {"counts": counts})
 

@@ -91,7 +91,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("handoff_act", {"action": "claim", "id": "h"}, "NOT_FOUND"),
     ("handoff_act", {"action": "create", "to": "bob", "title": "…", "reviewer": "critic"}, "USAGE"),
     ("search", {"text": ""}, "INVALID_FIELD"),
-    ("search", {"text": "x", "sort": ["gossip"]}, "INVALID_FIELD"),
+    ("search", {"text": "x", "family": ["gossip"]}, "INVALID_FIELD"),
     ("forget_everything", {}, "NOT_FOUND"),
 ]
 
@@ -153,7 +153,7 @@ def test_null_for_an_argument_is_no_argument_or_a_typed_error(shared_home: Path)
 
     codes = call_tools(shared_home, work)
     assert "UNEXPECTED" not in codes.values(), codes
-    assert (codes["search", "sort"], codes["search", "kind"]) == (None, None)
+    assert (codes["search", "family"], codes["search", "kind"]) == (None, None)
 
 
 def test_arguments_beyond_their_size_are_refused_by_their_size(shared_home: Path) -> None:

@@ -287,7 +287,7 @@ def test_what_no_longer_holds_is_taken_back_and_an_unknown_resolved_by_a_call_al
             ("who opened it first", "unknown.resolved", "The loader"),
             ("collecting garbage", "dead_end.retracted", "It works"),
         ):
-            hit = (await call("search", text=text, sort=["session"])).data["hits"][0]
+            hit = (await call("search", text=text, family=["session"])).data["hits"][0]
             correction = hit["correction"]
             assert (correction["kind"], correction["author"]) == (kind, "alice")
             assert correction["words"] == words

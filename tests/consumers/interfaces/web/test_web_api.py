@@ -84,7 +84,7 @@ def test_every_query_is_answered_with_its_document(reading: Reading, query: str)
         ("/v1/handoffs/list?to=" + "x" * 501, 400, "INVALID_FIELD"),
         ("/v1/reports/list?task_pattern=(leak", 400, "PATTERN_NOT_SUPPORTED"),
         ("/v1/records/existing?places=no", 400, "INVALID_FIELD"),
-        ("/v1/search/find?text=x&kinds=a.b&sort=handoff&sort=nothing", 400, "INVALID_FIELD"),
+        ("/v1/search/find?text=x&kinds=a.b&family=handoff&family=nothing", 400, "INVALID_FIELD"),
         ("/v1/catalog/show?id=blake3:0", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=999999", 404, "NOT_FOUND"),
         ("/v1/handoffs/list?as_of=1970-01-01T00:00:00Z", 404, "NOT_FOUND"),

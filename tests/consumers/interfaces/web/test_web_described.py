@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import jsonschema
 import pytest
 import schemathesis
 from faults import times
@@ -21,6 +22,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+
+from deedbook.ledger.events import KINDS
 
 if TYPE_CHECKING:
     from web_reading import Reading
@@ -101,6 +104,21 @@ def test_the_description_is_as_wide_as_what_is_accepted(
         case.call_and_validate(headers=headers, checks=CHECKS)
 
     ask()
+
+
+def test_events_with_marks_have_the_types_that_are_published(reading: Reading) -> None:
+    pages = [reading.get("/v1/events?limit=100").json()["data"]]
+    while pages[-1]["next"] is not None:
+        pages.append(reading.get(f"/v1/events?limit=100&after={pages[-1]['next']}").json()["data"])
+    marked = [event for page in pages for event in page["items"] if {"compromised", "redacted"} & event.keys()]
+    assert {"compromised", "redacted"} <= {name for event in marked for name in event}
+    for event in marked:
+        name = f"{KINDS[event['kind']].data.__name__}Event"
+        checked = jsonschema.Draft202012Validator(
+            {"$ref": f"#/components/schemas/{name}", "components": DESCRIPTION["components"]}
+        )
+        checked.validate(event)
+        checked.validate(reading.get(f"/v1/events/{event['index']}").json()["data"])
 
 
 def _has_foreign_word(text: object) -> bool:

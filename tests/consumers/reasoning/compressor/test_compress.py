@@ -267,7 +267,7 @@ def test_reasoning_brief_has_3_to_6_sentences(memory: ReasoningMemory, budget: i
 
 def test_tags_are_snake_case_of_the_seeds_four_sorts_with_their_steps() -> None:
     tags = compress(audit_graph(), STANDARD, domain="security").tags
-    assert {tag.sort for tag in tags} == {"finding", "action", "urgency", "domain"}
+    assert {tag.type for tag in tags} == {"finding", "action", "urgency", "domain"}
     assert len(tags) <= 8
     assert all(re.fullmatch("[a-z0-9]+(_[a-z0-9]+)*", tag.tag) for tag in tags)
     by_tag = {tag.tag: tag.step for tag in tags}

@@ -79,7 +79,7 @@ def validate(ledger: Ledger, name: str, ref: str, *, by: str, passed: bool = Tru
         evidence=[],
         assumptions=[],
         inferences=[],
-        tree=CheckedTree(sort="none" if unchecked else "folder"),
+        tree=CheckedTree(type="none" if unchecked else "folder"),
         counts=counts,
         validator_name="deedbook-validator",
         validator_version="1",

@@ -121,7 +121,7 @@ def test_commit_passes_where_the_working_folder_does_not(project: Path) -> None:
     made = commit(project)
     write(project, {"env.example": "empty\n"})
     report = ReasoningValidator(open_tree(project, "HEAD")).validate(audit_graph())
-    assert (report.passed, report.tree.sort, report.tree.commit) == (True, "commit", made)
+    assert (report.passed, report.tree.type, report.tree.commit) == (True, "commit", made)
     assert not ReasoningValidator(open_tree(project)).validate(audit_graph()).passed
 
 
@@ -143,7 +143,7 @@ def test_evidence_that_nobody_looked_up_is_no_failure_and_does_not_stand() -> No
     report = ReasoningValidator().validate(audit_graph())
     assert (report.passed, report.counts().evidence_ok) == (True, 0)
     assert {check.status for check in report.evidence} == {"not_checked"}
-    assert msgspec.to_builtins(report.tree) == {"sort": "none"}
+    assert msgspec.to_builtins(report.tree) == {"type": "none"}
 
 
 def test_step_with_49_good_references_and_one_bad_does_not_pass(tmp_path: Path) -> None:
